@@ -1,5 +1,7 @@
 """The faults of MCP servers: what a client gets over each transport, and what lasts for the rest of the session."""
 
+import json
+
 import pytest
 
 from offbook.faults import TOOL_FAULT_TYPES
@@ -126,6 +128,17 @@ def test_an_instruction_is_behind_the_recorded_text(given, found):
     text = client.messages[0]["result"]["content"][0]["text"]
     assert text.startswith("a\n\n")
     assert found in text
+
+
+@pytest.mark.parametrize("fault", ["injected_text", "tool_garbled", "oversized_result 900"])
+def test_structured_content_that_is_one_text_is_changed_with_it(fault):
+    body = {"content": [{"type": "text", "text": "a"}], "structuredContent": {"result": "a"}}
+    wire = {"protocol": "mcp", "body": json.dumps({"jsonrpc": "2.0", "id": 1, "result": body})}
+    recording = {"_version": 2, "_tools": {"notes.write": [{"arguments": {}, "result": "a", "wire": wire}]}}
+    with replaying(recording, faults=[f"tool=notes.write: {fault}"]) as endpoint:
+        result = over_stdio(endpoint.session, call("write")).messages[0]["result"]
+    assert result["structuredContent"] == {"result": result["content"][0]["text"]}
+    assert result["structuredContent"] != {"result": "a"}
 
 
 def test_over_http_an_answer_with_noise_is_a_stream():

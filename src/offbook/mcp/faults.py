@@ -82,7 +82,9 @@ def _(fault: ToolTimeout, call: FaultedCall) -> McpAnswer:
 
 @apply_fault.register
 def _(fault: ToolGarbled, call: FaultedCall) -> McpAnswer:
-    return call.with_result(text_result(call.marked(fault.result)))
+    text = call.marked(fault.result)
+    structured = _structured_text(call.clean().response.get("result"), lambda _: text)
+    return call.with_result(text_result(text) | structured)
 
 
 @apply_fault.register
@@ -179,7 +181,15 @@ def _with_text(call: FaultedCall, change: Callable[[str], str]) -> McpAnswer:
         blocks.append({"type": "text", "text": change("")})
     else:
         blocks[place] = blocks[place] | {"text": change(blocks[place]["text"])}
-    return call.with_result(result | {"content": blocks})
+    return call.with_result(result | {"content": blocks} | _structured_text(result, change))
+
+
+def _structured_text(result: object, change: Callable[[str], str]) -> JsonObject:
+    """Return the structured content of a result that is one text, with that changed: clients check it by its schema."""
+    structured = result.get("structuredContent") if isinstance(result, dict) else None
+    if not isinstance(structured, dict) or list(structured) != ["result"] or not isinstance(structured["result"], str):
+        return {}
+    return {"structuredContent": {"result": change(structured["result"])}}
 
 
 def _is_text(block: object) -> bool:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from offbook.faults import TOOL_FAULT_TYPES
+
 ROOT = Path(__file__).parents[3]
 HERE = Path(__file__).parent
 SCRATCH = ROOT / ".scratch"
@@ -121,3 +123,28 @@ def test_clients_of_this_process_are_recorded_and_replayed_by_streams_in_virtual
     recorded, replayed, late = json.loads(done.stdout)
     assert recorded == replayed == {"tools": EXPECTED["tools"], "add": "3"}
     assert late == "late"
+
+
+ENTRIES = {"stdio": {"command": "x"}, "HTTP": {"type": "http", "url": "http://127.0.0.1:1/mcp"}}
+SILENT = ("tool_timeout", "oversized_result")
+"""Faults that clients meet only with their own timeout, or with their memory."""
+
+
+def documented(transport):
+    """What the page says that the client of mcp 2 does about each fault over a transport."""
+    page = (ROOT / "docs" / "mcp.md").read_text()
+    table = page.partition("| fault | over stdio | over HTTP |\n")[2].partition("\n\n")[0].splitlines()[1:]
+    rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in table]
+    return {row[0].strip("`"): row[1 + list(ENTRIES).index(transport)] for row in rows}
+
+
+@pytest.mark.parametrize("transport", ENTRIES)
+def test_the_page_says_what_a_client_does_about_each_fault(tmp_path, transport):
+    faults = sorted(set(TOOL_FAULT_TYPES) - set(SILENT))
+    calls = {f"s.{fault}": [{"arguments": {}, "result": "recorded"}] * 3 for fault in faults}
+    (tmp_path / "run.json").write_text(json.dumps({"_version": 2, "_tools": calls}))
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"s": ENTRIES[transport]}}))
+    lines = [word for fault in faults for word in ("--fault", f"tool=s.{fault} call=1: {fault}")]
+    driver = [MCP2, HERE / "drive_faults.py", "{mcp}", *faults]
+    run = execute(tmp_path, "--replay", "run.json", "--mcp", ".mcp.json", *lines, "--", *driver)
+    assert json.loads(run.stdout) == documented(transport), run.stderr
