@@ -145,6 +145,7 @@ def test_tools_of_a_file_are_served_over_stdio_and_what_they_print_is_no_part_of
         (["serve", "run.json", "--stdio"], "the recording has no MCP server"),
         (["serve", "both.json", "--stdio"], "the recording has 2 servers"),
         (["serve", "both.json", "--stdio", "--name", "c"], "no server 'c'"),
+        (["diff", "both.json", "run.json"], "run.json: the recording has no MCP server"),
         (["mock", "tools.py"], "--stdio or --port is required"),
         (["mock", "tools.py", "--stdio"], "no such file"),
         (["mock", "run.yaml", "--stdio"], "expected a .py or .json file"),
@@ -163,3 +164,28 @@ def test_bad_input_is_explained(run, tmp_path, monkeypatch, arguments, reason):
     code, _, err = run("mcp", *arguments)
     assert code == 2
     assert reason in err
+
+
+def surface(path, *tools):
+    Path(path).write_text(json.dumps({"_version": 2, "_mcp": {"a": {"tools/list": [{"result": {"tools": tools}}]}}}))
+
+
+def test_diff_exits_with_1_from_the_class_on_that_fail_on_names(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tool = {"name": "b", "inputSchema": {"type": "object"}}
+    surface("old.json", tool)
+    surface("described.json", tool | {"description": "new"})
+    surface("more.json", tool, tool | {"name": "c"})
+    codes = {
+        (new, level): run("mcp", "diff", "old.json", f"{new}.json", "--fail-on", level)[0]
+        for new in ("old", "described", "more")
+        for level in ("breaking", "dangerous", "any")
+    }
+    failing = [("described", "dangerous"), ("described", "any"), ("more", "any")]
+    assert codes == {key: int(key in failing) for key in codes}
+    code, out, _ = run("mcp", "diff", "old.json", "more.json", "--json")
+    assert code == 0
+    assert json.loads(out) == {
+        "changes": [{"place": "a: tool c", "level": "harmless", "reason": "it is new"}],
+        "not_compared": {},
+    }

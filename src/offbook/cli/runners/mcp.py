@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from offbook.mcp.config import McpConfig
     from offbook.mcp.hub import McpHub
     from offbook.mcp.recorder import McpRecorder
+    from offbook.mcp.surface import Surface
     from offbook.recording.latency import Latency
     from offbook.wire.backend import UnusedExchange
     from offbook.wire.options import WireOptions
@@ -338,6 +339,23 @@ def hub_to(recorded: RecordedServer, recorder: McpRecorder) -> McpHub:
     from offbook.mcp.hub import McpHub
 
     return McpHub([ServerConfig(recorded.name, "http", {"url": recorded.url})], recorder=recorder)
+
+
+def recorded_surfaces(location: str) -> dict[str, Surface]:
+    """Return what the MCP servers of a recording offer, by name.
+
+    Raises:
+        InputError: it cannot be read, or has no MCP server.
+    """
+    from offbook.mcp.surface import surfaces_of
+    from offbook.recording.format.document import each_exchange
+    from offbook.recording.stores.locate import open_store
+
+    surfaces = surfaces_of(each_exchange(open_store(location).load().tools))
+    if not surfaces:
+        hint = "record one with 'offbook mcp record'"
+        raise InputError("the recording has no MCP server", source=location, hint=hint)
+    return surfaces
 
 
 def serve_until_signal(hub: McpHub, options: WireOptions, *, port: int, does: str, is_quiet: bool) -> bool:
