@@ -174,6 +174,22 @@ assert list(read(github.path)["mcpServers"]) == ["github"]
     replay(issues, body + BOTH).assert_outcomes(passed=1)
 
 
+def test_only_what_is_missing_is_recorded_with_new(issues):
+    kept = {**RECORDED, "_tools": {"github.create_issue": [{"arguments": {"title": "A"}, "result": "#by hand"}]}}
+    issues.write(RECORDING, json.dumps(kept))
+    issues.test(ISSUES.replace('["#1", "#2"]', '["#by hand", "#2"]'))
+    result = issues.run("--offbook-record=new")
+    result.assert_outcomes(passed=1)
+    assert "2 calls served from recordings, 1 recorded live, 0 missed" in printed_output(result)
+    recorded = json.loads((issues.folder / RECORDING).read_text())
+    assert [each["result"] for each in recorded["_tools"]["github.create_issue"]] == ["#by hand", "#2"]
+
+
+def test_an_explored_test_refuses_mcp_servers(issues):
+    result = replay(issues, BOTH, marker=f"@pytest.mark.explore(recording={RECORDING!r}, isolated=False)")
+    assert "MCP servers are not explored in a test" in printed_output(result)
+
+
 STDIO_SERVER = """
 import json, os, sys
 

@@ -77,7 +77,8 @@ def refuse_http(name: str) -> Never:
     """Refuse what an explored test cannot use, also while it is recorded."""
     __tracebackhide__ = True
     hint = "use offbook.provider, or explore it as a program: offbook explore --replay PATH --run-tools -- COMMAND"
-    raise InputError("HTTP clients are not explored in a test", source=f"offbook.{name}", hint=hint)
+    what = "MCP servers" if name == "mcp" else "HTTP clients"
+    raise InputError(f"{what} are not explored in a test", source=f"offbook.{name}", hint=hint)
 
 
 T = TypeVar("T")
