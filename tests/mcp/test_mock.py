@@ -28,7 +28,8 @@ def module(**values):
 
 def endpoint(start, *, faults=(), name="notes"):
     backend = WireBackend(WireOptions(responses={}, strict=True, faults=faults, has_tools=True))
-    hub = McpHub([name], source_of=lambda name, _: MockServer(name, start()), takes_time=True)
+    hub = McpHub([])
+    hub.add(name, mock=lambda: MockServer(name, start()))
     return hub.endpoint(name, backend.sessions.named(""))
 
 

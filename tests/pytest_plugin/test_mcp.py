@@ -190,6 +190,31 @@ def test_an_explored_test_refuses_mcp_servers(issues):
     assert "MCP servers are not explored in a test" in printed_output(result)
 
 
+FUNCTIONS = """
+from client import *
+
+def test_functions(offbook):
+    def create_issue(title: str) -> dict:
+        return {"id": len(title)}
+
+    offbook.faults("tool=github.create_issue call=1: tool_error")
+    with offbook.mcp("github", tools=[create_issue]) as github:
+        assert call(github.url, "create_issue", title="Bug")["result"]["isError"]
+        assert call(github.url, "create_issue", title="Bug")["result"]["structuredContent"] == {"id": 3}
+    assert [(made.arguments, made.result, made.fault) for made in offbook.tool_calls] == [
+        ({"title": "Bug"}, None, "tool_error"), ({"title": "Bug"}, {"id": 3}, ""),
+    ]
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("--offbook-record=once",)], ids=["replayed", "recorded"])
+def test_functions_answer_instead_of_a_server_without_a_recording(project, options):
+    project.write("client.py", CLIENT)
+    project.test(FUNCTIONS)
+    project.run(*options).assert_outcomes(passed=1)
+    assert project.recordings() == []
+
+
 STDIO_SERVER = """
 import json, os, sys
 
@@ -231,7 +256,7 @@ def test_a_server_over_stdio_is_started_for_a_recording_alone(project):
     [
         ("'github'", "there is no server to record"),
         ("'github', command='npx some-server'", "expected a list of str"),
-        ("'github', command=['x'], url='http://127.0.0.1:1/mcp'", "a command or a url, and not both"),
+        ("'github', command=['x'], url='http://127.0.0.1:1/mcp'", "only one of them"),
         ("'github', url='example.com'", "expected the URL of an MCP server"),
         ("'github', url='http://127.0.0.1:1/mcp', headers={'x': 1}", "expected an object of str"),
     ],

@@ -62,7 +62,6 @@ class McpHub:
         latency: how long replayed answers take.
         source_of: makes what answers the requests of a session to a server instead of its recording.
         on_tool_call: called with each tool call when it is answered, on the loop of the server.
-        takes_time: whether its answers may take time.
     """
 
     prefix = "/mcp"
@@ -76,11 +75,10 @@ class McpHub:
         latency: Latency = NO_LATENCY,
         source_of: Callable[[str, WireSession], McpSource | None] | None = None,
         on_tool_call: Callable[[McpToolCall], None] = ignore_tool_call,
-        takes_time: bool = False,
     ) -> None:
         self.recorder, self._latency, self._environment = recorder, latency, environment or {}
         self._source_of, self._on_tool_call = source_of or self._recorded, on_tool_call
-        self._takes_time = takes_time
+        self._mocks: dict[str, Callable[[], McpSource]] = {}
         self._configs: dict[str, ServerConfig | str] = {}
         self._upstreams: dict[str, HttpUpstream] = {}
         for server in servers:
@@ -101,14 +99,18 @@ class McpHub:
     def names(self) -> list[str]:
         return list(self._configs)
 
-    def add(self, server: ServerConfig | str) -> None:
-        """Stand in for a further server, from now on.
+    def add(self, server: ServerConfig | str, *, mock: Callable[[], McpSource] | None = None) -> None:
+        """Stand in for a further server, from now on. A `mock` makes what answers each session, instead of a recording
+        and of the real server; its answers may take time.
 
         Raises:
             InputError: its URL is not one.
         """
         name = server if isinstance(server, str) else server.name
-        if self.is_live and isinstance(server, ServerConfig) and server.kind == "http":
+        self._mocks.pop(name, None)
+        if mock is not None:
+            self._mocks[name] = mock
+        elif self.is_live and isinstance(server, ServerConfig) and server.kind == "http":
             self._upstreams[name] = HttpUpstream(
                 server.url(self._environment), headers=server.headers(self._environment)
             )
@@ -122,9 +124,11 @@ class McpHub:
         """Return the endpoint of a server in a session."""
         endpoints = self._sessions.setdefault(session, {})
         if server not in endpoints:
-            source = self._source_of(server, session)
+            mock = self._mocks.get(server)
+            source = self._source_of(server, session) if mock is None else mock()
+            recorder = self.recorder if mock is None else None
             answering = McpSession(
-                server, session=session, source=source, recorder=self.recorder, on_tool_call=self._on_tool_call
+                server, session=session, source=source, recorder=recorder, on_tool_call=self._on_tool_call
             )
             endpoints[server] = HttpEndpoint(answering)
         return endpoints[server]
@@ -139,7 +143,7 @@ class McpHub:
         if server is None:
             known = ", ".join(f"{self.prefix}/{quote(name)}" for name in self._configs)
             return whole_response(404, f"no such MCP server; there is {known}\n".encode(), content_type="text/plain")
-        return None if self.is_live or self._takes_time else self.endpoint(server, session).respond(request)
+        return None if self.is_live or server in self._mocks else self.endpoint(server, session).respond(request)
 
     async def forward(
         self, request: HttpRequest, session: WireSession, scope: Scope, receive: Receive, send: Send
@@ -147,7 +151,7 @@ class McpHub:
         """Answer a request that has no response yet."""
         server = self._server_at(request.path)
         assert server is not None
-        if self._takes_time:
+        if server in self._mocks:
             await self._answer_after_work(self.endpoint(server, session), request, scope, receive, send)
             return
         await self._upstreams[server].forward(request, self.session(server, session), scope, receive, send)
@@ -236,7 +240,8 @@ class McpHub:
         name = unquote(path.removeprefix(self.prefix).strip("/"))
         if not name and len(self._configs) == 1:
             return next(iter(self._configs))
-        return name if name in self._configs and (not self.is_live or name in self._upstreams) else None
+        is_reached = not self.is_live or name in self._upstreams or name in self._mocks
+        return name if name in self._configs and is_reached else None
 
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -257,7 +262,7 @@ class McpHub:
         session = self.session(hello.server, self._registry.named(unquote(hello.session)))
         client = _JoinedLines(writer)
         upstream = None
-        if self.is_live:
+        if session.is_live:
             upstream = ServerProcess(hello.command, environment=hello.environment, folder=hello.folder)
         try:
             await _serve(session, client, reader, upstream)

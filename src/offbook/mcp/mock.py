@@ -31,6 +31,7 @@ from offbook.schema_errors import explain_json_error
 from offbook.tools import Toolbox, ToolDef, ToolSpec
 from offbook.tools.dispatch import run_tool
 from offbook.tools.result_text import result_text
+from offbook.tools.toolbox import GivenTool, GivenTools
 
 _SUPPORTED = frozenset(
     ("initialize", "server/discover", "ping", "logging/setLevel", "subscriptions/listen", "tools/list")
@@ -143,7 +144,19 @@ def module_tools(module: ModuleType, *, source: str) -> StartTools:
     if not mocks and not declared:
         hint = "write a function for each tool: def search(query: str) -> str: …"
         raise InputError("there is no tool in it", source=source, hint=hint)
-    own = [_function_tool(tool) for tool in Toolbox.of(declared).values()]
+    return given_tools([*declared, *mocks])
+
+
+def given_tools(given: Iterable[GivenTool | GivenTools | Mocks]) -> StartTools:
+    """Return tools that are functions, tools or mocks, or collections of functions and tools.
+
+    Raises:
+        InputError: one cannot be a tool.
+    """
+    each_given = list(given)
+    mocks = [each for each in each_given if isinstance(each, Mocks)]
+    tools = Toolbox.of(*(each for each in each_given if not isinstance(each, Mocks)))
+    own = [_function_tool(tool) for tool in tools.values()]
     return lambda: [*own, *(tool for each in mocks for tool in _mocked_tools(each))]
 
 

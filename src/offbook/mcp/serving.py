@@ -22,6 +22,7 @@ from offbook.errors import InputError
 from offbook.mcp.config import CONFIG_VARIABLE, McpConfig, ServerConfig, load_config, parse_config, write_config
 from offbook.mcp.hub import McpHub
 from offbook.mcp.recorder import McpRecorder
+from offbook.mcp.replay import McpSource
 from offbook.mcp.session import McpSession, McpToolCall
 from offbook.mcp.stdio import LineBuffer, LineServer, ServerProcess
 from offbook.messages import JsonObject
@@ -226,9 +227,9 @@ class McpWireServer(WireServer):
         write_config(document, path)
         return document, path
 
-    def add_mcp(self, server: ServerConfig) -> ServedMcp:
-        """Stand in for a further MCP server, from now on; one of that name is replaced."""
-        self.hub.add(server)
+    def add_mcp(self, server: ServerConfig, *, mock: Callable[[], McpSource] | None = None) -> ServedMcp:
+        """Stand in for a further MCP server, from now on, by a recording or a `mock`; one of that name is replaced."""
+        self.hub.add(server, mock=mock)
         others = [each for each in self._config.servers if each.name != server.name]
         self._config = replace(self._config, servers=(*others, server))
         return self.mcp[server.name]

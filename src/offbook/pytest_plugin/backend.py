@@ -92,6 +92,11 @@ class RecordingBackend(ABC):
     def http(self) -> HttpDoubles:
         """Answers HTTP clients."""
 
+    @property
+    @abstractmethod
+    def http_without_recording(self) -> HttpDoubles:
+        """The same, also if there is no recording: for what answers by itself."""
+
     def tool_misses(self) -> list[RecordingMismatchError]:
         """Return the errors of tool calls that the recording has no answer for."""
         return []
@@ -166,6 +171,10 @@ class LiveBackend(RecordingBackend):
     def http(self) -> HttpDoubles:
         return self._http
 
+    @property
+    def http_without_recording(self) -> HttpDoubles:
+        return self._http
+
     async def disconnect(self) -> None:
         await self._live.close()
 
@@ -238,8 +247,14 @@ class ReplayBackend(RecordingBackend):
     @property
     def http(self) -> HttpDoubles:
         __tracebackhide__ = True
+        self._location()
+        return self.http_without_recording
+
+    @property
+    def http_without_recording(self) -> HttpDoubles:
         if self._http is None:
-            self._http = HttpDoubles(self._location(), strict=self.plan.strict, sink=self.log)
+            location = self.plan.location if open_store(self.plan.location).exists() else None
+            self._http = HttpDoubles(location, strict=self.plan.strict, sink=self.log)
         return self._http
 
     def tool_misses(self) -> list[RecordingMismatchError]:

@@ -24,7 +24,7 @@ from offbook.pytest_plugin.backend import (
     backend_for,
     record_again_hint,
 )
-from offbook.pytest_plugin.http_doubles import HttpDoubles, server_config
+from offbook.pytest_plugin.http_doubles import GivenMcpTools, HttpDoubles, server_config
 from offbook.pytest_plugin.markers import RecordingPlan
 from offbook.pytest_plugin.recordings import fail_if_overused, fail_if_unused
 from offbook.recording.match.cursor import UnusedEntry
@@ -171,6 +171,7 @@ class Offbook:
         env: Mapping[str, str] | None = None,
         url: str | None = None,
         headers: Mapping[str, str] | None = None,
+        tools: GivenMcpTools | None = None,
     ) -> AbstractContextManager[ServedMcp]:
         """Stand in for an MCP server: `with offbook.mcp("github", command=["npx", …]) as github: …`.
 
@@ -181,20 +182,21 @@ class Offbook:
             name: the name of the server, before that of its tools: `github.create_issue`.
             command, env: how to start the real server when recording, with variables beside those of the client.
             url, headers: the real server over HTTP, instead.
+            tools: functions, tools or `Mocks` that answer instead of a server, always and without a recording.
 
         Raises:
             InputError: what is given is not a server, there is none to record, or there is no recording to replay.
         """
         __tracebackhide__ = True
-        given = {"command": command, "env": env, "url": url, "headers": headers}
+        given = {"command": command, "env": env, "url": url, "headers": headers, "tools": tools}
         config = server_config(name, given, is_recording=self.is_recording)
-        return self._http("mcp").mcp(config)
+        return self._http("mcp", needs_recording=tools is None).mcp(config, tools)
 
     @property
     def tool_calls(self) -> list[McpToolCall]:
         """The calls of MCP tools in order, which `assert_trajectory` takes. Each has a `name` (`github.create_issue`),
         `arguments`, a `result` or an `error`, and the `fault` that fired."""
-        return self._backend.http.tool_calls if self._has_http else []
+        return self._backend.http_without_recording.tool_calls if self._has_http else []
 
     @property
     def calls(self) -> list[AnsweredCall]:
@@ -237,7 +239,7 @@ class Offbook:
         if self._fault_injector is not None:
             self._fault_injector.follow(self._faults)
         if self._has_http:
-            self._backend.http.follow(self._faults)
+            self._backend.http_without_recording.follow(self._faults)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine: in virtual time when replaying, in which waits take no time, else in real time.
@@ -278,7 +280,7 @@ class Offbook:
         __tracebackhide__ = True
         unfired = self._fault_log.missing(self._faults)
         if self._has_http:
-            unfired = [line for line in unfired if line not in self._backend.http.fired_lines]
+            unfired = [line for line in unfired if line not in self._backend.http_without_recording.fired_lines]
         if unfired:
             lines = [f"the fault {str(line)!r} never fired" for line in unfired]
             hint = "  hint: no such call was made after offbook.faults(…); remove the fault, or correct its place"
@@ -312,22 +314,22 @@ class Offbook:
         texts = [str(error.replace(hint="", fired=self._fired())) for error in errors]
         if not self._has_http:
             return texts
-        http = self._backend.http
+        http = self._backend.http_without_recording
         texts += [f"{miss.method} {miss.place}: {miss}" for miss in http.misses]
         return [*texts, *(["a call of a session that was deleted"] * http.forgotten_misses)]
 
     def _fired(self) -> list[str]:
-        http = self._backend.http.fired if self._has_http else []
+        http = self._backend.http_without_recording.fired if self._has_http else []
         return [str(planned) for planned in (*self._fault_log.fired, *http)]
 
     def _has_fired(self) -> bool:
         return bool(self._fired())
 
-    def _http(self, name: str) -> HttpDoubles:
+    def _http(self, name: str, *, needs_recording: bool = True) -> HttpDoubles:
         __tracebackhide__ = True
         if self._plan.is_explored:
             refuse_http(name)
-        http = self._backend.http
+        http = self._backend.http if needs_recording else self._backend.http_without_recording
         if not self._has_http:
             http.follow(self._faults)
             self._has_http = True

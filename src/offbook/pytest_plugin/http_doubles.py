@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec.structs import replace
 from typing_extensions import Unpack
@@ -23,9 +23,14 @@ from offbook.wire.options import StandInOptions, WireOptions
 
 if TYPE_CHECKING:
     from offbook.mcp.config import ServerConfig
+    from offbook.mcp.replay import McpSource
     from offbook.mcp.serving import McpWireServer, ServedMcp
     from offbook.mcp.session import McpToolCall
+    from offbook.scenarios.mocks import Mocks
+    from offbook.tools.toolbox import GivenTool, GivenTools
     from offbook.wire.server.wire_server import WireServer
+
+GivenMcpTools: TypeAlias = "Iterable[GivenTool | GivenTools | Mocks]"
 
 
 @contextmanager
@@ -46,6 +51,7 @@ class HttpDoubles:
         self._recording, self._options = recording, options
         self._opened: list[CallInspection] = []
         self._tool_faults = FaultPlan()
+        self._has_recorded_mcp = False
 
     @cached_property
     def stand_in(self) -> StandIn:
@@ -74,9 +80,11 @@ class HttpDoubles:
             yield server
 
     @contextmanager
-    def mcp(self, server: ServerConfig) -> Iterator[ServedMcp]:
-        """Stand in for an MCP server, for a block. All blocks of a test share one session."""
-        served = self._mcp_server.add_mcp(server)
+    def mcp(self, server: ServerConfig, tools: GivenMcpTools | None = None) -> Iterator[ServedMcp]:
+        """Stand in for an MCP server, for a block: by the recording, or by `tools`. All blocks of a test share one
+        session."""
+        self._has_recorded_mcp |= tools is None
+        served = self._mcp_server.add_mcp(server, mock=None if tools is None else mock_of(server.name, tools))
         try:
             yield served
         finally:
@@ -92,7 +100,7 @@ class HttpDoubles:
         if record is not None:
             recorder = McpRecorder(record, mode=self._options.get("record_mode", "append"))
         options = WireOptions(recording=self._recording, strict=True, faults=self._tool_faults)
-        options = options if record is None else replace(options, responses={})
+        options = options if self._recording is not None else replace(options, responses={})
         with marker_advice():
             server = McpWireServer(options, McpConfig.of(()), recorder=recorder)
         self._opened.append(server)
@@ -114,7 +122,9 @@ class HttpDoubles:
 
     @property
     def is_opened(self) -> bool:
-        return bool(self._opened)
+        """Whether something uses the recording; functions in the place of an MCP server do not."""
+        mcp_server = vars(self).get("_mcp_server")
+        return self._has_recorded_mcp or any(opened is not mcp_server for opened in self._opened)
 
     @property
     def misses(self) -> list[Miss]:
@@ -161,6 +171,18 @@ class HttpDoubles:
             self._mcp_server.stop()
 
 
+def mock_of(name: str, tools: GivenMcpTools) -> Callable[[], McpSource]:
+    """Return what makes an MCP server of functions, tools and mocks.
+
+    Raises:
+        InputError: one cannot be a tool.
+    """
+    from offbook.mcp.mock import MockServer, given_tools  # noqa: PLC0415 - few tests need it
+
+    start = given_tools(tools)
+    return lambda: MockServer(name, start())
+
+
 def server_config(name: str, given: Mapping[str, Any], *, is_recording: bool) -> ServerConfig:
     """Return an MCP server from the arguments of `offbook.mcp`. A replay needs none of them.
 
@@ -172,11 +194,12 @@ def server_config(name: str, given: Mapping[str, Any], *, is_recording: bool) ->
 
     fields = {key: value for key, value in given.items() if value is not None}
     source = f"offbook.mcp({name!r})"
-    if "command" in fields and "url" in fields:
-        raise InputError("give a command or a url, and not both", source=source)
-    if is_recording and not {"command", "url"} & fields.keys():
+    if len({"command", "url", "tools"} & fields.keys()) > 1:
+        raise InputError("give a command, a url or tools, and only one of them", source=source)
+    if is_recording and not {"command", "url", "tools"} & fields.keys():
         hint = 'name the real server: command=["npx", "-y", "some-mcp-server"], or url="https://…"'
         raise InputError("there is no server to record", source=source, hint=hint)
+    fields.pop("tools", None)
     if "url" not in fields:
         fields |= _command_fields(fields.get("command", ["none"]), source=source)
     return parse_config({"mcpServers": {name: fields}}, source=source).servers[0]

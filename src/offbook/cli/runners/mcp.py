@@ -241,7 +241,9 @@ class MockedServer(Struct, frozen=True, kw_only=True):
         with import_from([path.resolve().parent]):
             is_module = path.suffix == ".py"
             start = module_tools(execute_file(path), source=self.path) if is_module else schema_tools(path)
-            yield McpHub([self.name], source_of=lambda name, _: MockServer(name, start()), takes_time=True)
+            hub = McpHub([])
+            hub.add(self.name, mock=lambda: MockServer(self.name, start()))
+            yield hub
 
 
 def serve_mocks_at_stdio(mocked: MockedServer) -> int:
