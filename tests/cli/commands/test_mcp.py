@@ -145,6 +145,8 @@ def test_tools_of_a_file_are_served_over_stdio_and_what_they_print_is_no_part_of
         (["serve", "run.json", "--stdio"], "the recording has no MCP server"),
         (["serve", "both.json", "--stdio"], "the recording has 2 servers"),
         (["serve", "both.json", "--stdio", "--name", "c"], "no server 'c'"),
+        (["check", "run.json"], "run.json: the recording has no MCP server"),
+        (["check", "both.json", "--pattern", "("], "invalid pattern"),
         (["diff", "both.json", "run.json"], "run.json: the recording has no MCP server"),
         (["mock", "tools.py"], "--stdio or --port is required"),
         (["mock", "tools.py", "--stdio"], "no such file"),
@@ -189,3 +191,13 @@ def test_diff_exits_with_1_from_the_class_on_that_fail_on_names(run, tmp_path, m
         "changes": [{"place": "a: tool c", "level": "harmless", "reason": "it is new"}],
         "not_compared": {},
     }
+
+
+def test_check_exits_with_1_if_there_is_a_problem_and_names_its_file(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    surface("good.json", {"name": "b", "inputSchema": {"type": "object"}})
+    surface("bad.json", {"name": "b"})
+    assert run("mcp", "check", "good.json")[:2] == (0, "1 recording checked: no problems\n")
+    code, out, _ = run("mcp", "check", "good.json", "bad.json", "--json")
+    finding = {"file": "bad.json", "place": "a: tools.b", "kind": "schema", "problem": "it has no inputSchema"}
+    assert (code, json.loads(out)) == (1, {"files": 2, "findings": [finding]})
