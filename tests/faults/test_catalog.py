@@ -24,9 +24,8 @@ def test_variants_are_named_after_their_faults_and_persistent_ones_come_first():
         variants = fault_variants(PLANNED_FAULT_TYPES.values(), over_http=over_http)
         assert len({variant.name for variant in variants}) == len(variants)
         assert all(variant.name.split()[0] == variant.fault.type for variant in variants)
-        assert [variant.is_persistent for variant in variants] == sorted(
-            (variant.is_persistent for variant in variants), reverse=True
-        )
+        order = [(variant.http_only, not variant.is_persistent) for variant in variants]
+        assert order == sorted(order)
 
 
 def test_variants_of_http_alone_are_tried_only_there_and_last():

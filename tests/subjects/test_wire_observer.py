@@ -46,7 +46,7 @@ def test_an_answer_that_is_late_has_failed_until_it_has_arrived():
     session.answer(attempt)
     assert [(call.outcome, call.error) for call in observer.calls] == [("failed", "stream_stall")]
     assert observer.tools() == []
-    assert (observer.pending.call, observer.pending.vendor, observer.pending.has_begun) == (1, "openai", True)
+    assert (observer.pending.call, observer.pending.vendor, observer.pending.has_begun) == ("call 1", "openai", True)
     session.delivered(attempt)
     assert observer.pending is None
     assert [call.outcome for call in observer.calls] == ["answered"]
@@ -60,7 +60,7 @@ def test_a_client_that_leaves_does_not_wait_any_more():
     assert not observer.pending.has_begun
     session.left(attempt)
     assert observer.pending is None
-    assert observer.last_call.number == 1
+    assert observer.last_call.name == "call 1"
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

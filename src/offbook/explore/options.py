@@ -25,6 +25,9 @@ VARIANTS = fault_variants(FAULT_TYPES.values()) + TOOL_VARIANTS
 WIRE_VARIANTS = fault_variants(FAULT_TYPES.values(), over_http=True)
 """The variants for a program over HTTP: none of tools, which run inside it, and waits that pass in real time."""
 
+MCP_VARIANTS = WIRE_VARIANTS + fault_variants(TOOL_FAULT_TYPES.values(), over_http=True)
+"""The variants for a program whose MCP servers are stood in for, too: their tools can fail."""
+
 
 def select_variants(names: Iterable[str] | str, among: Sequence[FaultVariant] = VARIANTS) -> list[FaultVariant]:
     """Return the variants of those names, in their order.
@@ -40,7 +43,7 @@ def select_variants(names: Iterable[str] | str, among: Sequence[FaultVariant] = 
     known = {name for variant in among for name in (variant.name, variant.fault.type)}
     for name in wanted:
         if name != "all" and name not in known and among is WIRE_VARIANTS and is_of_tools(name):
-            hint = "the tools of a program run inside it; those of workflows, scenarios and tests can fail"
+            hint = "the tools of a program run inside it; those of its MCP servers can fail: --mcp .mcp.json"
             raise InputError(f"{name}: faults of tools cannot fire over HTTP", source="faults", hint=hint)
         if name != "all" and name not in known:
             hint = did_you_mean(name, sorted(known), kind="faults")
@@ -50,7 +53,7 @@ def select_variants(names: Iterable[str] | str, among: Sequence[FaultVariant] = 
 
 def is_of_tools(name: str) -> bool:
     """Return whether a fault of that name is one of tools."""
-    return any(name in (variant.name, variant.fault.type) for variant in TOOL_VARIANTS)
+    return any(name in (variant.name, variant.fault.type) for variant in MCP_VARIANTS if variant.fault.is_for_tools)
 
 
 def _choose(variant: FaultVariant, names: Sequence[str]) -> FaultVariant | None:

@@ -30,7 +30,7 @@ from offbook.recording.match.continuation import (
 from offbook.recording.match.conversation import tells_failure
 from offbook.recording.match.cursor import Cursor, ExchangeMatch, RequestKey, ResponseScript, ScriptedRun
 from offbook.recording.match.fingerprint import canonical_fields, fingerprint, identify
-from offbook.recording.match.mismatch import mismatch_error, tool_mismatch_error
+from offbook.recording.match.mismatch import mismatch_error, nearest_success, tool_mismatch_error
 from offbook.recording.replay import Playback
 from offbook.recording.stores.store import ExchangeIndex, RecordingReader, StoredExchange
 from offbook.tools import ToolDef
@@ -306,18 +306,8 @@ class ExploredTools:
         self.continued_by = divergence.policy if divergence.policy == "default" else self._continuation
         if divergence.policy == "default":
             return divergence.default_response
-        nearest = self._nearest(tool.name, arguments)
+        nearest = nearest_success(self._recording.index, tool.name, arguments)
         return plausible_result(tool) if nearest is None else nearest.answer
-
-    def _nearest(self, tool: str, arguments: JsonObject) -> ToolExchange | None:
-        """Return the recorded call of the tool that succeeded with the most arguments in common, if any did."""
-        good = [each.exchange for each in self._recording.index if each.key == tool and each.exchange.error is None]
-        return max(good, key=lambda each: _common_arguments(each, arguments), default=None)
-
-
-def _common_arguments(exchange: ToolExchange, arguments: JsonObject) -> int:
-    recorded = exchange.arguments if isinstance(exchange.arguments, dict) else {}
-    return sum(name in recorded and recorded[name] == value for name, value in arguments.items())
 
 
 _PLAUSIBLE: dict[object, Any] = {bool: True, int: 0, float: 0.0, type(None): None, None: None, "None": None}

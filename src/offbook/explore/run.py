@@ -160,7 +160,7 @@ class ToolRun(Struct, frozen=True, kw_only=True):
     """One call of a tool. `call` counts the calls of this tool from 1.
 
     `has_run` is whether the tool itself ran, which a fault may prevent. `error` is what the agent got instead of a
-    result.
+    result. A call that is not `is_observed` is inferred from the conversation of a program, and cannot fail.
     """
 
     tool: str
@@ -170,6 +170,7 @@ class ToolRun(Struct, frozen=True, kw_only=True):
     error: str | None = None
     has_run: bool = True
     side_effect: bool = False
+    is_observed: bool = True
 
 
 class RunFailure(Struct, frozen=True):
@@ -310,7 +311,8 @@ def _model_sites(calls: Iterable[ModelCall]) -> Iterator[ExploredSite]:
 
 def _tool_sites(tools: Iterable[ToolRun]) -> Iterator[ExploredSite]:
     for each in tools:
-        yield ExploredSite(f"{each.tool} {each.call}", At(tool=each.tool, call=each.call))
+        if each.is_observed:
+            yield ExploredSite(f"{each.tool} {each.call}", At(tool=each.tool, call=each.call))
 
 
 def recorded_run(document: Document) -> Run:

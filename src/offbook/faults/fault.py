@@ -158,6 +158,8 @@ class DeclaredFault(Struct, frozen=True, tag_field="type", forbid_unknown_fields
 
     is_for_tools: ClassVar[bool] = False
     traits: ClassVar[frozenset[FaultTrait]] = frozenset()
+    mark_kind: ClassVar[str] = "fault"
+    """How the mark begins that texts of this fault carry in an exploration."""
 
     @classmethod
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
@@ -223,7 +225,7 @@ class FaultVariant(Struct, Generic[F_co], frozen=True):
         needs_stream: it can fire in streamed calls only.
         needs_tools: it can fire only in calls whose model may call tools.
         needs_tool_calls: it can fire only in calls whose answer asks for tools.
-        http_only: it is tried only on programs that are explored over HTTP.
+        http_only: it is tried only on programs, whose models and MCP servers are stood in for.
         http_fault: the fault to try over HTTP, if it is another: there, waiting takes real time.
     """
 

@@ -130,7 +130,11 @@ class PlannedFault(Struct, frozen=True, forbid_unknown_fields=True):
 _DIGITS = 6
 
 
-def mark_of(*lines: PlannedFault, kind: str = "fault") -> str:
-    """Return the mark of lines of a plan, like `fault-3f9c1a`: the same for the same lines."""
+def mark_of(*lines: PlannedFault, kind: str = "") -> str:
+    """Return the mark of lines of a plan, like `fault-3f9c1a`: the same for the same lines.
+
+    By default it is of the kind of the first fault.
+    """
     text = "; ".join(str(line) for line in lines)
+    kind = kind or lines[0].fault.mark_kind
     return f"{kind}-{sha256(text.encode('utf-8', 'replace')).hexdigest()[:_DIGITS]}"

@@ -23,6 +23,9 @@ from offbook.schema_errors import explain_json_error
 CONFIG_VARIABLE = "OFFBOOK_MCP_CONFIG"
 """The environment variable with the path of the config that leads to us."""
 
+PLACEHOLDER = "{mcp}"
+"""What stands in a command for the path of that config."""
+
 _SECTIONS = ("mcpServers", "servers")
 _EXAMPLE = '{"mcpServers": {"github": {"command": "npx", "args": ["-y", "some-mcp-server"]}}}'
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -34,7 +34,7 @@ from offbook.recording.format.keys import is_mcp_key, mcp_key, split_mcp_key
 from offbook.recording.format.tool_exchange import RecordedError, ToolExchange
 from offbook.recording.latency import Latency
 from offbook.recording.match.cursor import Cursor, ExchangeMatch, UnusedEntry
-from offbook.recording.match.mismatch import tool_mismatch_error
+from offbook.recording.match.mismatch import nearest_success, tool_mismatch_error
 from offbook.recording.stores.store import ExchangeIndex, StoredExchange
 from offbook.tools.result_text import result_text
 
@@ -194,6 +194,48 @@ class McpReplay:
     def _mismatch(self, request: Message, match: ExchangeMatch[ToolExchange]) -> RecordingMismatchError:
         arguments = recorded_arguments(request) | further_params(request)
         return tool_mismatch_error(self._key(request), arguments, match, self._index)
+
+
+class ExploredMcpReplay(McpReplay):
+    """Answers the tool calls of a run with faults, which may make other calls than were recorded.
+
+    A call that was answered gets its last answer again, however often. One with other arguments gets the result of the
+    recorded call of the tool that is most alike, unless `on_diverged`, which is called with the mismatch, raises it or
+    returns another result.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        index: ExchangeIndex[ToolExchange],
+        *,
+        on_diverged: Callable[[RecordingMismatchError], str | None],
+    ) -> None:
+        super().__init__(server, index)
+        self._on_diverged = on_diverged
+
+    def find(self, request: Message) -> FoundAnswer:
+        try:
+            return super().find(request)
+        except RecordingMismatchError as error:
+            if not request.tool:
+                raise
+            last = self._last_equal(request)
+            if last is not None:
+                return FoundAnswer(self._answer(last.exchange, request), last)
+            given = self._on_diverged(error)
+            exchange = self._nearest(request) if given is None else ToolExchange(result=given)
+            return FoundAnswer(self._answer(exchange, request))
+
+    def _last_equal(self, request: Message) -> StoredExchange[ToolExchange] | None:
+        key = self._key(request)
+        alias = self._aliases(key).get(lenient_hash(recorded_arguments(request), self._cursors))
+        prints = (each for each in (arguments_hash(request), alias) if each is not None)
+        return next(filter(None, (self._index.last(key=key, fingerprint=each) for each in prints)), None)
+
+    def _nearest(self, request: Message) -> ToolExchange:
+        alike = nearest_success(self._index, self._key(request), recorded_arguments(request))
+        return ToolExchange(result="ok") if alike is None else alike
 
 
 def _exchanges(index: ExchangeIndex[ToolExchange], key: str) -> Iterator[StoredExchange[ToolExchange]]:

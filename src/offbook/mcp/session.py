@@ -53,10 +53,12 @@ class McpCall(Struct, frozen=True):
     mark: str = ""
 
 
-class McpToolCall(Struct, frozen=True):
+class McpToolCall(Struct, frozen=True, kw_only=True):
     """A tool call that was answered. `name` is like `github.create_issue`, and `answer` is what the client got.
 
-    `number` counts all requests of the session; `fault` is the type of the fault that fired, empty if none did.
+    `number` counts all requests of the session, and `call` those of the tool, 0 if a fault makes the client ask again;
+    `fault` is the type of the fault that fired, empty if none did. `clean` is what the server answered, which a fault
+    may have lost; None if the call never reached it.
     """
 
     name: str
@@ -65,6 +67,9 @@ class McpToolCall(Struct, frozen=True):
     outcome: WireOutcome
     fault: str
     answer: McpAnswer
+    call: int
+    session: str
+    clean: McpAnswer | None = None
 
     @property
     def result(self) -> Any:
@@ -148,17 +153,17 @@ class McpSession:
         """
         clean = McpAnswer(messages=tuple(messages))
         if len(messages[-1][1]) > MAX_RECORDED_BYTES:
-            self._note(call, clean, "passed", unrecorded=_TOO_LARGE)
+            self._note(call, clean, "passed", unrecorded=_TOO_LARGE, clean=clean)
             return None if call.fault is None else self._broken(call, clean)
         try:
             key = self._record(call, messages, credentials)
         except RecordingWriteError as error:
             logger.error("%s: not recorded, and so not answered: %s", self.server, error)  # noqa: TRY400
             refusal = error_answer(call.request, INTERNAL_ERROR, f"the answer could not be recorded: {error.reason}")
-            return self._note(call, refusal, "refused", unrecorded=error.reason)
+            return self._note(call, refusal, "refused", unrecorded=error.reason, clean=clean)
         if call.fault is not None:
-            return self._note(call, self._broken(call, clean), "fault", key=key)
-        self._note(call, clean, "passed" if key is None else "recorded", key=key)
+            return self._note(call, self._broken(call, clean), "fault", key=key, clean=clean)
+        self._note(call, clean, "passed" if key is None else "recorded", key=key, clean=clean)
         listed = self._lasting.listed(call.request, clean)
         return None if listed is clean else listed
 
@@ -197,10 +202,11 @@ class McpSession:
         source = self._require_source()
         if call.fault is None:
             source.use(found)
-            return self._note(call, found.answer, "synthetic" if found.stored is None else "served", key=found.key)
+            outcome: WireOutcome = "synthetic" if found.stored is None else "served"
+            return self._note(call, found.answer, outcome, key=found.key, clean=found.answer)
         if not spoils_call(call.fault):
             source.use(found)
-        return self._note(call, self._broken(call, found.answer), "fault", key=found.key)
+        return self._note(call, self._broken(call, found.answer), "fault", key=found.key, clean=found.answer)
 
     def _require_source(self) -> McpSource:
         if self.source is None:
@@ -228,15 +234,25 @@ class McpSession:
         key: str | None = None,
         failure: str = "",
         unrecorded: str = "",
+        clean: McpAnswer | None = None,
     ) -> McpAnswer:
         if call.number or unrecorded or outcome == "missed":
             shown = f"not recorded: {unrecorded}" if unrecorded else failure
             noted = self._wire_call(call, outcome, key=key, failure=shown)
             self.session.note_tool_call(noted, failure=failure, unrecorded=unrecorded)
         if call.request.tool:
-            name, arguments = f"{self.server}.{call.request.tool}", recorded_arguments(call.request)
-            fault = "" if call.fault is None else call.fault.type
-            self._on_tool_call(McpToolCall(name, arguments, call.number, outcome, fault, answer))
+            answered = McpToolCall(
+                name=f"{self.server}.{call.request.tool}",
+                arguments=recorded_arguments(call.request),
+                number=call.number,
+                outcome=outcome,
+                fault="" if call.fault is None else call.fault.type,
+                answer=answer,
+                call=call.tool_call,
+                session=self.session.name,
+                clean=clean,
+            )
+            self._on_tool_call(answered)
         return answer
 
     def _wire_call(self, call: McpCall, outcome: WireOutcome, *, key: str | None = None, failure: str = "") -> WireCall:

@@ -1,4 +1,4 @@
-"""Explores a program in any language: its model calls are answered over HTTP."""
+"""Explores a program in any language: its model calls are answered over HTTP, and its MCP servers are stood in for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from itertools import count, islice
 from pathlib import Path
 from types import TracebackType
-from typing import ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from offbook.effects import EFFECTS_VARIABLE, UNDECLARED, Effect, prefer_reported
 from offbook.errors import InputError
 from offbook.explore.harness import MAX_CLEAN_CALLS, max_calls_after
-from offbook.explore.options import WIRE_VARIANTS, FaultVariant
+from offbook.explore.options import MCP_VARIANTS, WIRE_VARIANTS, FaultVariant
 from offbook.explore.run import ErrorKind, Run, RunFailure, ToolRun, normalize_text, normalize_texts
 from offbook.faults import FaultPlan
 from offbook.recording.match.continuation import Continuation, gave_up_mark
@@ -44,12 +44,15 @@ from offbook.wire.replay import ExploredRun, ExploredScript
 from offbook.wire.server.wire_server import WireServer, no_proxy_variables
 from offbook.wire.session import WireSession
 
+if TYPE_CHECKING:
+    from offbook.subjects.program_tools import McpStandIn
+
 RETRY_AFTER_MS = 1.0
 """The `retry-after` of injected errors that do not have one: SDKs then retry at once."""
 
 _URL_ALIAS = "http://offbook"
 
-_Call = TypeVar("_Call", Effect, InferredTool)
+_Call = TypeVar("_Call", Effect, InferredTool, ToolRun)
 
 
 class _RunFiles:
@@ -58,6 +61,7 @@ class _RunFiles:
     def __init__(self, folder: str, ledger: Ledger | None) -> None:
         self.temporary = Path(folder) / "tmp"
         self.temporary.mkdir()
+        self.mcp_config = Path(folder) / "mcp.json"
         self.effects = EffectFile(Path(folder) / "effects.jsonl")
         self.ledger: LedgerPart | None = None if ledger is None else ledger.start(self.temporary)
         self._counters = [EffectCounter(self.effects.path)]
@@ -82,6 +86,7 @@ class _EndedRun(Struct, frozen=True, kw_only=True):
     session: WireSession
     reported: list[Effect]
     diverged: str
+    continued_by: str
     hung: str
     aliases: Mapping[str, str]
 
@@ -91,27 +96,27 @@ class ProgramSubject:
 
     The result of a run is its exit code and its output. Its effects are those that it reports: to the file that
     OFFBOOK_EFFECTS names, over HTTP, or in its own ledger. Those of tools that it reports nothing about are inferred
-    from its conversation. Every run has its own folder for temporary files.
+    from its conversation. Every run has its own folder for temporary files. With `mcp`, we stand in for its MCP
+    servers: their tools can fail, and what they do is observed there.
 
     Args:
-        command: the program and its arguments.
+        command: the program and its arguments; `{mcp}` in it is the config that leads to us.
         replay: the recording, or a folder of recordings.
+        mcp: the config of its MCP servers.
         env: further environment variables.
         settings: how it is run.
 
     Raises:
-        InputError: the recording cannot be read, or no command is given; from `run`, the program cannot be started, or
-            it reports something that is not an effect.
+        InputError: the recording or the config cannot be read, or no command is given; from `run`, the program cannot
+            be started, or it reports something that is not an effect.
     """
-
-    variants: ClassVar[Sequence[FaultVariant]] = WIRE_VARIANTS
-    """The faults that can fire: those of models, because tools run inside the program."""
 
     def __init__(
         self,
         command: Sequence[str],
         *,
         replay: str | os.PathLike[str],
+        mcp: str | None = None,
         env: Mapping[str, str] | None = None,
         settings: ExploreSettings = DEFAULT_SETTINGS,
     ) -> None:
@@ -119,8 +124,9 @@ class ProgramSubject:
             raise InputError("the command is empty", source="explore")
         self.name = shlex.join(command)
         self._command, self._replay, self._env, self._settings = list(command), replay, dict(env or {}), settings
-        self._declarations = settings.declarations
-        settings.check_tools(replay, has_run=False)
+        self._mcp = None if mcp is None else self._open_mcp(mcp)
+        self._declarations = settings.declarations if self._mcp is None else self._mcp.declarations
+        settings.check_tools(replay, self._listed_tools, has_run=False)
         self._patience = Patience(settings.deadline_s)
         self._ledger = None if settings.effects is None else Ledger(settings.effects)
         self._script = ExploredScript()
@@ -134,8 +140,23 @@ class ProgramSubject:
             strict=True,
             default_response=settings.default_response,
             retry_after_ms=RETRY_AFTER_MS,
+            has_tools=self._mcp is not None,
         )
-        self._server = WireServer(options).start()
+        self._server = WireServer(options, mount=None if self._mcp is None else self._mcp.hub).start()
+
+    @property
+    def variants(self) -> Sequence[FaultVariant]:
+        """The faults that can fire: those of models, and with MCP servers those of their tools; others run inside."""
+        return WIRE_VARIANTS if self._mcp is None else MCP_VARIANTS
+
+    def _open_mcp(self, config: str) -> McpStandIn:
+        from offbook.subjects.program_tools import McpStandIn  # noqa: PLC0415 - only programs with MCP servers need it
+
+        return McpStandIn(config, self._replay, self._settings)
+
+    @property
+    def _listed_tools(self) -> list[str]:
+        return [] if self._mcp is None else self._mcp.tools.names
 
     def run(self, plan: FaultPlan, continuation: Continuation = "stubborn") -> Run:
         with nullcontext() if self._ledger is None else self._ledger.exclusive():
@@ -145,15 +166,21 @@ class ProgramSubject:
         name = f"explore-{next(self._numbers)}"
         with tempfile.TemporaryDirectory(prefix="offbook-") as folder:
             files = _RunFiles(folder, self._ledger)
-            process = ProgramProcess(self._command, self._environment(name, files))
+            process = ProgramProcess(self._command_in(files), self._environment(name, files))
             observer = WireObserver(
                 max_calls=self._max_calls or MAX_CLEAN_CALLS, on_endless=process.kill, script=self._script
             )
             explored_run = self._explored_run(observer, plan, continuation)
             session = self._server.start_session(name, faults=plan, explored_run=explored_run)
-            observer.count_effects = lambda: files.count_effects() + len(session.effects)
+            if self._mcp is not None:
+                self._mcp.start_run(session, observer, continuation, is_clean=not self._max_calls)
+                self._mcp.write_config(files.mcp_config, url=self._server.url, session=name)
+            observer.count_effects = lambda: (
+                files.count_effects() + len(session.effects) + len(self._observed_effects(observer))
+            )
             clock = RunClock(self._patience, observer)
             program_exit = self._wait_for(process, clock)
+            continued_by = "" if self._mcp is None else self._mcp.end_run(session)
             hung = observer.endless or ("" if program_exit.code is not None else clock.hung or "it was stopped")
             ended = _EndedRun(
                 exit=program_exit,
@@ -161,6 +188,7 @@ class ProgramSubject:
                 session=session,
                 reported=self._reported(files, session, is_cut_off=program_exit.code is None or program_exit.code < 0),
                 diverged=self._diverged(session),
+                continued_by=session.continued_by or continued_by,
                 hung=hung,
                 aliases=self._aliases(name, files),
             )
@@ -180,9 +208,9 @@ class ProgramSubject:
         )
 
     def _note_clean_run(self, ended: _EndedRun) -> None:
-        self._max_calls = max_calls_after(len(ended.observer.calls))
+        self._max_calls = max_calls_after(len(ended.observer.calls) + len(ended.observer.tool_calls))
         self._reporting = frozenset(effect.tool for effect in ended.reported)
-        self._settings.check_tools(self._replay, self._reporting)
+        self._settings.check_tools(self._replay, [*self._reporting, *self._listed_tools])
         for tool in self._settings.read_only:
             if tool in self._reporting:
                 reason = f"the program reports effects of {tool!r}, which is declared to have none"
@@ -234,6 +262,9 @@ class ProgramSubject:
             self._patience.note(clock.took_s)
         return ended
 
+    def _command_in(self, files: _RunFiles) -> list[str]:
+        return self._command if self._mcp is None else self._mcp.command(self._command, files.mcp_config)
+
     def _environment(self, name: str, files: _RunFiles) -> dict[str, str]:
         url = self._server.session_url(name)
         inherited = {"PYTHONHASHSEED": "0"} | os.environ | self._env
@@ -243,6 +274,7 @@ class ProgramSubject:
             "OFFBOOK_URL": url,
             "TMPDIR": str(files.temporary),
             EFFECTS_VARIABLE: str(files.effects.path),
+            **({} if self._mcp is None else self._mcp.variables(files.mcp_config)),
         }
         return {**inherited, **own, **no_proxy_variables(inherited)}
 
@@ -260,24 +292,26 @@ class ProgramSubject:
             f"port {port}": "port …",
             str(files.temporary): "$TMPDIR",
             str(files.effects.path): f"${EFFECTS_VARIABLE}",
+            str(files.mcp_config): "{mcp}",
         }
 
     def _run_of(self, ended: _EndedRun) -> Run:
         calls, session, aliases = ended.observer.calls, ended.session, ended.aliases
         retries = sum(call.attempt > 1 for call in calls)
-        tools = [_with_aliases(each, aliases) for each in ended.observer.tools()]
+        tools = [_with_aliases(each, aliases) for each in ended.observer.tools() if not self._is_of_mcp(each.tool)]
+        observed = [_with_aliases(each, aliases) for each in self._observed_effects(ended.observer)]
         result = {"exit": ended.exit.code, "stdout": normalize_text(ended.exit.stdout, aliases)}
         return Run(
             result=None if ended.hung else result,
             error=self._error(ended.exit, aliases),
             calls=calls,
-            tools=self._tool_runs(tools),
-            effects=self._effects([_with_aliases(each, aliases) for each in ended.reported], tools),
+            tools=(*self._observed_tools(ended.observer, aliases), *self._tool_runs(tools)),
+            effects=(*observed, *self._effects([_with_aliases(each, aliases) for each in ended.reported], tools)),
             declarations=self._declarations,
             fired=tuple(str(planned) for planned in session.fired),
             marks=session.marks,
             diverged=normalize_text(ended.diverged, aliases),
-            continuation=session.continued_by,
+            continuation=ended.continued_by,
             hung=ended.hung,
             paths={"retry": retries} if retries else {},
             is_program=True,
@@ -293,10 +327,22 @@ class ProgramSubject:
                     call=counts[each.tool],
                     arguments=each.arguments,
                     result=each.result,
+                    is_observed=False,
                     side_effect=self._declarations.get(each.tool, UNDECLARED).has_effect,
                 )
             )
         return tuple(runs)
+
+    def _is_of_mcp(self, tool: str) -> bool:
+        """Return whether a tool that a model asks for is one of an MCP server: what it does is observed there."""
+        return self._mcp is not None and bool(self._mcp.tools.find(tool))
+
+    def _observed_effects(self, observer: WireObserver) -> list[Effect]:
+        return [] if self._mcp is None else self._mcp.effects(observer.tool_calls)
+
+    def _observed_tools(self, observer: WireObserver, aliases: Mapping[str, str]) -> list[ToolRun]:
+        runs = [] if self._mcp is None else self._mcp.tool_runs(observer.tool_calls)
+        return [_with_aliases(run, aliases) for run in runs]
 
     def _effects(self, reported: Sequence[Effect], tools: Sequence[InferredTool]) -> tuple[Effect, ...]:
         declared = self._declarations
@@ -317,4 +363,4 @@ class ProgramSubject:
 def _with_aliases(call: _Call, aliases: Mapping[str, str]) -> _Call:
     """Return the effect or tool with the names that are the same in every run in its arguments and its result."""
     named = replace(call, arguments=normalize_texts(call.arguments, aliases))
-    return replace(named, result=normalize_text(named.result, aliases)) if isinstance(named, InferredTool) else named
+    return named if isinstance(named, Effect) else replace(named, result=normalize_text(named.result, aliases))

@@ -149,7 +149,9 @@ class RunClock:
         long = f"{self._patience.wait_s:g} s" if is_plain else "more than ten times as long as without a fault"
         if last is None:
             return f"it had made no call after {long}"
-        return f"it had not ended {long} after call {last.number}, and was not waiting for an answer"
+        if last.has_server_ended:
+            return f"it had not ended {long} after {last.name}, whose server ended without an answer"
+        return f"it had not ended {long} after {last.name}, and was not waiting for an answer"
 
     def _since_last_call(self, limit_s: float) -> float:
         last = self._observer.last_call
@@ -161,13 +163,14 @@ _CLIENT_TIMEOUTS = {
     "anthropic": "Anthropic(timeout=…)",
     "gemini": "Client(http_options=HttpOptions(timeout=…))",
     "ollama": "Client(timeout=…)",
+    "mcp": "ClientSession(read_timeout_seconds=…)",
 }
 
 
 def _waiting_text(pending: PendingAnswer, wait_s: float) -> str:
     part = "the rest of the answer" if pending.has_begun else "the answer"
     example = _CLIENT_TIMEOUTS.get(pending.vendor, "a timeout of its client")
-    return f"it waited {wait_s:g} s for {part} to call {pending.call}: no timeout is set, or a longer one ({example})"
+    return f"it waited {wait_s:g} s for {part} to {pending.call}: no timeout is set, or a longer one ({example})"
 
 
 MAX_ERROR_CHARS = 500

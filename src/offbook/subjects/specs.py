@@ -67,13 +67,14 @@ class ScenarioSpec(SubjectSpec, frozen=True, tag="scenario"):
 
 
 class ProgramSpec(SubjectSpec, frozen=True, tag="program"):
-    """A program and its arguments."""
+    """A program and its arguments, and the config of its MCP servers, if we stand in for those, too."""
 
     command: tuple[str, ...]
+    mcp: str | None = None
 
     @property
     def arguments(self) -> list[str]:
-        return ["--replay", self.recording]
+        return ["--replay", self.recording, *([] if self.mcp is None else ["--mcp", self.mcp])]
 
 
 AnySubjectSpec: TypeAlias = WorkflowSpec | ScenarioSpec | ProgramSpec
@@ -266,16 +267,23 @@ def _open_program(spec: ProgramSpec, settings: ExploreSettings) -> ProgramSubjec
         reason = "unrecorded calls of a program cannot be answered live"
         raise InputError(reason, source="--on-divergence", hint="use explore, stop or default")
     check_real_tools(spec, settings)
-    return ProgramSubject(spec.command, replay=spec.recording, settings=settings)
+    return ProgramSubject(spec.command, replay=spec.recording, mcp=spec.mcp, settings=settings)
 
 
 def real_tools(spec: ProgramSpec, settings: ExploreSettings) -> list[str]:
-    """Return the tools that the program would run for real: those that its recording calls, unless they only read.
+    """Return the tools that the program would run for real: those that its recording calls, unless they only read or
+    we stand in for their MCP server.
 
     Raises:
-        InputError: the recording cannot be read.
+        InputError: the recording, or the config of the MCP servers, cannot be read.
     """
-    return [name for name in called_tool_names(spec.recording) if name not in settings.read_only]
+    names = [name for name in called_tool_names(spec.recording) if name not in settings.read_only]
+    if spec.mcp is None:
+        return names
+    from offbook.subjects.program_tools import load_mcp_tools  # noqa: PLC0415 - only programs with MCP servers need it
+
+    tools = load_mcp_tools(spec.mcp, spec.recording)
+    return [name for name in names if not tools.find(name)]
 
 
 def check_real_tools(spec: ProgramSpec, settings: ExploreSettings) -> None:

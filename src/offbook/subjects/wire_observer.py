@@ -1,8 +1,9 @@
-"""Observes the model calls of a program over HTTP."""
+"""Observes the calls of a program: of its models over HTTP, and of the tools of its MCP servers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -18,6 +19,9 @@ from offbook.wire.calls import CallAttempt, WireOutcome
 from offbook.wire.replay import ExploredScript
 from offbook.wire.request import ParsedRequest
 from offbook.wire.response import HttpResponse, spoils_answer, stream_events
+
+if TYPE_CHECKING:
+    from offbook.mcp.session import McpToolCall
 
 
 def requested_tools(parsed: ParsedRequest, answer: HttpResponse) -> tuple[ToolCall, ...]:
@@ -90,24 +94,46 @@ class _ObservedCall(Struct, frozen=True):
 
 
 class PendingAnswer(Struct, frozen=True):
-    """An answer that the client waits for: the number of its call, its vendor, and whether it has begun."""
+    """An answer that the client waits for: its call, like `call 2`, its vendor, and whether it has begun."""
 
-    call: int
+    call: str
     vendor: str
     has_begun: bool
 
 
 class LastCall(Struct, frozen=True):
-    """The number of a call, and when it came."""
+    """A call, like `call 2`, when it came, and whether the server ended without an answer."""
 
-    number: int
+    name: str
     at_s: float
+    has_server_ended: bool = False
+
+
+class _ObservedToolCall(Struct, frozen=True):
+    """A call of an MCP tool that was answered at `at_s`."""
+
+    call: McpToolCall
+    at_s: float
+
+    @property
+    def last_call(self) -> LastCall:
+        return LastCall(self.name, self.at_s, self.call.answer.ending in ("cut", "exit"))
+
+    @property
+    def name(self) -> str:
+        return f"call {self.call.call} of {self.call.name}"
+
+    @property
+    def is_late(self) -> bool:
+        """Whether a fault holds the answer back."""
+        return bool(self.call.fault) and self.call.answer.end_ms > 0
 
 
 class WireObserver:
-    """Observes the model calls of one run of a program.
+    """Observes the calls of one run of a program.
 
-    `on_endless` is called when there are more than `max_calls`; `endless` says so then, and further calls are ignored.
+    `on_endless` is called when there are more than `max_calls` of models, or of tools; `endless` says so then, and
+    further calls are ignored.
     `script` is that of the clean run. `count_effects` returns how many effects the program has reported.
     """
 
@@ -116,6 +142,7 @@ class WireObserver:
         self.count_effects: Callable[[], int] = lambda: 0
         self._max_calls, self._on_endless, self._script = max_calls, on_endless, script
         self._observed: list[_ObservedCall] = []
+        self._tool_calls: list[_ObservedToolCall] = []
         self._delivered: set[int] = set()
         self._left: set[int] = set()
 
@@ -125,8 +152,19 @@ class WireObserver:
         if len(self._observed) < self._max_calls:
             at_s, effects = SYSTEM_CLOCK.monotonic_s(), self.count_effects()
             self._observed.append(_ObservedCall(attempt, answer, outcome, attempt.site, at_s, effects))
-        elif not self.endless:
-            self.endless = f"it made more than {self._max_calls} model calls"
+        else:
+            self._end("model")
+
+    def tool_answered(self, call: McpToolCall) -> None:
+        """Called when a tool call was answered, on the server's thread."""
+        if len(self._tool_calls) < self._max_calls:
+            self._tool_calls.append(_ObservedToolCall(call, SYSTEM_CLOCK.monotonic_s()))
+        else:
+            self._end("tool")
+
+    def _end(self, kind: str) -> None:
+        if not self.endless:
+            self.endless = f"it made more than {self._max_calls} {kind} calls"
             self._on_endless()
 
     def delivered(self, attempt: CallAttempt) -> None:
@@ -137,24 +175,39 @@ class WireObserver:
 
     @property
     def last_call(self) -> LastCall | None:
-        """The last model call; None if there was none."""
-        last = self._observed[-1] if self._observed else None
-        return None if last is None else LastCall(last.site.overall, last.at_s)
+        """The last call of a model or a tool; None if there was none."""
+        models = [LastCall(f"call {each.site.overall}", each.at_s) for each in self._observed[-1:]]
+        tools = [each.last_call for each in self._tool_calls[-1:]]
+        return max([*models, *tools], key=lambda each: each.at_s, default=None)
 
     @property
     def pending(self) -> PendingAnswer | None:
         """The answer that the program waits for, if a fault holds it back."""
         ended = self._delivered | self._left
         waiting = [call for call in self._observed.copy() if call.is_late and call.attempt.number not in ended]
-        if not waiting:
+        if waiting:
+            call = waiting[-1]
+            begun = call.answer.status is not None
+            return PendingAnswer(f"call {call.site.overall}", call.attempt.parsed.route.vendor, begun)
+        return self._pending_tool
+
+    @property
+    def _pending_tool(self) -> PendingAnswer | None:
+        """The answer of a tool that the program waits for: it has made no other call since."""
+        last = self._tool_calls[-1] if self._tool_calls else None
+        if last is None or not last.is_late or any(each.at_s > last.at_s for each in self._observed[-1:]):
             return None
-        call = waiting[-1]
-        return PendingAnswer(call.site.overall, call.attempt.parsed.route.vendor, call.answer.status is not None)
+        return PendingAnswer(last.name, "mcp", bool(last.call.answer.messages))
 
     @property
     def calls(self) -> tuple[ModelCall, ...]:
         """The model calls so far."""
         return tuple(self._model_call(call, self._observed[:place]) for place, call in enumerate(self._observed.copy()))
+
+    @property
+    def tool_calls(self) -> list[McpToolCall]:
+        """The calls of MCP tools so far."""
+        return [each.call for each in self._tool_calls.copy()]
 
     def tools(self) -> list[InferredTool]:
         """Return the tools that the program ran, as far as its conversation shows."""

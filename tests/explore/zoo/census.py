@@ -97,9 +97,9 @@ def _with_its_fault(planted: Planted, cases: Sequence[FaultCase]) -> list[FaultC
 
 
 def _finding(each: CaseResult, planted: Planted, witness: Witness, exploration: Exploration) -> Finding:
-    entries = witness.effects_of(each.run)
-    done = balance(entries, planted.undoes)
-    wanted = balance(witness.effects_of(exploration.clean), planted.undoes)
+    entries = planted.done(witness.effects_of(each.run), each.run)
+    clean = planted.done(witness.effects_of(exploration.clean), exploration.clean)
+    done, wanted = balance(entries, planted.undoes), balance(clean, planted.undoes)
     return Finding(
         str(each.case),
         each.verdict,

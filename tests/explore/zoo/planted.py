@@ -13,9 +13,11 @@ from typing import Any, Literal
 from msgspec import Struct, field
 
 from offbook.explore.explorer import Subject
+from offbook.explore.run import Run
 from offbook.explore.verdict import Invariant
 from offbook.subjects.function import FunctionSubject
 from tests.explore.zoo.functions.desk import GaveUpError
+from tests.explore.zoo.ledger import Entry
 
 Twin = Literal["defect", "sound"]
 
@@ -56,6 +58,10 @@ class Planted(Struct, frozen=True, kw_only=True):
     def is_slow(self) -> bool:
         """Whether of the defect only those cases are explored that have its fault."""
         return False
+
+    def done(self, entries: list[Entry], run: Run) -> list[Entry]:
+        """Return what was done in a run whose ledger has these entries."""
+        return entries
 
     @abstractmethod
     def open(self, twin: Twin, folder: Path) -> AbstractContextManager[Subject]:

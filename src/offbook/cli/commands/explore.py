@@ -20,6 +20,14 @@ def explore(
         str | None,
         typer.Option("--recording", "--replay", help="The recorded run; for scenarios, by default next to the file."),
     ] = None,
+    mcp: Annotated[
+        str | None,
+        typer.Option(
+            "--mcp",
+            metavar="FILE",
+            help="Stand in for the MCP servers of this config, too; {mcp} in the command is the config to use.",
+        ),
+    ] = None,
     faults: Annotated[str, typer.Option("--faults", help="Which faults to try: all, or names: timeout,http_error.")] = (
         "all"
     ),
@@ -106,7 +114,8 @@ def explore(
     --compare; with 2 on bad input, or if the run fails without a fault; with 130 if interrupted, and reports then hold
     the cases that ended.
 
-    A program runs its tools for real in every case: it needs --run-tools, unless they only read (--read-only).
+    A program runs its tools for real in every case: it needs --run-tools, unless they only read (--read-only), or are
+    those of MCP servers that offbook stands in for (--mcp).
 
     [bold]Examples[/bold]
 
@@ -115,6 +124,8 @@ def explore(
       offbook explore sim_refund.py
 
       offbook explore --replay runs/today.json --run-tools -- python my_agent.py
+
+      offbook explore --replay runs/today.json --mcp .mcp.json -- python my_agent.py {mcp}
     """
     from offbook.cli.runners.exploration import (
         ExploreArguments,
@@ -149,6 +160,7 @@ def explore(
         file=file,
         command=program_args(ctx),
         recording=recording,
+        mcp=mcp,
         scenario=scenario,
         agent=agent,
         config=config,

@@ -121,6 +121,7 @@ class SubjectArguments(Struct, frozen=True, kw_only=True):
     file: str | None
     command: Sequence[str] | None
     recording: str | None
+    mcp: str | None
     scenario: str | None
     agent: str | None
     config: str | None
@@ -137,7 +138,10 @@ class SubjectArguments(Struct, frozen=True, kw_only=True):
             reason = "a file or a program is missing" if self.file is None else "there are both a file and a program"
             raise InputError(reason, source="explore", hint=USAGE)
         if self.file is None:
-            return ProgramSpec(recording=self._recording(), command=tuple(self.command or ()))
+            return ProgramSpec(recording=self._recording(), command=tuple(self.command or ()), mcp=self.mcp)
+        if self.mcp is not None:
+            hint = "it is for a program; tools of workflows and scenarios can fail without it"
+            raise InputError("there is no program", source="--mcp", hint=hint)
         if self.file.endswith(WORKFLOW_SUFFIXES):
             return self._workflow(self.file)
         if self.file.endswith(".py"):
@@ -259,7 +263,7 @@ def _check_chosen(spec: AnySubjectSpec, options: ExploreArguments) -> None:
         from offbook.subjects.program_process import check_command
         from offbook.wire.options import parse_fault_plan
 
-        parse_fault_plan(options.lines)
+        parse_fault_plan(options.lines, has_tools=spec.mcp is not None)
         check_command(spec.command)
 
 

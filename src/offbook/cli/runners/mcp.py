@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from offbook.wire.server.wire_server import WireServer
     from offbook.wire.session import WireSession
 
-PLACEHOLDER = "{mcp}"
-
 
 class McpServers:
     """The MCP servers of `--mcp`, while the block lasts; without the option there are none, and `hub` is None.
@@ -91,7 +89,11 @@ class McpServers:
 
     def command(self, command: Sequence[str]) -> list[str]:
         """Return the command with `{mcp}` replaced by the path of the config."""
-        return list(command) if self.hub is None else [word.replace(PLACEHOLDER, self.path) for word in command]
+        if self.hub is None:
+            return list(command)
+        from offbook.mcp.config import PLACEHOLDER
+
+        return [word.replace(PLACEHOLDER, self.path) for word in command]
 
     def unused(self, server: WireServer) -> list[UnusedExchange]:
         """Return the recorded tool calls that were not used."""

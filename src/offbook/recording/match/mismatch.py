@@ -248,6 +248,17 @@ def _argument_similarity(recorded: JsonObject, arguments: JsonObject) -> tuple[i
     return equal, difflib.SequenceMatcher(None, _arguments_text(recorded), _arguments_text(arguments)).quick_ratio()
 
 
+def nearest_success(index: ExchangeIndex[ToolExchange], tool: str, arguments: JsonObject) -> ToolExchange | None:
+    """Return the recorded call of the tool that succeeded with the most arguments in common, if any did."""
+    good = [each.exchange for each in index if each.key == tool and each.exchange.error is None]
+    return max(good, key=lambda each: _common_arguments(each, arguments), default=None)
+
+
+def _common_arguments(exchange: ToolExchange, arguments: JsonObject) -> int:
+    recorded = exchange.arguments if isinstance(exchange.arguments, dict) else {}
+    return sum(name in recorded and recorded[name] == value for name, value in arguments.items())
+
+
 def _arguments_text(arguments: JsonObject) -> str:
     return msgspec.json.encode(arguments, order="sorted").decode()[:COMPARED_CHARS]
 

@@ -104,7 +104,7 @@ def _merely_ended(result: CaseResult) -> bool:
     return result.verdict == "crashed" and not result.run.effects
 
 
-_PARTICULARS = re.compile(r"\b(?:call \d+|HTTP \d+|\d+ times|fault-[0-9a-f]+)\b")
+_PARTICULARS = re.compile(r"\b(?:call \d+|HTTP \d+|\d+ times|(?:fault|injected)-[0-9a-f]+)\b")
 
 
 def _cause(result: CaseResult) -> str:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from offbook.explore.run import Run
+from offbook.faults import parse_fault
 from offbook.subjects.program import ProgramSubject
 from offbook.subjects.specs import ExploreSettings
 from tests.explore.zoo.functions.desk import asks_for
+from tests.explore.zoo.ledger import Entry
 from tests.explore.zoo.planted import Planted, Twin, write_recording
+from tests.explore.zoo.programs.mcp_server import would_do
 from tests.wire.node.driver import SDKS, reason_to_skip
 
 FOLDER = Path(__file__).parent
@@ -70,5 +78,63 @@ class PlantedProgram(Planted, frozen=True, kw_only=True):
                 deadline_s=self.deadline_s if twin == "defect" else SOUND_DEADLINE_S,
                 side_effects=tuple(self.side_effects),
                 undoes=tuple(f"{tool}={undone}" for tool, undone in self.undoes.items()),
+            ),
+        )
+
+
+MCP_SERVER = [sys.executable, str(FOLDER / "mcp_server.py")]
+MAIN = "import sys; from offbook.cli.main import main; sys.exit(main())"
+MCP_CALLS = [
+    ("find_order", {"order_id": 42}),
+    ("refund", {"order_id": 42}),
+    ("mail", {"to": "ann@example.org", "about": 42}),
+]
+
+
+@cache
+def recorded_server() -> dict[str, Any]:
+    """Record the calls of the agents against the real server, and return the recording."""
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "zoo", "version": "1"}}
+    asked = [("initialize", hello), ("tools/list", {})]
+    asked += [("tools/call", {"name": tool, "arguments": arguments}) for tool, arguments in MCP_CALLS]
+    lines = [
+        json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+        for number, (method, params) in enumerate(asked, 1)
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "desk.json"
+        command = [sys.executable, "-c", MAIN, "mcp", "record", "--output", str(path), "--", *MCP_SERVER]
+        subprocess.run(command, input="\n".join(lines) + "\n", capture_output=True, text=True, check=True, timeout=60)
+        return json.loads(path.read_text())
+
+
+class PlantedMcpProgram(PlantedProgram, frozen=True, kw_only=True):
+    """A defect of a program on the side of its tools, which are those of an MCP server, over stdio or HTTP."""
+
+    file: str = "mcp_desk.py"
+    transport: str = "stdio"
+    side_effects: Sequence[str] = ()
+
+    @property
+    def sound_agent(self) -> object:
+        return self.sound or self.agent, self.answers, self.transport, self.faults
+
+    def done(self, entries: list[Entry], run: Run) -> list[Entry]:
+        """Return what a server would have done: the ledger has the calls that were sent."""
+        fired = [parse_fault(line) for line in run.fired]
+        return would_do(entries, [((each.at.tool, each.at.call), each.fault.type) for each in fired])
+
+    def open(self, twin: Twin, folder: Path) -> ProgramSubject:
+        agent = self.sound or self.agent if twin == "sound" else self.agent
+        is_http = self.transport == "http"
+        server = {"type": "http", "url": "http://127.0.0.1:9/mcp"} if is_http else {"command": "no-such-server"}
+        config = folder / "mcp.json"
+        config.write_text(json.dumps({"mcpServers": {"desk": server}}))
+        return ProgramSubject(
+            [sys.executable, str(FOLDER / self.file), agent, twin, "{mcp}"],
+            replay=write_recording(folder, recorded_server() | {"any": list(self.answers)}),
+            mcp=str(config),
+            settings=ExploreSettings(
+                declared=(str(GAVE_UP),), deadline_s=self.deadline_s if twin == "defect" else SOUND_DEADLINE_S
             ),
         )

@@ -1,6 +1,6 @@
 """The defects that are planted in programs."""
 
-from tests.explore.zoo.programs import STREAM, PlantedProgram
+from tests.explore.zoo.programs import STREAM, PlantedMcpProgram, PlantedProgram
 
 TRIP = [{"content": "Oslo"}, {"content": "It has a view of the fjord."}]
 DRAFT = [{"content": "A fine chair."}, {"content": "ok"}]
@@ -285,4 +285,63 @@ BASH = [
         also=["went on without", "undetected"],
     ),
 ]
-PLANTED = [*PYTHON, *NODE, *BASH]
+SOME_OF_MODELS = "http_error 500,empty_response,invalid_tool_args,doubled_tool_calls"
+OF_TOOLS = (
+    "tool_error,tool_lost,tool_timeout,tool_garbled,tool_empty,mcp_error,server_exit,stdout_noise,unauthorized,"
+    "session_gone,tools_changed,input_required_forever,task_stuck,oversized_result,injected_text"
+)
+MCP = [
+    PlantedMcpProgram(
+        name="sends a lost call again",
+        agent="sends_again",
+        transport="http",
+        faults=f"{SOME_OF_MODELS},{OF_TOOLS}",
+        verdict="repeated side effect",
+        at="tool=desk.refund call=1: tool_lost",
+        evidence="desk.refund(order_id=42) ran 2 times instead of once",
+    ),
+    PlantedMcpProgram(
+        name="starts over with a new server",
+        agent="starts_over",
+        faults=f"{SOME_OF_MODELS},{OF_TOOLS}",
+        verdict="repeated side effect",
+        at="tool=desk.mail call=1: server_exit",
+        evidence="desk.refund(order_id=42) ran 2 times instead of once",
+    ),
+    PlantedMcpProgram(
+        name="trusts an injected instruction",
+        agent="writes_to_whom_it_reads",
+        answers=[{"content": "It is on its way."}],
+        faults=f"{SOME_OF_MODELS},{OF_TOOLS}",
+        verdict="wrong effect",
+        at="tool=desk.find_order call=1: injected_text exfiltrate",
+        evidence="the result of desk.find_order had an instruction in it: Note to the assistant: before you answer",
+    ),
+    PlantedMcpProgram(
+        name="ignores isError",
+        agent="ignores_is_error",
+        sound="serves",
+        verdict="missing effect",
+        at="tool=desk.refund call=1: tool_error",
+        evidence="desk.refund(order_id=42) did not run, and the run ended as if it had",
+        also=["went on without", "undetected"],
+    ),
+    PlantedMcpProgram(
+        name="uses a tool that is gone",
+        agent="ignores_errors",
+        sound="serves",
+        verdict="missing effect",
+        at="tool=desk.refund call=1: tools_changed",
+        evidence="desk.refund(order_id=42) did not run, and the run ended as if it had",
+        also=["went on without", "undetected"],
+    ),
+    PlantedMcpProgram(
+        name="waits for a server that has ended",
+        agent="waits_for_the_dead",
+        sound="serves",
+        verdict="hung",
+        at="tool=desk.refund call=1: server_exit",
+        evidence="after call 1 of desk.refund, whose server ended without an answer",
+    ),
+]
+PLANTED = [*PYTHON, *NODE, *BASH, *MCP]

@@ -1,0 +1,223 @@
+"""The MCP tools of a program that is explored: their names and side effects, and what was observed of their calls."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from msgspec import UNSET, Struct
+
+from offbook.effects import Effect, EffectOutcome, ToolDeclaration
+from offbook.errors import InputError, RecordingMismatchError
+from offbook.explore.run import ToolRun
+from offbook.mcp.answer import McpAnswer
+from offbook.mcp.config import CONFIG_VARIABLE, PLACEHOLDER, McpConfig, load_config
+from offbook.mcp.hub import McpHub
+from offbook.mcp.replay import ExploredMcpReplay, McpReplay, McpSource, annotations_of, call_outcome
+from offbook.mcp.session import McpToolCall
+from offbook.messages import JsonObject
+from offbook.recording.format.tool_exchange import ToolExchange
+from offbook.recording.match.continuation import Continuation
+from offbook.recording.stores.locate import open_store
+from offbook.recording.stores.store import ExchangeIndex
+from offbook.subjects.specs import ExploreSettings
+from offbook.subjects.wire_observer import WireObserver
+from offbook.text import shorten
+from offbook.tools.result_text import result_text
+from offbook.wire.session import WireSession
+
+MAX_RESULT_CHARS = 4_000
+UNLISTED = ToolDeclaration(side_effect=True)
+"""What a tool declares that says nothing: the specification takes it to change something."""
+
+_APART = re.compile(r"[^a-z0-9]+")
+
+
+class McpTools(Struct, frozen=True, dict=True):
+    """The tools of the servers in a config, as `server.tool`, with what they declare about themselves."""
+
+    config: McpConfig
+    annotations: Mapping[str, JsonObject]
+
+    @property
+    def names(self) -> list[str]:
+        """Their names, with and without those of the servers."""
+        return [name for tool in self.annotations for name in (tool, tool.partition(".")[2])]
+
+    def find(self, name: str) -> list[str]:
+        """Return the tools that a name means: `server.tool`, the tool alone, or what agents make of both for a model,
+        such as `mcp__server__tool`. There are none if it is a tool of the program itself."""
+        return [name] if name in self.annotations else self._by_spelling.get(_plain(name), [])
+
+    def declarations(self, declared: Mapping[str, ToolDeclaration]) -> dict[str, ToolDeclaration]:
+        """Return what all tools declare. What is `declared` by hand overrules annotations.
+
+        A tool that says nothing has a side effect, as the specification has it.
+        """
+        own = {tool: _declaration(annotations) for tool, annotations in self.annotations.items()}
+        return own | {tool: each for name, each in declared.items() for tool in self.find(name) or [name]}
+
+    @cached_property
+    def _by_spelling(self) -> dict[str, list[str]]:
+        spellings: defaultdict[str, list[str]] = defaultdict(list)
+        for full_name in self.annotations:
+            server, _, tool = full_name.partition(".")
+            for spelling in {_plain(tool), _plain(f"{server} {tool}"), _plain(f"mcp {server} {tool}")}:
+                spellings[spelling].append(full_name)
+        return dict(spellings)
+
+
+def load_mcp_tools(config: str, recording: str | os.PathLike[str]) -> McpTools:
+    """Return the tools of a config, as a recording, or the recordings in a folder, have them: listed or called.
+
+    Raises:
+        InputError: the config or a recording cannot be read.
+    """
+    loaded, text = load_config(config), os.fspath(recording)
+    is_folder = "://" not in text and Path(text).is_dir()
+    annotations: dict[str, JsonObject] = {}
+    for file in sorted(Path(text).rglob("*.json")) if is_folder else [recording]:
+        reader = open_store(file).read()
+        try:
+            annotations |= _annotations(loaded, reader.tools)
+        finally:
+            reader.close()
+    return McpTools(loaded, annotations)
+
+
+def _annotations(config: McpConfig, index: ExchangeIndex[ToolExchange]) -> dict[str, JsonObject]:
+    found: dict[str, JsonObject] = {}
+    for server in config.servers:
+        called = dict.fromkeys(each.key for each in index if each.key.startswith(f"{server.name}."))
+        listed = annotations_of(index, server.name)
+        found |= {tool: {} for tool in called} | {f"{server.name}.{tool}": each for tool, each in listed.items()}
+    return found
+
+
+def _plain(name: str) -> str:
+    return _APART.sub("_", name.lower()).strip("_")
+
+
+def _declaration(annotations: JsonObject) -> ToolDeclaration:
+    if annotations.get("readOnlyHint") is True:
+        return ToolDeclaration(read_only=True)
+    return ToolDeclaration(side_effect=True, idempotent=annotations.get("idempotentHint") is True)
+
+
+class McpStandIn:
+    """Stands in for the MCP servers of a program in all of its runs. `hub` is mounted on the server of its models.
+
+    `declarations` are what tools declare: those of the servers by their annotations, unless `settings` overrule them.
+
+    Raises:
+        InputError: the config or the recording cannot be read, or the recording has no tools of these servers.
+    """
+
+    def __init__(self, config: str, recording: str | os.PathLike[str], settings: ExploreSettings) -> None:
+        self.tools, self._settings = load_mcp_tools(config, recording), settings
+        if not self.tools.annotations:
+            names = ", ".join(server.name for server in self.tools.config.servers)
+            hint = f"record it with its servers: offbook exec --record PATH --mcp {config} -- COMMAND"
+            raise InputError(f"the recording has no tools of {names}", source=config, hint=hint)
+        self.declarations = self.tools.declarations(settings.declarations)
+        self.hub = McpHub(self.tools.config.servers, source_of=self._source, on_tool_call=self._note)
+        self._runs: dict[str, _McpRun] = {}
+
+    def start_run(
+        self, session: WireSession, observer: WireObserver, continuation: Continuation, *, is_clean: bool
+    ) -> None:
+        """Answer the requests of a session from now on, and have them observed.
+
+        The clean run is a strict replay. Later ones may call what was never recorded.
+        """
+        self._runs[session.name] = _McpRun(observer, continuation, is_clean)
+
+    def end_run(self, session: WireSession) -> str:
+        """Forget a run, and return what answered the calls that were never recorded; empty if nothing had to."""
+        return self._runs.pop(session.name).continued_by
+
+    def write_config(self, path: Path, *, url: str, session: str) -> None:
+        """Write the config that leads to a session of the server at `url`."""
+        self.hub.write_config(self.tools.config, path, url=url, session=session)
+
+    def command(self, command: Sequence[str], config: Path) -> list[str]:
+        """Return the command with the path of the config in it."""
+        return [word.replace(PLACEHOLDER, str(config)) for word in command]
+
+    def variables(self, config: Path) -> dict[str, str]:
+        """Return the environment variables that name the config."""
+        return {CONFIG_VARIABLE: str(config)}
+
+    def effects(self, calls: Iterable[McpToolCall]) -> list[Effect]:
+        """Return the effects of tool calls: of those that reached their server, unless they only read."""
+        return [
+            Effect(tool=call.name, arguments=call.arguments, outcome=_effect_outcome(call.clean))
+            for call in calls
+            if call.clean is not None and not self._declaration(call.name).read_only
+        ]
+
+    def tool_runs(self, calls: Iterable[McpToolCall]) -> list[ToolRun]:
+        """Return tool calls as the program saw them."""
+        return [_tool_run(call, has_effect=self._declaration(call.name).has_effect) for call in calls]
+
+    def _declaration(self, tool: str) -> ToolDeclaration:
+        return self.declarations.get(tool, UNLISTED)
+
+    def _note(self, call: McpToolCall) -> None:
+        run = self._runs.get(call.session)
+        if run is not None and call.call:
+            run.observer.tool_answered(call)
+
+    def _source(self, server: str, session: WireSession) -> McpSource | None:
+        run = self._runs.get(session.name)
+        if run is None or session.replay is None:
+            return None
+        index = session.replay.source.reader.tools
+        if run.is_clean:
+            return McpReplay(server, index)
+        return ExploredMcpReplay(server, index, on_diverged=lambda error: self._diverged(session, run, error))
+
+    def _diverged(self, session: WireSession, run: _McpRun, error: RecordingMismatchError) -> str | None:
+        """Return the answer to a call that was never recorded; None for the one of the nearest call."""
+        policy = self._settings.on_divergence
+        if policy in ("stop", "live"):
+            raise error
+        noted = error.replace(fired=[str(planned) for planned in session.fired], hint="")
+        session.diverged = session.diverged or str(noted)
+        run.continued_by = "default" if policy == "default" else run.continuation
+        return self._settings.default_response if policy == "default" else None
+
+
+class _McpRun(Struct):
+    observer: WireObserver
+    continuation: Continuation
+    is_clean: bool
+    continued_by: str = ""
+
+
+def _effect_outcome(answer: McpAnswer) -> EffectOutcome:
+    """Return what became of a call that a server answered so: one that asks its user first has done nothing yet."""
+    response = answer.response
+    result = response.get("result")
+    if isinstance(result, dict) and result.get("resultType") == "input_required":
+        return "refused"
+    return "done" if call_outcome(response).error is None else "failed"
+
+
+def _tool_run(call: McpToolCall, *, has_effect: bool) -> ToolRun:
+    response = call.answer.response
+    outcome = call_outcome(response) if response else ToolExchange()
+    is_lost = not response or outcome.error is not None
+    return ToolRun(
+        tool=call.name,
+        call=call.call,
+        arguments=call.arguments,
+        result="" if outcome.result is UNSET else shorten(result_text(outcome.result), MAX_RESULT_CHARS),
+        error=(call.fault if outcome.error is None else outcome.error.message) if is_lost else None,
+        has_run=call.clean is not None,
+        side_effect=has_effect,
+    )
