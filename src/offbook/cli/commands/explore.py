@@ -24,7 +24,7 @@ def explore(
         str | None,
         typer.Option(
             "--mcp",
-            metavar="FILE",
+            metavar="CONFIG",
             help="Stand in for the MCP servers of this config, too; {mcp} in the command is the config to use.",
         ),
     ] = None,
