@@ -528,3 +528,48 @@ def test_an_interrupted_exploration_reports_what_has_ended(project, workers):
     assert not report["is_complete"]
     ended = [case["verdict"] for case in report["explored"]]
     assert ended[:1] == ["recovered"] or (workers == "2" and not ended)  # the slow case may be the first to come
+
+
+MCP_AGENT = """
+import json, sys, urllib.request
+url = json.load(open(sys.argv[1]))["mcpServers"]["desk"]["url"]
+meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+call = {"name": "refund", "arguments": {"order": 42}, "_meta": meta}
+body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}).encode()
+headers = {"content-type": "application/json", "mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call"}
+urllib.request.urlopen(urllib.request.Request(url, body, headers | {"mcp-name": "refund"})).read()
+print("paid")
+"""
+
+
+@pytest.fixture
+def paying_by_mcp(run, project):
+    """Explores a program whose only tool is that of an MCP server."""
+    project.write("agent.py", MCP_AGENT)
+    answers = [{"content": "", "tool_calls": [ASKS_FOR_REFUND]}]
+    tools = {"desk.refund": [{"arguments": {"order": 42}, "result": "paid"}]}
+    project.write("run.json", json.dumps({"_version": 2, "any": answers, "_tools": tools}))
+    project.write("mcp.json", json.dumps({"mcpServers": {"desk": {"type": "http", "url": "http://127.0.0.1:9/mcp"}}}))
+
+    def explore(*options):
+        program = ["--", sys.executable, "agent.py", "{mcp}"]
+        return run("explore", "--replay", "run.json", "--mcp", "mcp.json", *options, *program)
+
+    return explore
+
+
+def test_tools_of_mcp_servers_can_fail_and_need_no_permission_to_run(paying_by_mcp, run):
+    code, out, err = paying_by_mcp("--faults", "tool_error", "--regress", "regress")
+    assert (code, err) == (1, "")
+    assert "desk.refund 1" in out
+    assert "missing effect: desk.refund(order=42) did not run, and the run ended as if it had" in out
+    assert "offbook explore --replay run.json --mcp mcp.json --fault 'tool=desk.refund call=1: tool_error'" in out
+    (kept, *_) = sorted(Path("regress").glob("*.json"))
+    assert run("replay", "--plan", str(kept))[0] == 1
+    assert paying_by_mcp("--fault", "tool=desk.refund call=1: stdout_noise")[0] == 0
+
+
+def test_mcp_servers_are_those_of_a_program(run, project):
+    project.write("flow.yaml", "name: flow\nsteps: []\n")
+    code, _, err = run("explore", "flow.yaml", "--recording", "run.json", "--mcp", "mcp.json")
+    assert (code, "--mcp: there is no program" in err) == (2, True)

@@ -4,6 +4,7 @@ import orjson
 import pytest
 
 from offbook.faults import FaultPlan, parse_fault
+from offbook.faults.mcp import INJECTED_TEXTS
 from offbook.messages import Request
 from offbook.recording.format.file import document_from_dict
 from offbook.recording.match.continuation import (
@@ -240,3 +241,27 @@ def test_an_answer_written_by_hand_needs_its_step_and_its_condition():
 )
 def test_a_request_meets_the_condition_of_what_it_reports(messages, condition):
     assert clean_script().condition("agent", {"messages": messages}) == condition
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Connection closed",
+        "SSE stream ended without a response",
+        "Session terminated",
+        "Unauthorized",
+        "Unknown tool: refund",
+        "Elicitation not supported",
+        '{"task": {"taskId": "offbook-stuck-task", "status": "working"}}',
+        "(no output)",
+        "",
+        "[]",
+    ],
+)
+def test_what_clients_of_mcp_make_of_failures_tells_a_model_of_one(text):
+    assert tells_failure([{"role": "tool", "tool_call_id": "1", "content": text}], known=frozenset())
+
+
+def test_an_injected_instruction_is_no_failure():
+    texts = [f"found\n\n{text} injected-3f9c1a" for text in INJECTED_TEXTS.values()]
+    assert not tells_failure([{"role": "tool", "tool_call_id": "1", "content": text} for text in texts], frozenset())

@@ -17,8 +17,8 @@ _FAILURE = re.compile(
     r"|invalid|\bnot run\b|refused|denied|rejected|cannot|no such|not found|\bfault-[0-9a-f]{6}\b"
     r"|connection (?:was |is |has been )?(?:closed|reset|aborted)|disconnected|session (?:terminated|expired)"
     r"|unauthori[sz]ed|unknown tool|missing argument|not supported|input[ _]required|still working"
-    r"|\b(?:no|without an?) (?:content|output|result|response|answer)\b|server (?:has |was )?(?:exited|ended|died|gone|stopped)"
-    r"|\boffbook-(?:stuck-task|asks-forever)",
+    r"|\b(?:no|without an?) (?:content|output|result|response|answer)\b"
+    r"|server (?:has |was )?(?:exited|ended|died|gone|stopped)|\boffbook-(?:stuck-task|asks-forever)",
     re.IGNORECASE,
 )
 _MARK = re.compile(r"\bfault-[0-9a-f]{6}\b")
