@@ -1,6 +1,9 @@
 """`offbook.serving(mcp=…)`: MCP servers beside the models of one server, by session."""
 
 import json
+import os
+import subprocess
+import sys
 import urllib.request
 from pathlib import Path
 
@@ -65,6 +68,29 @@ def test_a_real_server_gets_the_headers_of_its_config_and_they_are_not_recorded(
     assert "the key" not in (tmp_path / "run.json").read_text()
     with offbook.serving(tmp_path / "run.json", mcp=NOTES) as server:
         assert write(server.mcp["notes"].url)["result"] == answer["result"]
+
+
+SLOW_TO_END = """
+import json, sys, time
+for line in sys.stdin:
+    print(json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"content": []}}), flush=True)
+time.sleep(0.3)
+open("ended", "w").close()
+"""
+
+
+def test_a_real_server_may_end_in_its_own_time_when_its_client_has_left(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    real = {"notes": {"command": sys.executable, "args": ["-c", SLOW_TO_END]}}
+    with offbook.serving(record="run.json", mcp=real, faults=["tool=notes.write: tool_lost"]) as server:
+        entry = server.mcp["notes"].config
+        command, environment = [entry["command"], *entry["args"]], os.environ | entry["env"]
+        asked = json.dumps(call("write")) + "\n"
+        with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as client:
+            client.stdin.write(asked.encode())
+            client.stdin.flush()
+            assert client.wait(30) == 1
+    assert Path("ended").exists()
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ class McpHub:
         self._token = secrets.token_urlsafe(32)
         self._registry: SessionRegistry | None = None
         self._listener: asyncio.Server | None = None
-        self._joined: set[asyncio.Task[None]] = set()
+        self._joined: dict[asyncio.Task[None], _JoinedLines | None] = {}
         self._join_port = 0
 
     @property
@@ -182,8 +182,11 @@ class McpHub:
         """End the servers that run for clients, on the loop of the server."""
         if self._listener is not None:
             self._listener.close()
-        for task in list(self._joined):
-            task.cancel()
+        for task, client in list(self._joined.items()):
+            if client is None:
+                task.cancel()
+            else:
+                client.end(0)  # what is cancelled while it ends would leave a process behind
         await asyncio.gather(*self._joined, return_exceptions=True)
         for upstream in self._upstreams.values():
             await upstream.close()
@@ -246,21 +249,21 @@ class McpHub:
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._joined.add(task)
-        task.add_done_callback(self._joined.discard)
+        self._joined[task] = None
+        task.add_done_callback(self._joined.pop)
         try:
             hello = msgspec.json.decode(await reader.readline(), type=_Hello)
         except (msgspec.DecodeError, UnicodeDecodeError, ValueError, ConnectionError):
             writer.close()
             return
         if hmac.compare_digest(hello.token.encode(), self._token.encode()) and hello.server in self._configs:
-            await self._serve_joined(hello, reader, writer)
+            client = self._joined[task] = _JoinedLines(writer)
+            await self._serve_joined(hello, reader, client)
         writer.close()
 
-    async def _serve_joined(self, hello: _Hello, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_joined(self, hello: _Hello, reader: asyncio.StreamReader, client: _JoinedLines) -> None:
         assert self._registry is not None
         session = self.session(hello.server, self._registry.named(unquote(hello.session)))
-        client = _JoinedLines(writer)
         upstream = None
         if session.is_live:
             upstream = ServerProcess(hello.command, environment=hello.environment, folder=hello.folder)
