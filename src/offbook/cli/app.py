@@ -143,6 +143,7 @@ class McpGroup(LazyGroup):
         "record": LazyCommand("mcp.record", "record", "Record an MCP server while a client uses it."),
         "serve": LazyCommand("mcp.serve", "serve", "Stand in for MCP servers from a recording."),
         "mock": LazyCommand("mcp.serve", "mock", "Serve tools over MCP without a recording."),
+        "verify": LazyCommand("mcp.record", "verify", "Ask a live MCP server what was recorded, and compare."),
         "check": LazyCommand(
             "recording.check", "check_servers", "Check the MCP servers of recordings, and their texts."
         ),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT_S = 10.0
 BAD_GATEWAY = 502
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 
 
 def checked_url(url: str, *, source: str) -> str:
@@ -100,7 +100,7 @@ class HttpUpstream:
                 verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if parts.scheme == "http" else True,
                 timeout=httpx2.Timeout(None, connect=CONNECT_TIMEOUT_S),
                 limits=httpx2.Limits(max_connections=None, max_keepalive_connections=None),
-                trust_env=parts.hostname not in _LOOPBACK,
+                trust_env=parts.hostname not in LOOPBACK_HOSTS,
             )
         return self._client
 

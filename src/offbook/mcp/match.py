@@ -65,17 +65,18 @@ def _normalised(arguments: JsonObject, cursors: CursorNames) -> Any:
     named = arguments
     if isinstance(cursor := arguments.get("cursor"), str):
         named = arguments | {"cursor": cursors.name(cursor)}
-    return _json_in_texts(named)
+    return json_in_texts(named)
 
 
-def _json_in_texts(value: Any) -> Any:
+def json_in_texts(value: Any) -> Any:
+    """Return a value with each text that is a JSON object or list replaced by that."""
     if isinstance(value, dict):
-        return {name: _json_in_texts(item) for name, item in value.items()}
+        return {name: json_in_texts(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_json_in_texts(item) for item in value]
+        return [json_in_texts(item) for item in value]
     if isinstance(value, str) and len(value) >= _SMALLEST_JSON and value.lstrip()[:1] in ("{", "["):
         try:
-            return _json_in_texts(msgspec.json.decode(value))
+            return json_in_texts(msgspec.json.decode(value))
         except (msgspec.DecodeError, RecursionError):
             return value
     return value

@@ -120,10 +120,11 @@ def uncompared(old: Surface, new: Surface) -> list[str]:
 
 def _compare_about(old: JsonObject, new: JsonObject, server: str) -> Iterator[SurfaceChange]:
     before, after = server_info(old), server_info(new)
-    if before.get("name") != after.get("name"):
-        yield SurfaceChange(server, "dangerous", f"the server is another: {_pair(before, after, 'name')}")
-    if before.get("version") != after.get("version"):
-        yield SurfaceChange(server, "harmless", f"the version changed: {_pair(before, after, 'version')}")
+    if server_info({}) not in (before, after):
+        if before.get("name") != after.get("name"):
+            yield SurfaceChange(server, "dangerous", f"the server is another: {_pair(before, after, 'name')}")
+        if before.get("version") != after.get("version"):
+            yield SurfaceChange(server, "harmless", f"the version changed: {_pair(before, after, 'version')}")
     if old.get("instructions") != new.get("instructions"):
         yield SurfaceChange(server, "dangerous", f"the instructions changed: {_pair(old, new, 'instructions')}")
     had, has = (set(each.get("capabilities") or {}) for each in (old, new))

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from offbook.mcp.hub import McpHub
     from offbook.mcp.recorder import McpRecorder
     from offbook.mcp.surface import Surface
+    from offbook.mcp.verify import Verification
+    from offbook.recording.format.document import Document
     from offbook.recording.latency import Latency
+    from offbook.recording.match.fingerprint import NormaliseRules
     from offbook.wire.backend import UnusedExchange
     from offbook.wire.options import WireOptions
     from offbook.wire.server.wire_server import WireServer
@@ -360,6 +363,56 @@ def recorded_surfaces(location: str) -> dict[str, Surface]:
         hint = "record one with 'offbook mcp record'"
         raise InputError("the recording has no MCP server", source=location, hint=hint)
     return surfaces
+
+
+class VerifiedServer(Struct, frozen=True, kw_only=True):
+    """A live server that `mcp verify` compares with a recording: a command, or a URL."""
+
+    recording: str
+    name: str | None = None
+    command: Sequence[str] = ()
+    url: str | None = None
+    headers: Sequence[str] = ()
+    ignore: Sequence[str] = ()
+    runs_tools: bool = False
+    limit_s: float = 30.0
+
+    def rules(self, document: Document) -> NormaliseRules:
+        """Return what is not compared: what the recording declares, and `ignore`. Raises InputError for a bad path."""
+        from msgspec.structs import replace
+
+        from offbook.recording.format.document import rules_from_meta
+        from offbook.recording.match.fingerprint import check_rules
+
+        declared = rules_from_meta(document.meta, source=self.recording)
+        rules = replace(declared, ignore=(*declared.ignore, *self.ignore))
+        check_rules(rules, source="--ignore")
+        return rules
+
+    def header_fields(self) -> dict[str, str]:
+        """Return the headers by name. Raises InputError if one is not like NAME=VALUE."""
+        if any("=" not in each for each in self.headers):
+            raise InputError("expected NAME=VALUE", source="--header", hint="like Authorization='Bearer …'")
+        pairs = (each.partition("=") for each in self.headers)
+        return {name.strip().lower(): value.strip() for name, _, value in pairs}
+
+
+def verify_server(verified: VerifiedServer) -> Verification:
+    """Ask a live server what was recorded, and compare. Raises InputError if the server does not answer."""
+    from offbook.mcp.verify import LiveClient, live_process, live_url, verify
+    from offbook.recording.stores.locate import open_store
+
+    server = ServedRecording(location=verified.recording, name=verified.name).only_server()
+    document = open_store(verified.recording).load()
+    rules, headers = verified.rules(document), verified.header_fields()
+
+    async def work() -> Verification:
+        url = verified.url
+        async with live_process(verified.command, os.environ) if url is None else live_url(url, headers) as live:
+            client = LiveClient(live, limit_s=verified.limit_s)
+            return await verify(document, server, client, rules=rules, runs_tools=verified.runs_tools)
+
+    return asyncio.run(work())
 
 
 def serve_until_signal(hub: McpHub, options: WireOptions, *, port: int, does: str, is_quiet: bool) -> bool:
