@@ -166,6 +166,7 @@ def test_a_call_that_was_never_recorded_is_answered_by_the_policy(policy, answer
     clean, run = runs(program, "tool=desk.create call=1: tool_garbled")
     assert "tool 'desk.create'" in run.diverged
     assert assess(run, clean).verdict == verdict
+    assert assess(run, clean).evidence[-1].startswith("a tool was called as never recorded") == (policy != "stop")
     assert run.result is None or policy == "stop" or run.result["stdout"] == answer
 
 

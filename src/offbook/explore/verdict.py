@@ -80,8 +80,16 @@ CONTINUATION_TEXTS = {
 }
 
 
+NEAREST_RESULT, DEFAULT_RESULT = "nearest result", "default result"
+"""What answered a tool that was called as it never was when it was recorded, if no model was asked anything new."""
+
+_RESULT_TEXTS = {NEAREST_RESULT: "the result of the nearest recorded call", DEFAULT_RESULT: "the default response"}
+
+
 def _continuation_text(run: Run) -> Iterator[str]:
-    if run.continuation:
+    if run.continuation in _RESULT_TEXTS:
+        yield f"a tool was called as never recorded, and got {_RESULT_TEXTS[run.continuation]}"
+    elif run.continuation:
         how = CONTINUATION_TEXTS.get(run.continuation, run.continuation)
         yield f"this is how it ends if the model, asked what was never recorded, {how} ({run.continuation})"
 

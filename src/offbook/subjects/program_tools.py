@@ -14,6 +14,7 @@ from msgspec import UNSET, Struct
 from offbook.effects import Effect, EffectOutcome, ToolDeclaration
 from offbook.errors import InputError, RecordingMismatchError
 from offbook.explore.run import ToolRun
+from offbook.explore.verdict import DEFAULT_RESULT, NEAREST_RESULT
 from offbook.mcp.answer import McpAnswer
 from offbook.mcp.config import CONFIG_VARIABLE, PLACEHOLDER, McpConfig, load_config
 from offbook.mcp.hub import McpHub
@@ -21,7 +22,6 @@ from offbook.mcp.replay import ExploredMcpReplay, McpReplay, McpSource, annotati
 from offbook.mcp.session import McpToolCall
 from offbook.messages import JsonObject
 from offbook.recording.format.tool_exchange import ToolExchange
-from offbook.recording.match.continuation import Continuation
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import ExchangeIndex
 from offbook.subjects.specs import ExploreSettings
@@ -127,14 +127,12 @@ class McpStandIn:
         self.hub = McpHub(self.tools.config.servers, source_of=self._source, on_tool_call=self._note)
         self._runs: dict[str, _McpRun] = {}
 
-    def start_run(
-        self, session: WireSession, observer: WireObserver, continuation: Continuation, *, is_clean: bool
-    ) -> None:
+    def start_run(self, session: WireSession, observer: WireObserver, *, is_clean: bool) -> None:
         """Answer the requests of a session from now on, and have them observed.
 
         The clean run is a strict replay. Later ones may call what was never recorded.
         """
-        self._runs[session.name] = _McpRun(observer, continuation, is_clean)
+        self._runs[session.name] = _McpRun(observer, is_clean)
 
     def end_run(self, session: WireSession) -> str:
         """Forget a run, and return what answered the calls that were never recorded; empty if nothing had to."""
@@ -188,13 +186,12 @@ class McpStandIn:
             raise error
         noted = error.replace(fired=[str(planned) for planned in session.fired], hint="")
         session.diverged = session.diverged or str(noted)
-        run.continued_by = "default" if policy == "default" else run.continuation
+        run.continued_by = DEFAULT_RESULT if policy == "default" else NEAREST_RESULT
         return self._settings.default_response if policy == "default" else None
 
 
 class _McpRun(Struct):
     observer: WireObserver
-    continuation: Continuation
     is_clean: bool
     continued_by: str = ""
 
