@@ -12,7 +12,10 @@ The way of a request, in order:
 `hub` puts these together for a server of `offbook.wire`, `config` reads and writes the `mcpServers` of clients, and
 `serving` is a server with both, for Python and pytest, with streams for clients in the same process.
 
-Seams for what is built on this: an `McpSource` answers requests (a recording; mocks can be another one),
+`mock` answers by functions, mocks and schemas instead of a recording. `surface` is what a server offers and what of it
+moved, `check` says what is wrong with it, and `verify` compares a live server with its recording.
+
+Seams for what is built on this: an `McpSource` answers requests (a recording, or a `MockServer`),
 `on_tool_call` of a hub gets each call with its arguments and its answer, and `annotations_of` in `replay` says what a
 tool declares about its side effects.
 """
