@@ -81,7 +81,7 @@ class Cursor(Generic[E]):
             return ExchangeMatch(matched_by, repeating, None if fits else "drifted")
         last = self._index.last(key=key, fingerprint=None)
         if last is None:
-            masked = _masked_key(key)
+            masked = _masked_key(key) if matched_by == "step_id" else key  # fingerprints are not masked
             return None if masked == key else self.match_key(masked, matched_by, fingerprint)
         fitting = self._next(key, fingerprint)
         if fitting is not None:
