@@ -145,13 +145,14 @@ class LineServer:
             if waiting is not None:
                 waiting.cancel()
 
-    def _send(self, request: Message, answer: McpAnswer) -> None:
+    def _send(self, request: Message, answer: McpAnswer, *, elapsed_ms: float = 0.0) -> None:
+        """Send an answer. The times of its messages count from the request, which came `elapsed_ms` ago."""
         if answer.work is not None:
             self._work[_key(request.id)] = asyncio.ensure_future(self._send_after(answer.work, request))
             return
         if answer.noise:
             self._client.write(answer.noise + b"\n")
-        self._send_from(request, answer, 0, asyncio.get_running_loop().time())
+        self._send_from(request, answer, 0, asyncio.get_running_loop().time() - elapsed_ms / 1000.0)
 
     def _send_from(self, request: Message, answer: McpAnswer, place: int, started_s: float) -> None:
         """Send the messages from a place on, each when it is due. A request of the server waits for its answer."""
@@ -214,7 +215,7 @@ class LineServer:
         if answer is None:
             self._write(line)
         else:
-            self._send(pending.call.request, answer)
+            self._send(pending.call.request, answer, elapsed_ms=self._session.elapsed_ms(pending.call))
 
     def _pending_for(self, message: Message) -> _PendingCall | None:
         """Return the call that a message belongs to: its response, its progress, or what else comes meanwhile."""
