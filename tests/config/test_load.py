@@ -3,7 +3,7 @@
 import pytest
 
 from offbook.config import find_config, load_config
-from offbook.config.collect import scenario_files
+from offbook.config.find_scenarios import scenario_files
 from offbook.errors import InputError
 
 AGENT = '[agent]\nhandler = "my_agent:handle"\n'

@@ -2,7 +2,7 @@
 
 import pytest
 
-from offbook.config.collect import collect_scenarios
+from offbook.config.find_scenarios import collect_scenarios
 from offbook.errors import InputError, WorkflowError
 
 IMPORTS = "from offbook import scenario\nfrom offbook.scenarios import Trajectory, expected, turn\n"

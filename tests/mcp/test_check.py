@@ -6,8 +6,8 @@ import pytest
 
 from offbook.faults.mcp import INJECTED_TEXTS
 from offbook.mcp.check import check_recording
-from offbook.patterns import compile_pattern
 from offbook.recording.format.file import document_from_dict
+from offbook.user_patterns import compile_pattern
 
 OBJECT = {"type": "object"}
 

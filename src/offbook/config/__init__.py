@@ -1,6 +1,6 @@
 """The config of a project: agents, simulated user, judge, and how to find and run scenarios."""
 
-from offbook.config.collect import RunPlan, collect_scenarios, plan_run, scenario_files
+from offbook.config.find_scenarios import RunPlan, collect_scenarios, plan_run, scenario_files
 from offbook.config.load import find_config, load_config
 from offbook.config.modules import import_from
 from offbook.config.participants import (

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from offbook.atomic_file import read_file
 from offbook.config.agents import build_agent, with_retry
-from offbook.config.collect import RunPlan
+from offbook.config.find_scenarios import RunPlan
 from offbook.config.modules import load_object
 from offbook.config.recordings import RecordingFolder, recorder_at, replay_at
 from offbook.config.roles import RoleKey, StepNames, open_role_providers

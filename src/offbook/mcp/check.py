@@ -13,7 +13,6 @@ from offbook.mcp.message import MessageError, parse_message
 from offbook.mcp.replay import PROTOCOL
 from offbook.mcp.surface import Surface, surfaces_of
 from offbook.messages import JsonObject
-from offbook.patterns import UserPattern
 from offbook.recording.format.document import Document, each_exchange, exchanges_of
 from offbook.recording.format.keys import is_mcp_key, split_mcp_key, tool_key
 from offbook.recording.format.tool_exchange import ToolExchange
@@ -21,6 +20,7 @@ from offbook.recording.redact.redactor import Redactor
 from offbook.scenarios.mocks.real_tool import ResultCheck, build_result_check
 from offbook.text import shorten
 from offbook.tools import ToolSpec
+from offbook.user_patterns import UserPattern
 
 Kind: TypeAlias = Literal["schema", "name", "secret", "injection", "arguments", "result"]
 MAX_PREFIXED_CHARS = 64

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.mcp.answer import TimedMessage
-from offbook.mcp.match import arguments_hash, further_params, recorded_arguments
-from offbook.mcp.message import Message, parse_message
+from offbook.mcp.message import Message, arguments_hash, further_params, parse_message, recorded_arguments
 from offbook.mcp.replay import DISCOVERIES, PROTOCOL, call_outcome
 from offbook.recording.format.keys import mcp_key
 from offbook.recording.format.tool_exchange import RecordedError, ToolExchange

@@ -19,14 +19,18 @@ from offbook.mcp.answer import (
     model_text,
     result_answer,
 )
-from offbook.mcp.match import CursorNames, arguments_hash, further_params, lenient_hash, recorded_arguments
 from offbook.mcp.message import (
     INTERNAL_ERROR,
     METHOD_NOT_FOUND,
     SUBSCRIPTION_META,
+    CursorNames,
     Message,
+    arguments_hash,
     encode,
+    further_params,
+    lenient_hash,
     parse_message,
+    recorded_arguments,
     text_result,
 )
 from offbook.messages import JsonObject

@@ -15,8 +15,15 @@ from offbook.errors import RecordingMismatchError, RecordingWriteError
 from offbook.faults.catalog import AnyToolFault
 from offbook.mcp.answer import McpAnswer, TimedMessage, error_answer
 from offbook.mcp.faults import FOREVER, FaultedCall, LastingFaults, apply_fault, spoils_call
-from offbook.mcp.match import recorded_arguments
-from offbook.mcp.message import INTERNAL_ERROR, KNOWN_METHODS, METHOD_NOT_FOUND, MISSED, Message, parse_message
+from offbook.mcp.message import (
+    INTERNAL_ERROR,
+    KNOWN_METHODS,
+    METHOD_NOT_FOUND,
+    MISSED,
+    Message,
+    parse_message,
+    recorded_arguments,
+)
 from offbook.mcp.recorder import McpRecorder
 from offbook.mcp.replay import DISCOVERIES, FoundAnswer, McpSource, call_outcome
 from offbook.messages import JsonObject

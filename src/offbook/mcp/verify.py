@@ -16,7 +16,6 @@ from offbook.codecs.framing import SseDecoder
 from offbook.errors import InputError
 from offbook.mcp.http import SESSION_ID, SSE_TYPE, VERSION_HEADER, encode_header
 from offbook.mcp.http_upstream import CONNECT_TIMEOUT_S, LOOPBACK_HOSTS, checked_url
-from offbook.mcp.match import json_in_texts
 from offbook.mcp.message import (
     CAPABILITIES_META,
     HANDSHAKE_VERSIONS,
@@ -28,6 +27,7 @@ from offbook.mcp.message import (
     MessageError,
     encode,
     error_message,
+    json_in_texts,
     parse_message,
     result_message,
 )

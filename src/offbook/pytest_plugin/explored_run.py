@@ -24,7 +24,7 @@ from offbook.pytest_plugin.markers import ExploreMarker
 from offbook.pytest_plugin.options import OFFBOOK
 from offbook.recording.match.continuation import Continuation
 from offbook.recording.stores.locate import open_store
-from offbook.subjects.isolated import IsolatedSubject
+from offbook.subjects.forked_run import IsolatedSubject
 
 ASSERTION_ERRORS = (AssertionError, pytest.fail.Exception)
 CONTROL_ERRORS = (pytest.skip.Exception, pytest.xfail.Exception, pytest.exit.Exception)

@@ -12,7 +12,7 @@ from offbook.explore.cases import FaultCase
 from offbook.explore.explorer import CaseExecutor, SerialExecutor, Subject, next_continuation, runs_of
 from offbook.explore.isolation import wait_for_any
 from offbook.explore.run import Run
-from offbook.subjects.isolated import IsolatedSubject, StartedRun
+from offbook.subjects.forked_run import IsolatedSubject, StartedRun
 
 
 @runtime_checkable

@@ -23,7 +23,7 @@ from offbook.faults import FaultPlan
 from offbook.recording.match.continuation import Continuation
 from offbook.recording.stores.locate import open_store
 from offbook.subjects.executors import Workers, executor_of
-from offbook.subjects.isolated import IsolatedSubject
+from offbook.subjects.forked_run import IsolatedSubject
 
 
 class FunctionSubject(IsolatedSubject):

@@ -37,7 +37,7 @@ from offbook.scenarios.result import ConversationResult
 from offbook.scenarios.runner import Participants, ScenarioRunner
 from offbook.scenarios.scenario import Scenario
 from offbook.scenarios.targets import AGENT_STEP, AgentAnswer, AgentEnvironment, Dialogue, Target
-from offbook.subjects.isolated import IsolatedSubject
+from offbook.subjects.forked_run import IsolatedSubject
 from offbook.subjects.specs import DEFAULT_SETTINGS, ExploreSettings
 from offbook.text import did_you_mean
 from offbook.tools.dispatch import is_test_error

@@ -23,7 +23,7 @@ from offbook.pipeline import Harnessed, Live, open_pipeline
 from offbook.providers.provider import Provider
 from offbook.recording.match.continuation import Continuation
 from offbook.recording.stores.locate import open_store
-from offbook.subjects.isolated import IsolatedSubject
+from offbook.subjects.forked_run import IsolatedSubject
 from offbook.subjects.specs import DEFAULT_SETTINGS, ExploreSettings
 from offbook.tools import ToolDef
 from offbook.workflow.engine.engine import WorkflowEngine

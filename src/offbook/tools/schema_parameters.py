@@ -15,7 +15,6 @@ from referencing.jsonschema import DRAFT202012, SchemaResource
 
 from offbook.errors import InputError
 from offbook.messages import JsonObject
-from offbook.patterns import compile_pattern
 from offbook.tools.parameters import (
     argument_path,
     arguments_error,
@@ -23,6 +22,7 @@ from offbook.tools.parameters import (
     missing_argument,
     unexpected_argument,
 )
+from offbook.user_patterns import compile_pattern
 
 SHAPES = {"$ref", "allOf", "anyOf", "oneOf", "properties"}
 """Keywords of which a schema without a type has at least one."""

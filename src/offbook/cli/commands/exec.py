@@ -28,7 +28,7 @@ from offbook.cli.options import (
 
 if TYPE_CHECKING:
     from offbook.cli.output.wire import WireReportFile
-    from offbook.cli.process import ChildExit
+    from offbook.cli.run_program import ChildExit
     from offbook.cli.runners.wire import WireArguments, WireTally
 
 
@@ -142,7 +142,7 @@ def _run(
     import os
 
     from offbook.cli import SIGNALLED
-    from offbook.cli.process import run_child
+    from offbook.cli.run_program import run_child
     from offbook.cli.runners.mcp import McpServers
     from offbook.cli.runners.wire import (
         EffectReports,

@@ -145,7 +145,7 @@ def _serve(options: WireArguments, place: ListenAddress, *, is_json: bool, is_qu
     from signal import SIGHUP, SIGINT, SIGTERM
 
     from offbook.cli.output.wire import ServingNotice, WireCallLog
-    from offbook.cli.process import SignalPipe
+    from offbook.cli.run_program import SignalPipe
     from offbook.cli.runners.mcp import McpServers
     from offbook.cli.runners.wire import discard_empty_recording, tally_wire_calls
     from offbook.wire.server.wire_server import WireServer

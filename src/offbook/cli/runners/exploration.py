@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from offbook.cli import FAILED, FINE, INTERRUPTED
 from offbook.cli.output.console import echo, echo_json, ending_document, print_message
 from offbook.cli.parse import check_models, parse_state
-from offbook.cli.process import Interruption, Termination
+from offbook.cli.run_program import Interruption, Termination
 from offbook.config import import_from, plan_run
 from offbook.config.recordings import is_folder, slug
 from offbook.errors import InputError

@@ -423,7 +423,7 @@ def serve_until_signal(hub: McpHub, options: WireOptions, *, port: int, does: st
     from msgspec.structs import replace
 
     from offbook.cli.output.wire import WireCallLog
-    from offbook.cli.process import SignalPipe
+    from offbook.cli.run_program import SignalPipe
     from offbook.text import printable
     from offbook.wire.server.wire_server import WireServer
 

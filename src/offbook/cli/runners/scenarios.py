@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from offbook.cli import BAD_INPUT, FAILED, FINE, INTERRUPTED, MISMATCH
 from offbook.cli.output.console import describe_unused, echo, echo_json, print_message
-from offbook.cli.process import Termination
+from offbook.cli.run_program import Termination
 from offbook.clock import run
 from offbook.config import (
     Config,
@@ -31,7 +31,7 @@ from offbook.config import (
     run_rules,
     scenario_files,
 )
-from offbook.config.collect import project_files
+from offbook.config.find_scenarios import project_files
 from offbook.config.recordings import is_folder, slug
 from offbook.errors import InputError, OffbookError
 from offbook.pipeline import Live, Record, Replay

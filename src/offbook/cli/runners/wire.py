@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from offbook.cli import FAILED, FINE, MISMATCH, TIMED_OUT
 from offbook.cli.options import LatencyModel, RecordMode
 from offbook.cli.output.console import FaultTally, print_message
-from offbook.cli.process import ChildExit
+from offbook.cli.run_program import ChildExit
 from offbook.effects import EFFECTS_VARIABLE, Effect, read_effect_lines
 from offbook.errors import InputError
 from offbook.faults import FaultPlan, parse_fault

@@ -23,7 +23,7 @@ from offbook.cli.output.console import (
     tally_faults,
 )
 from offbook.cli.output.progress import LiveProgress, PlainProgress, RunProgress
-from offbook.cli.process import Termination
+from offbook.cli.run_program import Termination
 from offbook.clock import SYSTEM_CLOCK, run
 from offbook.events import Sink, Sinks
 from offbook.faults import FaultPlan

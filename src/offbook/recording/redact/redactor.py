@@ -16,7 +16,6 @@ from msgspec import Raw, Struct
 from msgspec.structs import asdict, replace
 
 from offbook.faults import AnyFault
-from offbook.patterns import compile_pattern
 from offbook.recording.format.document import Document, E, Entries, add_exchange, exchanges_of
 from offbook.recording.format.exchange import (
     Exchange,
@@ -51,6 +50,7 @@ from offbook.recording.redact.secret_patterns import (
     put_marks,
     quoted_names,
 )
+from offbook.user_patterns import compile_pattern
 from offbook.vendors import DUMMY_KEY, KEY_HEADERS
 
 SECRET_FIELDS = frozenset(

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any, TypeGuard
 
 from offbook.errors import InputError
-from offbook.patterns import UserPattern, compile_pattern
 from offbook.scenarios.trajectory.arguments import Matcher, differences
+from offbook.user_patterns import UserPattern, compile_pattern
 
 _ROUNDING = 1e-9
 _FLAGS = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE, "a": re.ASCII}

@@ -217,9 +217,9 @@ def check_servers(
     from offbook.errors import InputError
     from offbook.mcp.check import check_recording
     from offbook.mcp.surface import surfaces_of
-    from offbook.patterns import compile_pattern
     from offbook.recording.format.document import each_exchange
     from offbook.recording.stores.locate import open_store
+    from offbook.user_patterns import compile_pattern
 
     patterns = [compile_pattern(each, source="--pattern") for each in pattern]
     rows: list[FindingRow] = []

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from offbook.cli.process import ChildExit, run_child
+from offbook.cli.run_program import ChildExit, run_child
 from tests.cli.programs import PYTHON
 
 PAUSE = [*PYTHON, "import signal; signal.alarm(20); signal.pause()"]

@@ -150,16 +150,16 @@ SHORT = Deadlines(virtual_s=60.0, real_s=0.2)
 @pytest.mark.parametrize(
     ("after", "reason"),
     [
-        (retry_whatever_happens, "it made more than 105 model calls; the last came from test_isolated.py:{ask} ask"),
+        (retry_whatever_happens, "it made more than 105 model calls; the last came from test_forked_run.py:{ask} ask"),
         (
             wait_whatever_happens,
-            "it had not ended after 60 s; it waited in test_isolated.py:{line} wait_whatever_happens",
+            "it had not ended after 60 s; it waited in test_forked_run.py:{line} wait_whatever_happens",
         ),
-        (wait_long, "it had not ended after 60 s; it waited in test_isolated.py:{line} wait_long"),
-        (wait_for_ever, "it had not ended after 60 s; it waited in test_isolated.py:{line} wait_for_ever"),
+        (wait_long, "it had not ended after 60 s; it waited in test_forked_run.py:{line} wait_long"),
+        (wait_for_ever, "it had not ended after 60 s; it waited in test_forked_run.py:{line} wait_for_ever"),
         (
             compute_natively,
-            "it had not ended after 0.2 s of real time; it waited in test_isolated.py:{line} compute_natively",
+            "it had not ended after 0.2 s of real time; it waited in test_forked_run.py:{line} compute_natively",
         ),
     ],
 )
@@ -191,7 +191,7 @@ def call_a_tool_whatever_happens(harness):
 def test_a_run_that_calls_a_tool_again_and_again_is_ended(faulty_run):
     run = faulty_run(call_a_tool_whatever_happens)
     line = call_a_tool_whatever_happens.__code__.co_firstlineno + 3
-    place = f"test_isolated.py:{line} call_a_tool_whatever_happens"
+    place = f"test_forked_run.py:{line} call_a_tool_whatever_happens"
     assert run.hung == f"it made more than 100 tool calls; the last came from {place}"
     assert len(run.tools) == 100
 
