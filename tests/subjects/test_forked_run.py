@@ -171,7 +171,7 @@ def test_a_run_that_does_not_end_is_ended_and_says_where_it_waited(faulty_run, a
 
 def test_a_run_that_never_gives_the_turn_back_is_ended(faulty_run):
     hung = faulty_run(spin, deadlines=SHORT).hung
-    assert re.fullmatch(r"it had not ended after 0\.2 s of real time; it waited in test_isolated\.py:\d+ spin", hung)
+    assert re.fullmatch(r"it had not ended after 0\.2 s of real time; it waited in test_forked_run\.py:\d+ spin", hung)
 
 
 @tool
