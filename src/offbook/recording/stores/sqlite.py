@@ -95,11 +95,7 @@ class SqliteDatabase(ForkGuarded):
                 raise self._translate(error) from None
 
     def erase_removed(self) -> None:
-        """Leave nothing of removed rows in the files: neither in free pages, nor in the log of WAL mode.
-
-        If that fails, or others keep the database busy, a warning is logged: the log has removed rows until the last
-        of them closes the database.
-        """
+        """Leave nothing of removed rows in free pages and in the log of WAL mode; log a warning if that fails."""
         try:
             self.run("VACUUM")
             ((is_busy, *_),) = self.run("PRAGMA wal_checkpoint(TRUNCATE)")
