@@ -13,6 +13,7 @@ from offbook.effects import (
     net_effects,
     parse_effects,
     read_effect_lines,
+    undone_effects,
 )
 from offbook.errors import InputError
 
@@ -51,6 +52,17 @@ def test_what_was_undone_did_not_happen():
 
 def test_undoing_twice_is_an_effect_of_its_own():
     assert net_effects([BOOKED, CANCELLED, CANCELLED], UNDOES) == [CANCELLED]
+
+
+def test_to_undo_a_call_that_failed_is_no_effect_but_to_undo_it_twice_is():
+    failed, refused = (
+        Effect(tool="book_hotel", arguments={"room": 7}, outcome=outcome) for outcome in ("failed", "refused")
+    )
+    assert net_effects([failed, CANCELLED], UNDOES) == []
+    assert net_effects([failed, CANCELLED, CANCELLED], UNDOES) == [CANCELLED]
+    assert net_effects([refused, CANCELLED], UNDOES) == [CANCELLED]
+    assert undone_effects([failed, CANCELLED], UNDOES) == []
+    assert undone_effects([BOOKED, CANCELLED], UNDOES) == [(BOOKED, CANCELLED)]
 
 
 def test_an_undo_takes_back_the_effect_with_its_arguments():

@@ -35,7 +35,16 @@ class Effect(Struct, frozen=True, kw_only=True):
     source: EffectSource = "observed"
 
     def __str__(self) -> str:
-        return f"{self.tool}({', '.join(f'{name}={_shown(value)}' for name, value in self.arguments.items())})"
+        return self.beside(())
+
+    def beside(self, others: Iterable[Effect]) -> str:
+        """Return the call as text. Of an argument that is too long, it has the part in which the others differ."""
+        alike = [other.arguments for other in others if other.tool == self.tool]
+        shown = [
+            f"{name}={_shown(value, [each[name] for each in alike if name in each])}"
+            for name, value in self.arguments.items()
+        ]
+        return f"{self.tool}({', '.join(shown)})"
 
 
 EFFECTS_VARIABLE = "OFFBOOK_EFFECTS"
@@ -268,30 +277,52 @@ def compare_effects(
 
 
 def net_effects(effects: Iterable[Effect], declarations: Mapping[str, ToolDeclaration]) -> list[Effect]:
-    """Return the effects that are left: done or perhaps done, idempotent ones once, without what was undone."""
+    """Return the effects that are left: done or perhaps done, idempotent ones once, without what was undone.
+
+    To undo a call that has failed is no effect: its caller cannot know whether it changed something.
+    """
+    return _settle(effects, declarations)[0]
+
+
+def undone_effects(
+    effects: Iterable[Effect], declarations: Mapping[str, ToolDeclaration]
+) -> list[tuple[Effect, Effect]]:
+    """Return the effects that were undone, each with the one that undid it."""
+    return _settle(effects, declarations)[1]
+
+
+def _settle(
+    effects: Iterable[Effect], declarations: Mapping[str, ToolDeclaration]
+) -> tuple[list[Effect], list[tuple[Effect, Effect]]]:
+    """Return the effects that are left, and those that were undone."""
     net: list[Effect] = []
+    failed: list[Effect] = []
+    undone: list[tuple[Effect, Effect]] = []
     seen = set[bytes]()
     for effect in effects:
         declared = declarations.get(effect.tool, UNDECLARED)
+        if effect.outcome == "failed":
+            failed.append(effect)
         if declared.read_only or effect.outcome in ("refused", "failed"):
             continue
         key = _idempotency_key(effect, declared.idempotent)
         if key is not None and key in seen:
             continue
         seen.update(() if key is None else (key,))
-        undone = _undone(effect, declared.undoes, net)
-        if undone is None:
-            net.append(effect)
-        else:
-            before = net.pop(undone)
+        before = _take_undone(effect, declared.undoes, net)
+        if before is not None:
+            undone.append((before, effect))
             seen.discard(_idempotency_key(before, declarations.get(before.tool, UNDECLARED).idempotent) or b"")
-    return net
+        elif _take_undone(effect, declared.undoes, failed) is None:
+            net.append(effect)
+    return net, undone
 
 
-def _undone(effect: Effect, undoes: str | None, net: Sequence[Effect]) -> int | None:
-    """Return the place of the effect that this one undoes: the latest of that tool that has no other arguments."""
-    places = [place for place, each in enumerate(net) if each.tool == undoes]
-    return next((place for place in reversed(places) if _agree(effect.arguments, net[place].arguments)), None)
+def _take_undone(effect: Effect, undoes: str | None, effects: list[Effect]) -> Effect | None:
+    """Remove the effect that this one undoes, the latest of that tool that has no other arguments, and return it."""
+    places = [place for place, each in enumerate(effects) if each.tool == undoes]
+    place = next((each for each in reversed(places) if _agree(effect.arguments, effects[each].arguments)), None)
+    return None if place is None else effects.pop(place)
 
 
 def _agree(arguments: JsonObject, others: JsonObject) -> bool:
@@ -327,5 +358,20 @@ def _key(effect: Effect) -> str:
     return msgspec.json.encode([effect.tool, effect.arguments], order="sorted").decode()
 
 
-def _shown(value: Any) -> str:
-    return shorten(msgspec.json.encode(value).decode(), 40)
+_SHOWN_CHARS = 40
+
+
+def _shown(value: Any, others: Iterable[Any]) -> str:
+    """Return a value as JSON, cut to 40 characters: the first ones, or those where it differs from the others."""
+    text = msgspec.json.encode(value).decode()
+    places = [_difference(text, msgspec.json.encode(other).decode()) for other in others if other != value]
+    start = min(places, default=0) - _SHOWN_CHARS // 2
+    if len(text) <= _SHOWN_CHARS or start <= 0:
+        return shorten(text, _SHOWN_CHARS)
+    return f"…{shorten(text[start:], _SHOWN_CHARS - 1)}"
+
+
+def _difference(text: str, other: str) -> int:
+    """Return how many characters two texts have in common at their start."""
+    pairs = enumerate(zip(text, other, strict=False))
+    return next((place for place, (one, two) in pairs if one != two), min(len(text), len(other)))

@@ -13,7 +13,7 @@ from offbook.errors import (
     RecordingMismatchError,
     ToolFaultError,
 )
-from offbook.explore.observers import EndlessRunError, ToolObserver, lost_messages
+from offbook.explore.observers import EndlessRunError, ToolObserver, how_it_follows, lost_messages
 from offbook.tools import Toolbox, run_tools, tool
 from tests.explore.runs import clean_harness_of, plan_of
 from tests.fakes import user
@@ -402,6 +402,39 @@ def test_nothing_is_forgotten_by_who_asks_the_same_or_something_new():
     assert lost_messages([SYSTEM, HI_forgetting], [SYSTEM, HI_forgetting]) == 0
     assert lost_messages([SYSTEM, HI_forgetting], [SYSTEM, HI_forgetting, HO_forgetting]) == 0
     assert lost_messages([SYSTEM, HI_forgetting, HI_forgetting], [SYSTEM, HO_forgetting]) == 0
+
+
+WAIT, DONE = ({"role": "assistant", "content": said} for said in ("WAIT", "DONE"))
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "follows"),
+    [
+        (None, [*HI, WAIT], ""),
+        (HI, HI, "repeats"),
+        (HI, HO, ""),
+        (HI, [*HI, WAIT, *HO], "continues"),
+        ([*HI, WAIT, *HO], [*HI, WAIT, *HO, WAIT, *HO], "continues"),
+        ([*HI, WAIT, *HO], [WAIT, *HO, DONE, *HO], "continues"),
+        (HI, [*HI, {"role": "tool", "tool_call_id": "a", "content": "paid"}], "continues"),
+        ([*HI, WAIT, *HO], [*HI, WAIT, *HI], ""),
+    ],
+)
+def test_a_request_continues_a_conversation_if_a_model_or_a_tool_has_spoken_since(before, now, follows):
+    assert how_it_follows(before, now) == follows
+
+
+def test_every_attempt_of_a_call_follows_the_call_of_its_step_before_it():
+    harness = harness_with("step=s call=2 attempt=1: connection_reset")
+
+    async def work():
+        await ask(harness)
+        with pytest.raises(ConnectionError):
+            await ask(harness)
+        await ask(harness)
+
+    run(work())
+    assert [(call.number, call.follows) for call in harness.calls] == [(1, ""), (2, "repeats"), (2, "repeats")]
 
 
 def test_side_effects_are_counted_as_they_happen():

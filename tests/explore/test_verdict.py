@@ -135,17 +135,40 @@ def test_the_same_result_counts_only_if_nothing_was_left_out(verdict, run, clean
 
 
 def test_a_last_call_that_fails_for_good_after_all_effects_was_not_needed():
-    clean, failed = clean_run(effects=(PAID,)), model_call(outcome="failed", effects_before=1)
-    assert assess(fired_run(calls=(failed,), effects=(PAID,)), clean).verdict == "recovered"
-    before = model_call(outcome="failed", effects_before=0)
-    assert assess(fired_run(calls=(before,), effects=(PAID,)), clean).verdict == "went on without"
-    later = (failed, model_call(2))
-    assert (
-        assess(
-            fired_run(calls=later, effects=(PAID,)), clean_run(calls=(model_call(), model_call(2)), effects=(PAID,))
-        ).verdict
-        == "went on without"
+    clean = clean_run(calls=(model_call(), model_call(2)), effects=(PAID,))
+    closing = {"outcome": "failed", "effects_before": 1, "follows": "continues"}
+
+    def judge(*calls):
+        return assess(fired_run(calls=calls, effects=(PAID,)), clean)
+
+    assert judge(model_call(), model_call(2, **closing)).evidence == (
+        "the same result, with 0 further calls",
+        "call 2 never got a good answer; nothing was left to do",
     )
+    assert judge(model_call(), model_call(2, **closing)).verdict == "recovered"
+    assert judge(model_call(), model_call(2, **(closing | {"effects_before": 0}))).verdict == "went on without"
+    assert judge(model_call(**closing), model_call(2)).verdict == "went on without"
+
+
+@pytest.mark.parametrize("follows", ["", "repeats"])
+@pytest.mark.parametrize("step", [None, "watch"])
+def test_a_question_of_its_own_is_needed_even_after_all_effects(follows, step):
+    asked = {"effects_before": 1, "follows": follows, "step_id": step}
+    clean = clean_run(calls=(model_call(), model_call(2, **asked)), effects=(PAID,))
+    run = fired_run(calls=(model_call(), model_call(2, outcome="failed", **asked)), effects=(PAID,))
+    assert assess(run, clean).verdict == "went on without"
+    assert assess(run, clean, optional={step} - {None}).verdict == ("recovered" if step else "went on without")
+
+
+def test_an_empty_answer_after_which_the_same_step_asks_again_was_not_left_out():
+    first, again = model_call(step_id="poll"), model_call(2, step_id="poll", follows="continues")
+    clean = clean_run(calls=(first, again))
+    empty = ("step=poll call=1 attempt=1: empty_response",)
+    assert assess(fired_run(fired=empty, calls=(first, again)), clean).verdict == "recovered"
+    other = model_call(2, step_id="poll")
+    assert assess(fired_run(fired=empty, calls=(first, other)), clean).verdict == "went on without"
+    failed = model_call(step_id="poll", outcome="failed")
+    assert assess(fired_run(calls=(failed, again)), clean).verdict == "went on without"
 
 
 def test_a_run_may_go_on_without_what_is_optional():
@@ -254,6 +277,43 @@ def test_what_had_been_changed_stands_beside_the_error_that_ended_the_run():
     assert assess(fired_run(error=DECLARED, effects=(PAID,)), PAYING).evidence == (
         "GaveUp: no more",
         "refund(order_id=42) had run",
+    )
+
+
+def test_what_had_been_changed_stands_beside_a_result_that_says_that_it_failed():
+    assessment = assess(fired_run(result="Sorry, nothing was charged.", effects=(PAID,)), PAYING)
+    assert assessment.verdict == "different result"
+    assert assessment.evidence == ("it says in its result that it failed", "refund(order_id=42) had run")
+
+
+@pytest.mark.parametrize("prevented", [True, False])
+def test_to_undo_what_was_attempted_and_failed_is_no_wrong_effect(prevented):
+    attempt = tool_run("book_hotel", arguments={"room": 7}, has_run=not prevented, error="ToolFaultError: no")
+    failed = () if prevented else (Effect(tool="book_hotel", arguments={"room": 7}, outcome="failed"),)
+    clean = clean_run(effects=(BOOKED,), declarations=UNDOES)
+    run = fired_run(error=DECLARED, tools=(attempt,), effects=(*failed, CANCELLED))
+    assert assess(run, clean).verdict == "failed cleanly"
+    assert assess(fired_run(error=DECLARED, effects=(CANCELLED,)), clean).verdict == "wrong effect"
+
+
+def test_an_effect_that_was_undone_did_run():
+    clean, undone = clean_run(effects=(BOOKED,), declarations=UNDOES), {"effects": (BOOKED, CANCELLED)}
+    told = assess(fired_run(result="The booking was taken back.", **undone), clean)
+    assert told.verdict == "different result"
+    assert told.evidence[1:] == ("book_hotel(room=7) ran and was undone by cancel_hotel(room=7)",)
+    untold = assess(fired_run(**undone), clean)
+    assert untold.verdict == "missing effect"
+    assert untold.evidence == (
+        "book_hotel(room=7) ran and was undone by cancel_hotel(room=7), and the result is the same",
+    )
+
+
+def test_the_evidence_shows_where_long_arguments_differ():
+    right, wrong = (Effect(tool="mail", arguments={"text": "x" * 100 + name}) for name in ("Ann", "Bob"))
+    assessment = assess(fired_run(effects=(wrong,)), clean_run(effects=(right,)))
+    assert assessment.evidence == (
+        f'mail(text=…{"x" * 20}Bob") ran; without the fault it does not',
+        f'mail(text=…{"x" * 20}Ann") did not run, and the run ended as if it had',
     )
 
 

@@ -82,6 +82,7 @@ def test_a_tool_whose_result_a_later_request_has_was_run(protocol, stream):
     done, again = observer.tools()
     assert (done.tool, done.arguments, done.outcome, done.result) == ("look_up", {"word": "tree"}, "done", "green")
     assert again.outcome == "unknown"
+    assert [call.follows for call in observer.calls] == ["", "continues"]
 
 
 def test_a_run_that_makes_too_many_calls_is_endless_which_is_reported_once():

@@ -18,7 +18,7 @@ from offbook.effects import Effect, EffectOutcome, count_collected
 from offbook.errors import ProviderError, RecordingMismatchError
 from offbook.events import BreakerChanged, Event, FallbackTaken, RetryScheduled
 from offbook.explore.replay import ExploredModels
-from offbook.explore.run import CallOutcome, ChunkKind, ChunkKinds, ModelCall, ToolRun, error_text
+from offbook.explore.run import CallOutcome, ChunkKind, ChunkKinds, Follows, ModelCall, ToolRun, error_text
 from offbook.messages import (
     JsonObject,
     Reply,
@@ -46,6 +46,17 @@ def lost_messages(before: Sequence[JsonObject], now: Sequence[JsonObject]) -> in
     return len(before) - len(now)
 
 
+def how_it_follows(before: Sequence[JsonObject] | None, now: Sequence[JsonObject]) -> Follows:
+    """Return how the request `now` follows `before`, the one of the call before it, if there is one.
+
+    It continues a conversation if it has a message of a model or a tool that `before` does not have.
+    """
+    if before is None or list(before) == list(now):
+        return "" if before is None else "repeats"
+    turns = [message for message in now if message.get("role") in ("assistant", "tool")]
+    return "continues" if turns and before.count(turns[-1]) < turns.count(turns[-1]) else ""
+
+
 _TOLERANCE_S = 1e-6
 
 
@@ -65,6 +76,15 @@ class _Attempt(Struct, frozen=True):
     is_too_soon: bool
     waited_s: float | None = None
     told: bool = False
+    follows: Follows = ""
+
+
+class _Asked(Struct, frozen=True):
+    """The latest call of a step: its number, its messages, and those of the call before it."""
+
+    number: int
+    messages: Sequence[JsonObject]
+    before: Sequence[JsonObject] | None
 
 
 class _Failure(Struct, frozen=True):
@@ -94,6 +114,7 @@ class ModelObserver(Provider):
         self._call_numbers, self._has_failed = CallNumbers(), False
         self._failed: dict[tuple[str, str | None, int], _Failure] = {}
         self._last_failed: dict[str | None, Request] = {}
+        self._asked: dict[tuple[str, str | None], _Asked] = {}
 
     async def send(self, request: Request) -> Reply:
         self._sent += 1
@@ -127,7 +148,16 @@ class ModelObserver(Provider):
             is_too_soon=failure is not None and _now_s() < failure.due_s - _TOLERANCE_S,
             waited_s=None if failure is None else round(_now_s() - failure.at_s, 6),
             told=self._models.tells_failure(request),
+            follows=self._follows(request, site.overall),
         )
+
+    def _follows(self, request: Request, number: int) -> Follows:
+        step = (request.workflow, request.step_id)
+        last = self._asked.get(step)
+        if last is None or last.number != number:
+            last = _Asked(number, request.messages, None if last is None else last.messages)
+            self._asked[step] = last
+        return how_it_follows(last.before, request.messages)
 
     async def _observe_stream(self, reply: Reply, attempt: _Attempt) -> AsyncIterator[StreamEvent]:
         chunks: list[ChunkKind] = []
@@ -191,6 +221,7 @@ class ModelObserver(Provider):
                 told=attempt.told,
                 waited_s=attempt.waited_s,
                 effects_before=self.count_effects(),
+                follows=attempt.follows,
             )
         )
 

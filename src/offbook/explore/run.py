@@ -115,6 +115,7 @@ def _places_in_tool_calls(chunks: Sequence[ChunkKind]) -> Iterator[tuple[str, in
 
 
 CallOutcome = Literal["answered", "failed", "diverged"]
+Follows = Literal["", "repeats", "continues"]
 ErrorKind = Literal["declared", "undeclared"]
 
 
@@ -129,7 +130,8 @@ class ModelCall(Struct, frozen=True, kw_only=True):
     how many messages of the failed call before it are missing in a request that has no new ones. `told` is whether the
     request tells the model about a failure that the clean run has not. `waited_s` is how long the run waited after the
     attempt before, in virtual time; None if it has none. `effects_before` is how many effects were observed before the
-    answer; None if that is not known.
+    answer; None if that is not known. `follows` is whether the request repeats the one of its step before it,
+    or continues a conversation; if neither, it is a question of its own.
     """
 
     number: int
@@ -148,6 +150,7 @@ class ModelCall(Struct, frozen=True, kw_only=True):
     told: bool = False
     waited_s: float | None = None
     effects_before: int | None = None
+    follows: Follows = ""
 
     @property
     def row(self) -> str:

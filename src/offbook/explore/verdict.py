@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import msgspec
 from msgspec import Struct
 
-from offbook.effects import UNDECLARED, Effect, EffectDifference, compare_effects, net_effects
+from offbook.effects import UNDECLARED, Effect, EffectDifference, compare_effects, net_effects, undone_effects
 from offbook.explore.broken_result import admits_failure, broken_parts, is_empty_result
 from offbook.explore.run import ModelCall, Run, ToolRun
 from offbook.faults import PlannedFault, parse_fault
@@ -101,11 +101,12 @@ class _Claims:
         self._run, self._clean, self._invariants, self._optional = run, clean, invariants, optional
         self._declarations = clean.declarations | run.declarations
         self._faults = [parse_fault(line) for line in run.fired]
+        self._effects = (*_prevented_effects(run), *run.effects)
+        self._stable = clean.requested_values  # a recorded model asks for the same
 
     def __iter__(self) -> Iterator[Assessment]:
         run = self._run
-        stable = self._clean.requested_values  # a recorded model asks for the same
-        difference = compare_effects(run.effects, self._clean.effects, self._declarations, stable=stable)
+        difference = compare_effects(self._effects, self._clean.effects, self._declarations, stable=self._stable)
         yield from self._more_effects(difference)
         yield from self._broken_checks()
         if run.hung:
@@ -134,7 +135,8 @@ class _Claims:
         for effect in difference.other:
             if not self._is_observed(effect.tool) or self._was_approved(effect):
                 continue
-            yield Assessment("wrong effect", (f"{effect} ran; without the fault it does not", *self._instructions))
+            ran = f"{effect.beside(difference.missing)} ran; without the fault it does not"
+            yield Assessment("wrong effect", (ran, *self._instructions))
         yield from self._obeyed()
 
     @property
@@ -205,32 +207,51 @@ class _Claims:
         error = self._run.error
         assert error is not None
         message = f"{error.type}: {error.message}" if error.message else error.type
-        net = net_effects(self._run.effects, self._declarations)
-        done = [str(effect) for effect in net if effect.outcome == "done"]
-        perhaps = [str(effect) for effect in net if effect.outcome == "unknown"]
-        before = [
-            f"{', '.join(calls)} {verb}" for calls, verb in ((done, "had run"), (perhaps, "may have run")) if calls
-        ]
         if error.kind == "undeclared":
-            return Assessment("crashed", (message, *before))
-        return Assessment("failed partway" if done else "failed cleanly", (message, *before))
+            return Assessment("crashed", (message, *self._had_run()))
+        is_done = any(effect.outcome == "done" for effect in net_effects(self._effects, self._declarations))
+        return Assessment("failed partway" if is_done else "failed cleanly", (message, *self._had_run()))
+
+    def _had_run(self) -> Iterator[str]:
+        """Yield what had been changed, and what may have been, when the run gave up."""
+        net = net_effects(self._effects, self._declarations)
+        for outcome, verb in (("done", "had run"), ("unknown", "may have run")):
+            calls = [str(effect) for effect in net if effect.outcome == outcome]
+            if calls:
+                yield f"{', '.join(calls)} {verb}"
 
     def _success(self, difference: EffectDifference) -> Iterator[Assessment]:
         run, clean = self._run, self._clean
         is_same = run.result == clean.result
         if not is_same and admits_failure(run.result, clean.result, run.marks):
-            yield Assessment("different result", ("it says in its result that it failed",))
+            yield Assessment("different result", ("it says in its result that it failed", *self._had_run()))
             yield from self._marked_effects()
             return
         if not self._was_told:
-            for effect in difference.missing:
-                yield Assessment("missing effect", (f"{effect} did not run, and the run ended as if it had",))
+            yield from self._missing_effects(difference)
         yield from self._accepted_broken_data()
         if is_same:
             yield from self._went_on_without()
-            yield Assessment("recovered", (_recovery_text(run, clean),))
+            yield Assessment("recovered", (_recovery_text(run, clean), *self._closing_turns()))
         else:
             yield Assessment("different result", tuple(self._other_result(difference)))
+
+    def _missing_effects(self, difference: EffectDifference) -> Iterator[Assessment]:
+        """Yield the effects that did not run, and those that were undone though the result says nothing of it."""
+        for effect in difference.missing:
+            undone = self._undone_text(effect)
+            if not undone:
+                not_run = f"{effect.beside(difference.other)} did not run, and the run ended as if it had"
+                yield Assessment("missing effect", (not_run,))
+            elif self._run.result == self._clean.result:
+                yield Assessment("missing effect", (f"{undone}, and the result is the same",))
+
+    def _undone_text(self, missing: Effect) -> str:
+        """Return by what a missing effect was undone, if it ran."""
+        for effect, undo in undone_effects(self._effects, self._declarations):
+            if not compare_effects([effect], [missing], {}, stable=self._stable).missing:
+                return f"{effect} ran and was undone by {undo}"
+        return ""
 
     @property
     def _was_told(self) -> bool:
@@ -267,7 +288,7 @@ class _Claims:
             is_broken = "breaks_result" in planned.fault.traits and tool not in self._optional
             if is_broken and len(run.tools) == len(clean.tools) and run.tools != clean.tools:
                 yield Assessment("undetected", (f"{tool} returned a broken result, and the answer is the same",))
-        for call in self._unanswered(lambda call: self._is_hit(call, "cuts_answer")):
+        for call in filter(self._is_built_upon, self._unanswered(lambda call: self._is_hit(call, "cuts_answer"))):
             cut = f"the answer to call {call.row} was cut off (length), and the run went on with it"
             yield Assessment("undetected", (cut,))
 
@@ -275,25 +296,40 @@ class _Claims:
         """Yield the calls that failed for good, though the result is the same as if they had not."""
         if self._was_told:
             return
-        for call in self._unanswered(lambda call: call.outcome == "failed" or self._is_hit(call, "empties_answer")):
+        for call in filter(self._is_built_upon, self._unanswered(self._has_no_answer)):
             never = f"call {call.row} never got a good answer, and the result is the same"
             yield Assessment("went on without", (never,))
         for run in self._failed_tools():
             failed = f"{run.tool} failed for good ({run.error or 'no result'}), and the result is the same"
             yield Assessment("went on without", (failed,))
 
+    def _closing_turns(self) -> Iterator[str]:
+        """Yield the calls that failed for good when all was done."""
+        for call in () if self._was_told else self._unanswered(self._has_no_answer):
+            if not self._is_built_upon(call):
+                yield f"call {call.row} never got a good answer; nothing was left to do"
+
+    def _has_no_answer(self, call: ModelCall) -> bool:
+        return call.outcome == "failed" or self._is_hit(call, "empties_answer")
+
     def _unanswered(self, is_bad: Callable[[ModelCall], bool]) -> list[ModelCall]:
-        """Return the last bad call of each step that got fewer good answers than in the clean run, if it mattered."""
+        """Return the last bad call of each step that got fewer good answers than in the clean run."""
         wanted = Counter(call.step_id for call in self._clean.calls if call.outcome == "answered")
         last_bad = {call.step_id: call for call in self._run.calls if is_bad(call)}
-        good = Counter(call.step_id for call in self._run.calls if call.outcome != "failed" and not is_bad(call))
+        good_calls = [call for call in self._run.calls if call.outcome != "failed" and not is_bad(call)]
+        good = Counter(call.step_id for call in good_calls)
         if good - wanted:  # another step answered instead
             return []
         lacking = [call for step, call in last_bad.items() if good[step] < wanted[step] and step not in self._optional]
-        return [call for call in lacking if self._is_built_upon(call)]
+        return [call for call in lacking if not any(_asks_again(each, call) for each in good_calls)]
 
     def _is_built_upon(self, call: ModelCall) -> bool:
-        """Return whether something came after the call: another call, an effect, or, without any, the result alone."""
+        """Return whether the run needed the answer: it is no closing turn of a conversation whose effects are done.
+
+        Something else came after it, or it is a question of its own, or there are no effects but the result alone.
+        """
+        if call.follows != "continues":
+            return True
         observed = [effect for effect in self._run.effects if effect.source == "observed"]
         has_later_effect = call.effects_before is not None and len(observed) > call.effects_before
         has_later_call = any(each.number > call.number for each in self._run.calls)
@@ -314,9 +350,9 @@ class _Claims:
     def _other_result(self, difference: EffectDifference) -> Iterator[str]:
         yield "a different result, and no assertion is broken: assert what must hold"
         for effect in difference.missing:
-            yield f"{effect} did not run"
+            yield self._undone_text(effect) or f"{effect.beside(difference.other)} did not run"
         for effect in difference.other:
-            yield f"{effect} was asked for, and its result sent"
+            yield f"{effect.beside(difference.missing)} was asked for, and its result sent"
 
     def _has_fired(self, trait: FaultTrait) -> bool:
         return any(trait in planned.fault.traits for planned in self._faults)
@@ -348,6 +384,19 @@ def _hopeless_status(planned: PlannedFault) -> int | None:
 
 def _is_next_attempt(call: ModelCall, before: ModelCall) -> bool:
     return call.number == before.number and call.attempt == before.attempt + 1
+
+
+def _asks_again(call: ModelCall, before: ModelCall) -> bool:
+    """Return whether a call of the same named step asks again after an empty answer: it shows that to its model."""
+    is_later = call.number > before.number and call.step_id == before.step_id is not None
+    return is_later and before.outcome == "answered" and bool(call.follows)
+
+
+def _prevented_effects(run: Run) -> Iterator[Effect]:
+    """Yield the calls of tools that a fault prevented, as effects that failed: their caller cannot tell."""
+    for each in run.tools:
+        if not each.has_run and each.error is not None:
+            yield Effect(tool=each.tool, arguments=each.arguments, outcome="failed")
 
 
 def _how_often(repeated: Sequence[tuple[Effect, int, int]]) -> Iterator[str]:

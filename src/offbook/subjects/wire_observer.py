@@ -11,8 +11,8 @@ from offbook.call_numbers import Site
 from offbook.clock import SYSTEM_CLOCK
 from offbook.codecs.base import Codec, retry_after_s
 from offbook.errors import OffbookError
-from offbook.explore.observers import lost_messages
-from offbook.explore.run import CallOutcome, ChunkKind, ChunkKinds, ModelCall
+from offbook.explore.observers import how_it_follows, lost_messages
+from offbook.explore.run import CallOutcome, ChunkKind, ChunkKinds, Follows, ModelCall
 from offbook.messages import Accumulator, JsonObject, Response, StreamDelta, ToolCall, made_tool_calls
 from offbook.subjects.inferred_tools import InferredTool, ToolResult, Turn, infer_tools
 from offbook.wire.calls import CallAttempt, WireOutcome
@@ -241,6 +241,7 @@ class WireObserver:
             forgot=self._forgot(call, before) if call.outcome in _UNRECORDED else 0,
             told=self._script.tells_failure(call.messages),
             effects_before=call.effects_before,
+            follows=_follows(call, before),
         )
 
     def _outcome(self, call: _ObservedCall) -> CallOutcome:
@@ -269,6 +270,12 @@ class WireObserver:
         if last is None or call.attempt.parsed.request is None or self._outcome(last) != "failed":
             return 0
         return lost_messages(last.messages, call.messages)
+
+
+def _follows(call: _ObservedCall, before: Sequence[_ObservedCall]) -> Follows:
+    site = call.site
+    earlier = [each for each in before if each.site.step_id == site.step_id and each.site.overall < site.overall]
+    return how_it_follows(earlier[-1].messages if earlier else None, call.messages)
 
 
 _UNRECORDED = ("missed", "default", "continued")
