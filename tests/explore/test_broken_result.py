@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from offbook.explore.broken_result import admits_failure, broken_parts, is_empty_result, is_truncated
 
 MARK = "fault-3f9c1a"
+RESERVED = "Table reserved: R-9"
 
 
 @pytest.mark.parametrize(
@@ -96,6 +97,17 @@ def test_another_result_is_not_broken_data(result, clean):
         ({"status": "failed"}, {"status": "done"}),
         ({"error": f"the tool failed ({MARK})"}, {"error": None}),
         ("I could not finish this (gave-up-3f9c1a)", "Refunded."),
+        ("I was not able to reserve a table.", RESERVED),
+        ("We aren't able to do that.", RESERVED),
+        ("No table could be reserved.", RESERVED),
+        ("Our booking system does not respond.", RESERVED),
+        ("Sorry. We will tell you when a table is reserved.", RESERVED),
+        ("Sorry, it failed. If a table is reserved, we write to you.", RESERVED),
+        ("REJECTED", RESERVED),
+        ({"status": "pending"}, RESERVED),
+        ({"reserved": False}, RESERVED),
+        (False, RESERVED),
+        ({"table": {"reserved": False}}, {"table": {"reserved": True}}),
     ],
 )
 def test_a_result_that_admits_failure_is_recognised(result, clean):
@@ -115,6 +127,13 @@ def test_a_result_that_admits_failure_is_recognised(result, clean):
         ({"status": ""}, {"status": "done"}),
         ({"status": None}, {"status": "done"}),
         ({"state": {"draft": ""}}, {"state": {"draft": "Hi"}}),
+        ("Sorry for the wait! Your table is reserved.", RESERVED),
+        ("No problem, your table is reserved. Call us if you can't come.", RESERVED),
+        ("Your table is reserved; a cancellation is not possible within 24 h.", RESERVED),
+        ({"reserved": True, "note": "smoking is not possible"}, RESERVED),
+        ({"reserved": True, "cached": False}, {"reserved": True, "cached": False, "by": "Ann"}),
+        ({"status": "pending"}, "The order is pending."),
+        ("2 pending orders are paid.", "Paid."),
     ],
 )
 def test_a_result_that_says_nothing_of_failure_admits_none(result, clean):
