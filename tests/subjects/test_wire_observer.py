@@ -85,6 +85,14 @@ def test_a_tool_whose_result_a_later_request_has_was_run(protocol, stream):
     assert [call.follows for call in observer.calls] == ["", "continues"]
 
 
+def test_a_request_continues_the_conversation_that_the_api_has():
+    session, observer = watched()
+    answer_to(session, call_of("openai_responses", text="Hi"))
+    for extra in ({"previous_response_id": "r"}, {}):
+        answer_to(session, call_of("openai_responses", text="And now?", extra=extra))
+    assert [call.follows for call in observer.calls] == ["", "continues", "repeats"]
+
+
 def test_a_run_that_makes_too_many_calls_is_endless_which_is_reported_once():
     reports = []
     session, observer = watched(max_calls=2, on_endless=lambda: reports.append("endless"))

@@ -296,7 +296,7 @@ class _Claims:
         """Yield the calls that failed for good, though the result is the same as if they had not."""
         if self._was_told:
             return
-        for call in filter(self._is_built_upon, self._unanswered(self._has_no_answer)):
+        for call in filter(self._is_built_upon, self._without_answer()):
             never = f"call {call.row} never got a good answer, and the result is the same"
             yield Assessment("went on without", (never,))
         for run in self._failed_tools():
@@ -305,23 +305,27 @@ class _Claims:
 
     def _closing_turns(self) -> Iterator[str]:
         """Yield the calls that failed for good when all was done."""
-        for call in () if self._was_told else self._unanswered(self._has_no_answer):
+        for call in () if self._was_told else self._without_answer():
             if not self._is_built_upon(call):
                 yield f"call {call.row} never got a good answer; nothing was left to do"
 
-    def _has_no_answer(self, call: ModelCall) -> bool:
-        return call.outcome == "failed" or self._is_hit(call, "empties_answer")
+    def _without_answer(self) -> list[ModelCall]:
+        """Return the calls that failed for good, or whose answer was empty and that were not asked again."""
+
+        def has_none(call: ModelCall) -> bool:
+            return call.outcome == "failed" or self._is_hit(call, "empties_answer")
+
+        good = [call for call in self._run.calls if not has_none(call)]
+        return [call for call in self._unanswered(has_none) if not any(_asks_again(each, call) for each in good)]
 
     def _unanswered(self, is_bad: Callable[[ModelCall], bool]) -> list[ModelCall]:
         """Return the last bad call of each step that got fewer good answers than in the clean run."""
         wanted = Counter(call.step_id for call in self._clean.calls if call.outcome == "answered")
         last_bad = {call.step_id: call for call in self._run.calls if is_bad(call)}
-        good_calls = [call for call in self._run.calls if call.outcome != "failed" and not is_bad(call)]
-        good = Counter(call.step_id for call in good_calls)
+        good = Counter(call.step_id for call in self._run.calls if call.outcome != "failed" and not is_bad(call))
         if good - wanted:  # another step answered instead
             return []
-        lacking = [call for step, call in last_bad.items() if good[step] < wanted[step] and step not in self._optional]
-        return [call for call in lacking if not any(_asks_again(each, call) for each in good_calls)]
+        return [call for step, call in last_bad.items() if good[step] < wanted[step] and step not in self._optional]
 
     def _is_built_upon(self, call: ModelCall) -> bool:
         """Return whether the run needed the answer: it is no closing turn of a conversation whose effects are done.

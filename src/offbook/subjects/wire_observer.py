@@ -275,8 +275,14 @@ class WireObserver:
 def _follows(call: _ObservedCall, before: Sequence[_ObservedCall]) -> Follows:
     site = call.site
     earlier = [each for each in before if each.site.step_id == site.step_id and each.site.overall < site.overall]
+    request = call.attempt.parsed.request
+    if earlier and request is not None and not _SERVER_STATE.isdisjoint(request.extra):
+        return "continues"
     return how_it_follows(earlier[-1].messages if earlier else None, call.messages)
 
+
+_SERVER_STATE = frozenset(("previous_response_id", "conversation"))
+"""Fields of a request whose conversation the API has."""
 
 _UNRECORDED = ("missed", "default", "continued")
 
