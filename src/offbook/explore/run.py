@@ -245,6 +245,12 @@ class Run(Struct, frozen=True, kw_only=True, dict=True):
         return [(each.tool, each.arguments) for each in self.tools]
 
     @property
+    def prevented_effects(self) -> list[Effect]:
+        """The calls of tools that a fault prevented, as effects that failed: their caller cannot tell them apart."""
+        prevented = [each for each in self.tools if not each.has_run and each.error is not None]
+        return [Effect(tool=each.tool, arguments=each.arguments, outcome="failed") for each in prevented]
+
+    @property
     def side_effects(self) -> EffectCounts:
         """How often each tool with a side effect ran, without harmless repetitions and what was undone."""
         counts = EffectCounts(effect.tool for effect in net_effects(self.effects, self.declarations))

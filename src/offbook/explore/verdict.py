@@ -101,7 +101,7 @@ class _Claims:
         self._run, self._clean, self._invariants, self._optional = run, clean, invariants, optional
         self._declarations = clean.declarations | run.declarations
         self._faults = [parse_fault(line) for line in run.fired]
-        self._effects = (*_prevented_effects(run), *run.effects)
+        self._effects = (*run.prevented_effects, *run.effects)
         self._stable = clean.requested_values  # a recorded model asks for the same
 
     def __iter__(self) -> Iterator[Assessment]:
@@ -394,13 +394,6 @@ def _asks_again(call: ModelCall, before: ModelCall) -> bool:
     """Return whether a call of the same named step asks again after an empty answer: it shows that to its model."""
     is_later = call.number > before.number and call.step_id == before.step_id is not None
     return is_later and before.outcome == "answered" and bool(call.follows)
-
-
-def _prevented_effects(run: Run) -> Iterator[Effect]:
-    """Yield the calls of tools that a fault prevented, as effects that failed: their caller cannot tell."""
-    for each in run.tools:
-        if not each.has_run and each.error is not None:
-            yield Effect(tool=each.tool, arguments=each.arguments, outcome="failed")
 
 
 def _how_often(repeated: Sequence[tuple[Effect, int, int]]) -> Iterator[str]:
