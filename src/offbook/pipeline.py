@@ -138,6 +138,11 @@ class Pipeline:
             wrapped = {name: layer.wrap(tool) for name, tool in wrapped.items()}
         return wrapped
 
+    @property
+    def replays_tools(self) -> bool:
+        """Whether tools are answered from a recording. Else they run for real."""
+        return any(isinstance(layer, ReplayedTools) for layer in self._tool_layers)
+
     def unused(self) -> list[UnusedEntry]:
         """Return the entries of a replayed recording that were not served. Keys of tools are like `_tools.search`."""
         unused = [] if self._mock is None else self._mock.unused()

@@ -195,3 +195,20 @@ def test_a_plan_without_a_workflow_is_reported_with_what_to_type(run, write):
     write("plan.json", '{"faults": []}')
     code, _, err = run("replay", "--plan", "plan.json")
     assert (code, "hint: offbook replay FLOW --recording PATH --plan plan.json" in err) == (2, True)
+
+
+def test_tools_that_run_for_real_are_named_unless_quiet(run, write):
+    write("my_tools.py", "def stamp() -> str:\n    return 'now'\n")
+    step = "{id: at, type: tool, tool: stamp, output: at}"
+    flow = write(
+        "stamp.yaml",
+        f"name: stamp\nconfig: {{provider: openai, model: m}}\ntools: {{stamp: 'my_tools:stamp'}}\nsteps: [{step}]\n",
+    )
+    recording, recorded = (write(name, flows.recording({}, **more)) for name, more in RECORDINGS_OF_TOOLS.items())
+    note = "note: the recording has no tool calls, so that tools run for real: stamp\n"
+    assert run("replay", flow, "--recording", recording)[::2] == (0, note)
+    assert run("replay", flow, "--recording", recording, "--quiet")[::2] == (0, "")
+    assert run("replay", flow, "--recording", recorded)[::2] == (0, "")
+
+
+RECORDINGS_OF_TOOLS = {"none.json": {}, "tools.json": {"_tools": {"stamp": [{"arguments": {}, "result": "then"}]}}}

@@ -274,6 +274,11 @@ async def _run(
         calls=options.calls,
     )
     async with pipeline as opened:
+        if isinstance(options.mode, Replay) and definition.tools and not opened.replays_tools and not options.is_quiet:
+            names = ", ".join(definition.tools)
+            print_message(
+                "note: ", f"the recording has no tool calls, so that tools run for real: {names}", is_err=True
+            )
         engine = WorkflowEngine(
             definition,
             opened.gateway,
