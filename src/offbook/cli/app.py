@@ -144,10 +144,8 @@ class McpGroup(LazyGroup):
         "serve": LazyCommand("mcp.serve", "serve", "Stand in for MCP servers from a recording."),
         "mock": LazyCommand("mcp.serve", "mock", "Serve tools over MCP without a recording."),
         "verify": LazyCommand("mcp.record", "verify", "Ask a live MCP server what was recorded, and compare."),
-        "check": LazyCommand(
-            "recording.check", "check_servers", "Check the MCP servers of recordings, and their texts."
-        ),
-        "diff": LazyCommand("recording.diff", "diff_servers", "Show what of the MCP servers of two recordings moved."),
+        "check": LazyCommand("mcp.inspect", "check", "Check the MCP servers of recordings, and their texts."),
+        "diff": LazyCommand("mcp.inspect", "diff", "Show what of the MCP servers of two recordings moved."),
     }
 
 

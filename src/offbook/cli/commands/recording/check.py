@@ -1,9 +1,9 @@
-"""offbook recording check and mcp check: can recordings be replayed, do they hold secrets, are their servers sound."""
+"""offbook recording check: can recordings be replayed, and do they hold secrets?"""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import typer
@@ -192,50 +192,3 @@ def _print(files: list[str], rows: list[FindingRow]) -> None:
     echo(
         f"{pluralize(len(files), 'recording')} checked: " + (pluralize(len(rows), "problem") if rows else "no problems")
     )
-
-
-def check_servers(
-    files: Recordings,
-    pattern: Annotated[
-        list[str], typer.Option("--pattern", help="Another regular expression for suspicious text. Repeatable.")
-    ] = [],  # noqa: B006
-    as_json: AsJson = False,
-) -> None:
-    """Check the MCP servers of recordings, and their texts.
-
-    Checks that schemas and names are valid, that recorded arguments and results
-    fit them, and that there are neither secrets nor texts that read like
-    instructions to a model. Exits with 1 if there is a problem, with 2 if a file
-    cannot be read.
-
-    [bold]Examples[/bold]
-
-      offbook mcp check github.json
-
-      offbook mcp check runs/*.json --pattern '(?i)as an ai' --json
-    """
-    from offbook.errors import InputError
-    from offbook.mcp.check import check_recording
-    from offbook.mcp.surface import surfaces_of
-    from offbook.recording.format.document import each_exchange
-    from offbook.recording.stores.locate import open_store
-    from offbook.user_patterns import compile_pattern
-
-    patterns = [compile_pattern(each, source="--pattern") for each in pattern]
-    rows: list[FindingRow] = []
-    for file in files:
-        document = open_store(file).load()
-        if not surfaces_of(each_exchange(document.tools)):
-            hint = "record one with 'offbook mcp record'"
-            raise InputError("the recording has no MCP server", source=file, hint=hint)
-        found = check_recording(document, patterns=patterns)
-        rows += [{"file": file, "place": each.place, "kind": each.kind, "problem": each.problem} for each in found]
-    if as_json:
-        echo_json(orjson.dumps({"files": len(files), "findings": rows}))
-    else:
-        for row in rows:
-            echo(": ".join((row["file"], row["place"], row["problem"])))
-        counted = pluralize(len(rows), "problem") if rows else "no problems"
-        echo(f"{pluralize(len(files), 'recording')} checked: {counted}")
-    if rows:
-        raise typer.Exit(1)

@@ -1,8 +1,8 @@
-"""offbook recording diff and mcp diff: show the differences between two recordings, and between their MCP servers."""
+"""offbook recording diff: shows the differences between two recordings."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -92,47 +92,3 @@ def _print_proposal(proposal: RuleProposal) -> None:
         echo(")")
     for path in proposal.unexplained:
         echo(f"not explained by a rule: {path}")
-
-
-def diff_servers(
-    old: Recording,
-    new: Recording,
-    fail_on: Annotated[
-        Literal["breaking", "dangerous", "any"],
-        typer.Option("--fail-on", help="Exit with 1 for breaking changes, for dangerous ones too, or for any."),
-    ] = "dangerous",
-    as_json: AsJson = False,
-) -> None:
-    """Show what of the MCP servers of two recordings moved.
-
-    Compares servers, tools, prompts and resources as they were listed. A change
-    is breaking, dangerous or harmless, with the reason. Exits with 1 if one is
-    breaking or dangerous.
-
-    [bold]Examples[/bold]
-
-      offbook mcp diff old.json new.json
-
-      offbook mcp diff old.json new.json --fail-on breaking --json
-    """
-    import msgspec
-
-    from offbook.cli.output.console import echo, echo_json, print_message
-    from offbook.cli.runners.mcp import recorded_surfaces
-    from offbook.mcp.surface import LEVELS, compare_servers, uncompared
-
-    before, after = recorded_surfaces(old), recorded_surfaces(new)
-    changes = compare_servers(before, after)
-    skipped = {name: uncompared(before[name], after[name]) for name in before if name in after}
-    skipped = {name: methods for name, methods in skipped.items() if methods}
-    if as_json:
-        echo_json(msgspec.json.encode({"changes": changes, "not_compared": skipped}))
-    else:
-        for change in sorted(changes, key=lambda change: LEVELS.index(change.level)):
-            print_message(f"{change.level}: ", f"{change.place}: {change.reason}")
-        for name, methods in skipped.items():
-            echo(f"not compared: {name}: {', '.join(methods)} is in one of the recordings only")
-        echo(pluralize(len(changes), "change") if changes else "no changes")
-    failing = LEVELS if fail_on == "any" else LEVELS[: LEVELS.index(fail_on) + 1]
-    if any(change.level in failing for change in changes):
-        raise typer.Exit(1)
