@@ -337,3 +337,13 @@ def test_a_thread_whose_wait_is_unknown_counts_as_idle_after_it_has_stood_still_
 
 def test_a_thread_that_is_just_starting_is_not_idle():
     assert not NewThreads().are_idle([0], lambda _: True, now_s=0.0)
+
+
+def test_the_end_of_a_loop_waits_for_its_threads_however_long_a_limit_it_sets():
+    async def work():
+        loop = asyncio.get_running_loop()
+        working = loop.run_in_executor(None, time.sleep, 0.01)
+        await loop.shutdown_default_executor(300.0)
+        return working.done() and loop.time() < 300.0
+
+    assert run(work(), virtual_time=True)

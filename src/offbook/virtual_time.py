@@ -201,6 +201,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         """Let this time pass, as if the code that calls this had blocked the loop for so long."""
         self._jumping.clock.wait(delay_s, pause=_REAL["sleep"])
 
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        """Wait for the threads of the executor, without a limit (Python 3.12): virtual time would pass it at once."""
+        await super().shutdown_default_executor()
+
 
 def _virtual_functions(clock: VirtualTime, epoch_s: float) -> dict[str, Callable[..., Any]]:
     """Return the functions of `time` on a virtual clock. For the standard library they are the real ones."""

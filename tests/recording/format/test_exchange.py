@@ -4,7 +4,7 @@ import orjson
 import pytest
 from msgspec import Raw
 
-from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.exchange import Exchange, RecordedToolCall
 
 MODELS = {"method": "GET", "path": "/v1/models?limit=1", "body": None}
 
@@ -31,3 +31,11 @@ def test_what_is_none_has_no_place(request_):
 
 def test_a_place_is_one_harmless_line():
     assert exchange_with({"method": "GET", "path": "/\n\x1b[2J"}).http_place() == "GET /  [2J"
+
+
+def test_an_argument_that_is_larger_than_any_float_is_replayed():
+    arguments = {"n": 10**400}
+    exchange = Exchange(tool_calls=[RecordedToolCall(name="count", arguments=arguments)])
+    (call,) = exchange.response(model="m", provider="p").tool_calls
+    assert call.args == arguments
+    assert call.args is not arguments

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from copy import deepcopy
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
@@ -175,7 +176,10 @@ def _split_words(delta: TextDelta) -> list[TextDelta]:
 
 def _tool_call_from_record(call: RecordedToolCall) -> ToolCall:
     if isinstance(call.arguments, dict):
-        args = orjson.loads(json_text(call.arguments))  # the caller may change them
+        try:
+            args = orjson.loads(json_text(call.arguments))  # the caller may change them
+        except orjson.JSONDecodeError:  # an integer is larger than any float
+            args = deepcopy(call.arguments)
         return ToolCall(call.name, args, call.id, call.reasoning)
     return replace(ToolCall.parse(call.name, call.arguments, id=call.id), reasoning=call.reasoning)
 
