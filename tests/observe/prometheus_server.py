@@ -83,7 +83,7 @@ def scraping(port: int, folder: Path) -> Iterator[PrometheusServer]:
 
 
 def _announced_url(process: subprocess.Popen[str], output: IO[str]) -> str:
-    """The URL that Prometheus tells before it is ready. A process that is not ready in time is killed."""
+    """The URL that Prometheus announces, once it is ready: the two lines come in either order. Else it is killed in time."""
     alarm = threading.Timer(START_TIMEOUT_S, process.kill)
     alarm.start()
     try:
@@ -91,7 +91,7 @@ def _announced_url(process: subprocess.Popen[str], output: IO[str]) -> str:
         for line in output:
             said += line
             found = re.search(r'"Listening on" address=(\S+)', said)
-            if found and "Server is ready to receive web requests" in line:
+            if found and "Server is ready to receive web requests" in said:
                 return f"http://{found[1]}"
         raise RuntimeError(f"prometheus did not start:\n{said}")
     finally:
