@@ -16,10 +16,19 @@ MCP1_VERSION := 1.30.0
 MCP2_VERSION := 2.3.0
 FASTMCP_VERSION := 4.1.2
 NODE_MCP_VERSION := 2.4.0
-MCP_CLIENTS_STAMP := .scratch/.mcp-clients-$(MCP1_VERSION)-$(MCP2_VERSION)-$(FASTMCP_VERSION)-$(NODE_MCP_VERSION)
+NODE_MCP_SERVER_VERSION := 2026.8.31
+# an adapter for mcp 1 alone, which the other agents no longer use
+LANGCHAIN_MCP_VERSION := 0.3.2
+MCP_VERSIONS := $(MCP1_VERSION)-$(MCP2_VERSION)-$(FASTMCP_VERSION)-$(NODE_MCP_VERSION)-$(NODE_MCP_SERVER_VERSION)-$(LANGCHAIN_MCP_VERSION)
+MCP_CLIENTS_STAMP := .scratch/.mcp-clients-$(MCP_VERSIONS)
+# the suite needs a newer Node than Debian has
+MCP_CONFORMANCE_VERSION := 0.2.0-alpha.12
+MCP_CONFORMANCE_NODE_VERSION := 22.23.3
+MCP_CONFORMANCE := .scratch/mcp_conformance
+MCP_CONFORMANCE_STAMP := $(MCP_CONFORMANCE)/.ready-$(MCP_CONFORMANCE_VERSION)-$(MCP_CONFORMANCE_NODE_VERSION)
 NPM := $(shell command -v npm)
 # slow to start, and quick to change with what others release: CI runs them beside the tests
-CONFORMANCE := tests/wire/frameworks tests/wire/node tests/mcp/clients
+CONFORMANCE := tests/wire/frameworks tests/wire/node tests/mcp/clients tests/mcp/agents tests/mcp/protocol
 # explored with every fault, which takes minutes; its programs wait more than they work, hence more workers than cores
 ZOO := tests/explore/test_agents.py
 ZOO_WORKERS := $(shell echo $$((2 * $$(nproc))))
@@ -59,14 +68,19 @@ $(NODE_SDKS_STAMP):
 	npm install --prefix $(NODE_SDKS) --no-audit --no-fund --silent openai@$(NODE_OPENAI_VERSION) @anthropic-ai/sdk@$(NODE_ANTHROPIC_VERSION)
 	@touch $@
 
-mcp-clients: $(MCP_CLIENTS_STAMP) ## Install the MCP clients that the MCP servers are tested with, each in its own environment
+mcp-clients: $(MCP_CLIENTS_STAMP) $(MCP_CONFORMANCE_STAMP) ## Install the clients, agents, servers and conformance suite of MCP for the tests, each in its own environment
 
-$(MCP_CLIENTS_STAMP):
+$(MCP_CLIENTS_STAMP): constraints.txt
 	$(PYTHON) -m venv .scratch/mcp1
-	.scratch/mcp1/bin/python -m pip install --quiet --disable-pip-version-check mcp==$(MCP1_VERSION)
+	grep -v '^mcp' constraints.txt > .scratch/mcp1/constraints.txt
+	.scratch/mcp1/bin/python -m pip install --quiet --disable-pip-version-check --constraint .scratch/mcp1/constraints.txt mcp==$(MCP1_VERSION) langchain langchain-mcp-adapters==$(LANGCHAIN_MCP_VERSION) langchain-openai langgraph
 	$(PYTHON) -m venv .scratch/mcp2
-	.scratch/mcp2/bin/python -m pip install --quiet --disable-pip-version-check mcp==$(MCP2_VERSION) fastmcp==$(FASTMCP_VERSION)
-	npm install --prefix .scratch/node_mcp --no-audit --no-fund --silent @modelcontextprotocol/client@$(NODE_MCP_VERSION)
+	.scratch/mcp2/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt mcp==$(MCP2_VERSION) fastmcp==$(FASTMCP_VERSION) openai-agents "pydantic-ai-slim[mcp,openai]"
+	npm install --prefix .scratch/node_mcp --no-audit --no-fund --silent @modelcontextprotocol/client@$(NODE_MCP_VERSION) @modelcontextprotocol/server-everything@$(NODE_MCP_SERVER_VERSION)
+	@touch $@
+
+$(MCP_CONFORMANCE_STAMP):
+	npm install --prefix $(MCP_CONFORMANCE) --no-audit --no-fund --silent @modelcontextprotocol/conformance@$(MCP_CONFORMANCE_VERSION) node@$(MCP_CONFORMANCE_NODE_VERSION)
 	@touch $@
 
 demo: $(BASE_STAMP) ## Replay a workflow, break it and change it, and explore an agent, offline; leaves report.html
@@ -87,7 +101,7 @@ types: setup # beside the tests: one process, which is quicker than they are
 tests: setup $(if $(NPM),$(AIMOCK_STAMP))
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(addprefix --ignore=,$(CONFORMANCE) $(ZOO))
 
-conformance: setup $(GROUP_STAMP)-conformance $(if $(NPM),$(AIMOCK_STAMP) $(NODE_SDKS_STAMP) $(MCP_CLIENTS_STAMP)) ## Run Node SDKs and frameworks against us
+conformance: setup $(GROUP_STAMP)-conformance $(if $(NPM),$(AIMOCK_STAMP) $(NODE_SDKS_STAMP) $(MCP_CLIENTS_STAMP) $(MCP_CONFORMANCE_STAMP)) ## Run Node SDKs and frameworks against us
 	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup $(CONFORMANCE)
 
 zoo: setup $(GROUP_STAMP)-conformance $(if $(NPM),$(NODE_SDKS_STAMP)) ## Explore agents with planted defects and their sound twins, with every fault

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import openai
+import orjson
 from msgspec import Struct
 
+from bench.explored_programs import FORKED, FRESH, measure_programs
 from bench.findings import Findings, Row, Table, at_least
 from bench.plan import Plan
 from bench.stopwatch import Stopwatch, quiet, settled
-from offbook import RecordingProvider, run
+from offbook import RecordingProvider, effect, run
 from offbook.explore.explorer import Explorer
 from offbook.explore.harness import Harness
 from offbook.explore.options import ExploreOptions, select_variants
@@ -74,8 +79,57 @@ def measure(plan: Plan) -> Findings:
         Table(title, "runs/s", ["runs"], [Row(name, [score.runs]) for name, score in best.items()], base=OURS),
         Table(title, "calls/s", ["calls"], [Row(name, [score.calls]) for name, score in best.items()], base=OURS),
     ]
+    tables.append(measure_sdk(plan))
+    programs, agents = measure_programs(plan)
     claim = f"an exploration runs its cases at {NEAR_FLOOR:.0%} of the rate of forked clean runs or more"
-    return Findings("explore", tables, at_least(claim, tables[0].ratios(OURS, FLOOR), NEAR_FLOOR), _notes(plan))
+    targets = at_least(claim, tables[0].ratios(OURS, FLOOR), NEAR_FLOOR)
+    for agent, ratio in zip(agents, programs.ratios(FORKED, FRESH), strict=True):
+        times = f"forked cases of a program with {agent.name} run {agent.target:g} times as fast as fresh ones"
+        targets += at_least(times, [ratio], agent.target)
+    return Findings("explore", [*tables, programs], targets, _notes(plan))
+
+
+SDK_TITLE = "cases of an agent on the openai SDK: two calls and a tool, one after the other"
+SDK_ANSWERS: JsonObject = {
+    "_version": 2,
+    "agent": [
+        {"tool_calls": [{"id": "call_1", "name": "refund", "arguments": {"order": 42}}]},
+        {"content": "Order 42 is refunded."},
+    ],
+}
+SDK_TOOL: JsonObject = {"type": "function", "function": {"name": "refund", "parameters": {"type": "object"}}}
+MAX_TURNS = 4
+
+
+def _sdk_agent(harness: Harness) -> str | None:
+    """An agent on a real SDK, which gives up after a few turns."""
+    client = openai.OpenAI(api_key="none", http_client=harness.sync_http_client(), timeout=10)
+    messages: list[Any] = [{"role": "user", "content": "Order 42 never came"}]
+    tools: list[Any] = [SDK_TOOL]
+    for _ in range(MAX_TURNS):
+        said = client.chat.completions.create(model="gpt-5", messages=messages, tools=tools).choices[0].message
+        if not said.tool_calls:
+            return said.content
+        calls = [call.model_dump() for call in said.tool_calls]
+        messages.append({"role": "assistant", "tool_calls": calls})
+        for call in calls:
+            effect("refund", arguments=call["function"]["arguments"])
+            messages.append({"role": "tool", "tool_call_id": call["id"], "content": "done"})
+    return None
+
+
+def measure_sdk(plan: Plan) -> Table:
+    """How many cases a second an in-process agent on a real SDK has: SDKs take longer than all of the rest."""
+    recording, best, cases = plan.library.folder / "explored_sdk.json", dict[str, float](), 0
+    recording.write_bytes(orjson.dumps(SDK_ANSWERS))
+    for _ in range(plan.repeats(*REPEATS)):
+        explored = _explored(recording, agent=_sdk_agent)
+        cases = len(explored[0])
+        others = [_replayed(recording, cases, forks=forks, agent=_sdk_agent) for forks in (True, False)]
+        for name, (runs, took_us) in zip((OURS, FLOOR, UNFORKED), (explored, *others), strict=True):
+            best[name] = max(best.get(name, 0.0), len(runs) / took_us * 1e6)
+    rows = [Row(name, [rate]) for name, rate in best.items()]
+    return Table(f"{cases} {SDK_TITLE}", "runs/s", ["runs"], rows, base=OURS)
 
 
 async def _record(path: Path) -> None:
@@ -83,19 +137,21 @@ async def _record(path: Path) -> None:
         await _converse(provider)
 
 
-def _explored(recording: Path) -> tuple[list[Run], float]:
+def _explored(recording: Path, *, agent: Callable[[Harness], Any] = _agent) -> tuple[list[Run], float]:
     """The runs of an exploration, and how long they took, in µs; the clean run is made before."""
     watch = Stopwatch()
-    explorer = Explorer(FunctionSubject(_agent, recording), ExploreOptions(variants=select_variants("all")))
+    explorer = Explorer(FunctionSubject(agent, recording), ExploreOptions(variants=select_variants("all")))
     cases = explorer.cases
     with quiet(), watch.lap():
         exploration = explorer.explore(cases)
     return [each.run for each in exploration.results], watch.total_us
 
 
-def _replayed(recording: Path, times: int, *, forks: bool = True) -> tuple[list[Run], float]:
+def _replayed(
+    recording: Path, times: int, *, forks: bool = True, agent: Callable[[Harness], Any] = _agent
+) -> tuple[list[Run], float]:
     """As many clean runs, and how long they took; each in a process of its own if `forks`, else all in this one."""
-    watch, subject = Stopwatch(), FunctionSubject(_agent, recording)
+    watch, subject = Stopwatch(), FunctionSubject(agent, recording)
     replay = subject.run if forks else subject.run_here
     replay(FaultPlan(), "stubborn")
     with quiet(), watch.lap():
@@ -113,4 +169,5 @@ def _notes(plan: Plan) -> list[str]:
         "the clean run goes the same way: virtual time, a gateway, observers, no fault in its plan",
         "a case that makes a request which was never recorded runs three times, and counts once",
         "a case whose run fails ends early, and one that recovers asks more: hence the calls, too",
+        "programs: the same cases both ways, one of every so many, after the clean run and loading the libraries",
     ]

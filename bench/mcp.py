@@ -62,7 +62,10 @@ def measure(plan: Plan) -> Findings:
     """Calls one after the other, on one connection; servers take turns, and the best round counts."""
     count, rounds = plan.repeats(*CALLS), plan.repeats(*ROUNDS)
     contestants = [_ours(plan)]
-    notes = ["mcp: calls of one client, one after the other; the best of several rounds"]
+    notes = [
+        "mcp: calls of one client, one after the other; the best of several rounds",
+        "mcp: without mcp-cassette, which replays recordings too: the package index does not have it",
+    ]
     if SERVERS.exists():
         contestants.append(Contestant(FLOOR, [str(SERVERS), "-c", _FLOOR], _floor_at))
     else:

@@ -6,7 +6,7 @@ import pytest
 
 from offbook import FaultPlan, InputError, PriceTable
 from offbook.cli.parse import parse_state
-from offbook.config.load import load_config
+from offbook.config.file import load_config
 from offbook.observe.json_lines import read_events
 from offbook.recording.stores.locate import open_store
 from offbook.report.exploration.json_report import load_exploration
@@ -47,7 +47,7 @@ VALUES = {
     "infinite": "1e400",
     "minus infinite": "-1e999999999",
     "huge": "9" * 10_000,
-    "deep": "[" * 5_000 + "]" * 5_000,
+    "deep": "[" * 100_000 + "]" * 100_000,
     "half a pair": '"\\ud800"',
     "cut off": '"x',
     "NUL": "\0",

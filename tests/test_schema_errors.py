@@ -6,12 +6,15 @@ import pytest
 
 from offbook import MockProvider
 from offbook.errors import InputError
-from offbook.faults import FAULT_TYPES, TOOL_FAULT_TYPES, FaultPlan, parse_fault
+from offbook.faults import FAULT_TYPES, ORDER_FAULT_TYPES, TOOL_FAULT_TYPES, FaultPlan, parse_fault
 from offbook.schema_errors import check_int, check_number, check_type, describe_type
 
 CUT_SHORT = "unexpected end of data: line 1 column 4 (char 3)"
 TYPES = f"fault types: {', '.join(sorted(FAULT_TYPES))}"
-OF_TOOLS = f"; of tools: {', '.join(sorted(TOOL_FAULT_TYPES))}"
+OF_TOOLS = (
+    f"; of tools: {', '.join(sorted(TOOL_FAULT_TYPES))}; of order: {', '.join(sorted(ORDER_FAULT_TYPES))}"
+    "; of processes: crash"
+)
 
 
 def complaint(declare, place):

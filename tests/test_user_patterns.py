@@ -13,9 +13,9 @@ from offbook import InputError, NormaliseRules, ToolArgumentsError
 from offbook.recording.match.fingerprint import apply_rules
 from offbook.recording.redact.redactor import Redactor
 from offbook.scenarios.mocks.result_schema import SchemaResultCheck
-from offbook.scenarios.trajectory.matchers import matches
+from offbook.scenarios.trajectory.arguments import matches
+from offbook.text import UserPattern, compile_pattern
 from offbook.tools.schema_parameters import SchemaParameters
-from offbook.user_patterns import UserPattern, compile_pattern
 
 BAD = "(a|aa)+$"
 LONG = "a" * 60 + "!"
@@ -23,7 +23,7 @@ UPPER = r"\p{Lu}"  # not in the syntax of `re`: whoever takes it searches in bou
 NEARLY_ADA = "(?:Ada){e<=1}"  # literal braces for `re`
 SEARCH = """
 import regex
-from offbook.user_patterns import UserPattern
+from offbook.text import UserPattern
 pattern = UserPattern(regex.compile("(a|aa)+$"), allowed_s=60.0)
 print("searching", flush=True)
 pattern.is_in("a" * 60 + "!")

@@ -9,7 +9,7 @@ from offbook.recording.format.document import Document
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.match.fingerprint import fingerprint
 from offbook.workflow import WorkflowEngine, WorkflowResult
-from offbook.workflow.file.definition import read_definition
+from offbook.workflow.file.load import read_definition
 
 
 class OffbookEngine(EngineContestant):

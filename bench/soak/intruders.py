@@ -21,7 +21,7 @@ import orjson
 
 from bench.soak.front import Outcome, rounds
 from bench.soak.memory import Sample, growth, sample
-from offbook.wire.api import serving
+from offbook import serving
 from offbook.wire.server.wire_server import WireServer
 
 CROWD = 200

@@ -12,8 +12,7 @@ from tempfile import TemporaryDirectory
 
 from bench.soak.front import Outcome, rounds
 from offbook.recording.format.document import Document, each_exchange
-from offbook.recording.format.exchange import Exchange
-from offbook.recording.format.tool_exchange import ToolExchange
+from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.stores.locate import open_store
 
 LOCATIONS = ("{}/run.json", "sqlite:///{}/run.db")

@@ -17,12 +17,11 @@ from offbook.events import CallStarted
 from offbook.faults import HttpError
 from offbook.messages import JsonObject
 from offbook.observe.json_lines import JsonLinesSink
-from offbook.recording.format.exchange import Exchange, RecordedToolCall, TimedPiece
-from offbook.recording.format.tool_exchange import ToolExchange
+from offbook.recording.format.exchange import Exchange, RecordedToolCall, TimedPiece, ToolExchange
 from offbook.recording.format.wire_record import WireRecord, wire_text
 from offbook.recording.redact.redactor import Redactor
 from offbook.report.junit import clean_xml
-from offbook.report.text import encode_json, one_line
+from offbook.report.reporter import encode_json, one_line
 
 WORDS = ("the", "key", "is", "naïve", "日本", "a-b", "token", "\n", '"', "{", "=", "password", "🙂", "\\", "x" * 40)
 NOT_LETTERS = ("", " ", '"', "'", "\n", "=", "(", "\t", ",")

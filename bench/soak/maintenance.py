@@ -15,8 +15,7 @@ from threading import Event, Thread
 
 from bench.soak.front import Outcome, rounds
 from offbook.cli.commands.recording.edit import OnConflict, merge, prune, redact
-from offbook.recording.format.exchange import Exchange
-from offbook.recording.format.tool_exchange import ToolExchange
+from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.replace_on_close import ReplaceOnCloseWriter
 from offbook.recording.stores.locate import open_store
 

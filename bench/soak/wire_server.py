@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from bench.soak.memory import sample
-from offbook.wire.api import serving
+from offbook import serving
 
 
 class Holdings(Struct, frozen=True):

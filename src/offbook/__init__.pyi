@@ -21,7 +21,6 @@ from offbook.agent.errors import ToolCallError as ToolCallError
 from offbook.agent.errors import ToolExecutionError as ToolExecutionError
 from offbook.agent.errors import WorkflowCancelledError as WorkflowCancelledError
 from offbook.clock import run as run
-from offbook.effects import effect as effect
 from offbook.errors import AgentError as AgentError
 from offbook.errors import AllProvidersFailedError as AllProvidersFailedError
 from offbook.errors import Attempt as Attempt
@@ -112,18 +111,18 @@ from offbook.providers.catalog import GoogleProvider as GoogleProvider
 from offbook.providers.catalog import OllamaProvider as OllamaProvider
 from offbook.providers.catalog import OpenAIProvider as OpenAIProvider
 from offbook.providers.catalog import OpenAIResponsesProvider as OpenAIResponsesProvider
+from offbook.providers.catalog import read_response as read_response
 from offbook.providers.http import HttpOptions as HttpOptions
 from offbook.providers.pricing import Price as Price
 from offbook.providers.pricing import PriceTable as PriceTable
 from offbook.providers.provider import Provider as Provider
-from offbook.providers.sdk_answer import read_response as read_response
-from offbook.recording.format.tool_exchange import RecordedToolError as RecordedToolError
+from offbook.recording.format.exchange import RecordedToolError as RecordedToolError
 from offbook.recording.match.fingerprint import NormaliseRules as NormaliseRules
 from offbook.recording.record import RecordingProvider as RecordingProvider
+from offbook.recording.record import record_tools as record_tools
 from offbook.recording.redact.redactor import Redactor as Redactor
 from offbook.recording.redact.rules import redacting as redacting
 from offbook.recording.replay import MockProvider as MockProvider
-from offbook.recording.tool_record import record_tools as record_tools
 from offbook.recording.tool_replay import replay_tools as replay_tools
 from offbook.scenarios import Mocks as Mocks
 from offbook.scenarios import fails as fails
@@ -150,6 +149,7 @@ from offbook.tools import ToolDef as ToolDef
 from offbook.tools import ToolSpec as ToolSpec
 from offbook.tools import tool as tool
 from offbook.tools import tool_of as tool_of
+from offbook.tools.effects import effect as effect
 from offbook.wire.api import StandIn as StandIn
 from offbook.wire.api import http_client as http_client
 from offbook.wire.api import sync_http_client as sync_http_client

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from offbook.call_numbers import CallNumbers
 from offbook.errors import InputError
 from offbook.events import NULL_SINK, Sink
 from offbook.faults import FaultInjector, FaultLog, FaultPlan, inject_tools
-from offbook.faults.site import PlannedFault
+from offbook.faults.injector import refuse_crash
+from offbook.faults.site import CallNumbers, PlannedFault
 from offbook.gateway.gateway import DEFAULT_RETRY, ProviderGateway
 from offbook.providers.provider import Provider
 from offbook.recording.format.keys import tool_key
@@ -174,8 +174,10 @@ async def open_pipeline(
         calls: stores live calls and serves those that it has, so that no call is made twice.
 
     Raises:
-        InputError: a provider, a key or a recording is missing or wrong.
+        InputError: a provider, a key or a recording is missing or wrong, or the faults have a crash.
     """
+    if faults.can_crash:
+        refuse_crash()
     if not isinstance(mode, Harnessed):
         mode = resolve_mode(mode, config, models)
     async with AsyncExitStack() as stack:
@@ -197,9 +199,9 @@ async def open_pipeline(
             ProviderGateway(retry=retry, restart_streams=bool(config.restart_streams), sink=sink)
         )
         _register(gateway, config, factory, models)
-        toolboxes = [stack.enter_context(toolbox) for toolbox in _tool_recordings(config, mode, Path(folder))]
+        toolboxes = [stack.enter_context(toolbox) for toolbox in _tool_recordings(config, mode, Path(folder), calls)]
         doubles: list[ToolLayer] = [mode.doubles] if isinstance(mode, Harnessed) else []
-        tool_layers = [*doubles, *toolboxes, *_outer_layers(calls, fault_outcome, sink)]
+        tool_layers = [*doubles, *toolboxes, *_outer_layers(calls, mode, fault_outcome, sink)]
         yield Pipeline(gateway, mock=mock, tool_layers=tool_layers, fault_outcome=fault_outcome)
 
 
@@ -260,14 +262,16 @@ class _ProviderFactory(Struct, frozen=True, kw_only=True):
         return self.injectors[-1]
 
     def _innermost(self, endpoint: Endpoint) -> Provider:
-        if isinstance(self.mode, Harnessed):
-            return self.mode.doubles.provider
-        provider = self._live(endpoint)
+        provider = self.mode.doubles.provider if isinstance(self.mode, Harnessed) else self._live(endpoint)
         if isinstance(self.mode, Record):
             from offbook.recording.record import RecordingProvider  # noqa: PLC0415 - a replay does not need it
 
-            provider = RecordingProvider(provider, self.mode.path, record=self.mode.record, sink=self.sink)
-        return provider if self.calls is None else self.calls.wrap_provider(provider)
+            provider = RecordingProvider(
+                provider, self.mode.path, record=self.mode.record, sink=self.sink, first_to=self.calls
+            )
+        if self.calls is None:
+            return provider
+        return self.calls.wrap_provider(provider, is_recorded=isinstance(self.mode, Record))
 
     def _live(self, endpoint: Endpoint) -> Provider:
         if endpoint.provider is None:
@@ -348,7 +352,9 @@ def _is_inside(folder: Path, path: str) -> bool:
         return False
 
 
-def _tool_recordings(config: ConfigDefinition, mode: Mode | Harnessed, folder: Path) -> Iterator[ClosableToolbox]:
+def _tool_recordings(
+    config: ConfigDefinition, mode: Mode | Harnessed, folder: Path, calls: RunCalls | None
+) -> Iterator[ClosableToolbox]:
     """Yield the recorder or the replay of tools, as the mode requires."""
     if isinstance(mode, Mock | Replay):
         path = _responses_path(config, mode, folder)
@@ -357,15 +363,17 @@ def _tool_recordings(config: ConfigDefinition, mode: Mode | Harnessed, folder: P
             yield replay_tools((), path, strict=_is_strict(mode), latency_model=latency_model, latency_ms=latency_ms)
         return
     if isinstance(mode, Record):
-        from offbook.recording.tool_record import record_tools  # noqa: PLC0415 - a replay does not need it
+        from offbook.recording.record import record_tools  # noqa: PLC0415 - a replay does not need it
 
-        yield record_tools((), mode.path, record=mode.record)
+        yield record_tools((), mode.path, record=mode.record, first_to=calls)
 
 
-def _outer_layers(calls: RunCalls | None, fault_outcome: FaultOutcome, sink: Sink) -> Iterator[ToolLayer]:
+def _outer_layers(
+    calls: RunCalls | None, mode: Mode | Harnessed, fault_outcome: FaultOutcome, sink: Sink
+) -> Iterator[ToolLayer]:
     """Yield the layers around recorded or replayed tools, from the inside out."""
     if calls is not None:
-        yield calls
+        yield calls.tool_layer(is_recorded=isinstance(mode, Record))
     if any(line.at.tool is not None for line in fault_outcome.plan):
         yield inject_tools((), fault_outcome.plan, fault_log=fault_outcome.fault_log, sink=sink)
 

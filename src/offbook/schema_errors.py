@@ -12,8 +12,8 @@ import msgspec
 from msgspec import DecodeError, Struct
 from msgspec.structs import fields as struct_fields
 
-from offbook.atomic_file import read_file
 from offbook.errors import InputError
+from offbook.files import read_file
 from offbook.text import shorten, suggestion
 
 

@@ -9,7 +9,7 @@ import selectors
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from itertools import chain, repeat
 from types import FrameType, FunctionType
 from typing import Any, ClassVar, Self, TypeAlias, TypeGuard, TypeVar
@@ -19,7 +19,7 @@ T = TypeVar("T")
 RESOLUTION_S = 1e-6
 """The time that asyncio treats as zero: shorter than any wait, and longer than the precision of floats after years."""
 
-_REAL: dict[str, Callable[..., Any]] = {
+REAL: dict[str, Callable[..., Any]] = {
     name: getattr(time, name)
     for name in ("sleep", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "time", "time_ns")
 }
@@ -31,26 +31,38 @@ YIELD_S = 50e-6
 """How long to let other threads run before believing that all of them wait."""
 
 
-class _Wait:
+class Wait:
     """A thread that waits until `due_s` on a clock; forever, if only another thread can end that.
 
     `is_woken` says whether another thread has ended the wait. `pause(seconds)` really waits; what it returns ends the
-    wait too, unless it is empty.
+    wait too, unless it is empty. `files` returns the files that it waits for. A wait may begin within another one of
+    its thread: in the handler of a signal.
     """
 
-    current: ClassVar[dict[int, _Wait]] = {}
+    current: ClassVar[dict[int, Wait]] = {}
 
     def __init__(
-        self, clock: VirtualTime, due_s: float, *, pause: Callable[[float | None], Any], is_woken: Callable[[], bool]
+        self,
+        clock: VirtualTime,
+        due_s: float,
+        *,
+        pause: Callable[[float | None], Any],
+        is_woken: Callable[[], bool],
+        files: Callable[[], Iterable[int]] = tuple,
     ) -> None:
-        self.clock, self.due_s, self.pause, self.is_woken = clock, due_s, pause, is_woken
+        self.clock, self.due_s, self.pause, self.is_woken, self.files = clock, due_s, pause, is_woken, files
+        self._outer: Wait | None = None
 
     def __enter__(self) -> Self:
+        self._outer = self.current.get(threading.get_ident())
         self.current[threading.get_ident()] = self
         return self
 
     def __exit__(self, *_: object) -> None:
-        del self.current[threading.get_ident()]
+        if self._outer is None:
+            del self.current[threading.get_ident()]
+        else:
+            self.current[threading.get_ident()] = self._outer
 
     def is_idle(self, ident: int) -> bool | None:
         """Return whether another thread waits at least as long as this one; None if it waits for something else."""
@@ -111,17 +123,17 @@ class VirtualTime:
         if not self._threads.others() and math.isfinite(due_s):
             self.advance_to(due_s)
             return None
-        started_s = _REAL["monotonic"]()
-        with _Wait(self, due_s, pause=pause, is_woken=is_woken) as wait:
+        started_s = REAL["monotonic"]()
+        with Wait(self, due_s, pause=pause, is_woken=is_woken) as wait:
             found: T | None = self._pause(wait, started_s + seconds) if math.isfinite(due_s) else pause(None)
         if not self.is_exact:
-            self.advance_to(min(self.now_s + _REAL["monotonic"]() - started_s, due_s))
+            self.advance_to(min(self.now_s + REAL["monotonic"]() - started_s, due_s))
         return found
 
-    def _pause(self, wait: _Wait, real_due_s: float) -> Any:
+    def _pause(self, wait: Wait, real_due_s: float) -> Any:
         """Pause until the wait is over: by what a pause returns, because nobody works, or in real time."""
         for pause_s in chain(PAUSES_S, repeat(PAUSES_S[-1])):
-            is_over = self._is_nobody_working(wait) or _REAL["monotonic"]() >= real_due_s
+            is_over = self._is_nobody_working(wait) or REAL["monotonic"]() >= real_due_s
             found = wait.pause(0.0 if is_over else pause_s)
             if found or self.now_s >= wait.due_s:
                 return found
@@ -130,18 +142,18 @@ class VirtualTime:
                 return found
         raise AssertionError("unreachable")
 
-    def _is_nobody_working(self, wait: _Wait) -> bool:
+    def _is_nobody_working(self, wait: Wait) -> bool:
         """Return whether all others wait, now and after they had the chance to run.
 
         A thread of a pool that has just taken its work looks idle for an instant.
         """
         if not self._are_others_idle(wait):
             return False
-        _REAL["sleep"](YIELD_S)
+        REAL["sleep"](YIELD_S)
         return self._are_others_idle(wait)
 
-    def _are_others_idle(self, wait: _Wait) -> bool:
-        return self._threads.are_idle(self._threads.others(), wait.is_idle, now_s=_REAL["monotonic"]())
+    def _are_others_idle(self, wait: Wait) -> bool:
+        return self._threads.are_idle(self._threads.others(), wait.is_idle, now_s=REAL["monotonic"]())
 
 
 class _JumpingSelector(selectors.DefaultSelector):
@@ -170,10 +182,10 @@ class _JumpingSelector(selectors.DefaultSelector):
         return self.clock.wait(wait_s, pause=poll, is_woken=lambda: bool(poll(0))) or []
 
     def _wait_for_files(self, timeout: float | None) -> list[tuple[selectors.SelectorKey, int]]:
-        started_s, before_s = _REAL["monotonic"](), self.clock.now_s
+        started_s, before_s = REAL["monotonic"](), self.clock.now_s
         ready = super().select(timeout)
         if not self.clock.is_exact:
-            self.clock.advance_to(before_s + _REAL["monotonic"]() - started_s)
+            self.clock.advance_to(before_s + REAL["monotonic"]() - started_s)
         elif not ready and timeout is not None:
             self.clock.advance_to(before_s + timeout)
         return ready
@@ -199,7 +211,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def block_s(self, delay_s: float) -> None:
         """Let this time pass, as if the code that calls this had blocked the loop for so long."""
-        self._jumping.clock.wait(delay_s, pause=_REAL["sleep"])
+        self._jumping.clock.wait(delay_s, pause=REAL["sleep"])
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
         """Wait for the threads of the executor, without a limit (Python 3.12): virtual time would pass it at once."""
@@ -211,17 +223,17 @@ def _virtual_functions(clock: VirtualTime, epoch_s: float) -> dict[str, Callable
 
     def sleep(seconds: float, /) -> None:
         if _is_for_standard_library(but_not=_CALLERS):
-            _REAL["sleep"](seconds)
+            REAL["sleep"](seconds)
             return
         if seconds < 0:
             raise ValueError("sleep length must be non-negative")
-        clock.wait(float(seconds), pause=_REAL["sleep"])
+        clock.wait(float(seconds), pause=REAL["sleep"])
 
     def seconds_of(name: str, offset_s: float) -> Callable[[], float]:
-        return lambda: _REAL[name]() if _is_for_standard_library() else clock.now_s + offset_s
+        return lambda: REAL[name]() if _is_for_standard_library() else clock.now_s + offset_s
 
     def nanoseconds_of(name: str, offset_s: float) -> Callable[[], int]:
-        return lambda: _REAL[name]() if _is_for_standard_library() else round((clock.now_s + offset_s) * 1e9)
+        return lambda: REAL[name]() if _is_for_standard_library() else round((clock.now_s + offset_s) * 1e9)
 
     offsets_s = {"monotonic": 0.0, "perf_counter": 0.0, "time": epoch_s}
     return {
@@ -255,39 +267,48 @@ _Names: TypeAlias = list[tuple[dict[str, Any], str, str]]
 class TimeReferences:
     """Where loaded code holds functions of `time` under names of its own: `from time import sleep`, `sleep=time.sleep`.
 
-    Finding them reads all objects in memory. Modules that are loaded later take what `time` has then.
+    Finding them reads all objects in memory. Modules that are loaded later take what `time` has then. Those of the
+    standard library keep the real functions, unless `includes_standard_library`.
     """
 
-    def __init__(self) -> None:
-        holders = gc.get_referrers(*_REAL.values())
-        self._names: _Names = [each for holder in holders for each in _module_names(holder)]
+    def __init__(self, *, includes_standard_library: bool = False) -> None:
+        kept = (lambda _: False) if includes_standard_library else _is_standard_library
+        holders = [each for each in gc.get_referrers(*REAL.values()) if each is not REAL]
+        self._names: _Names = [each for holder in holders for each in _module_names(holder, kept)]
         defaults = [each for each in holders if isinstance(each, tuple | dict) and not _is_namespace(each)]
-        self._functions = [each for each in gc.get_referrers(*defaults) if _has_default(each)]
+        self._functions = [each for each in gc.get_referrers(*defaults) if _has_default(each, kept)]
 
     def follow(self, clock: VirtualTime, *, epoch_s: float) -> None:
         """Let `time`, these references and new event loops follow a virtual clock, until this process ends.
 
         `epoch_s` is the value of `time.time()` when the clock is at zero.
         """
-        virtual = _virtual_functions(clock, epoch_s)
-        for name, function in virtual.items():
-            setattr(time, name, function)
-        for module, alias, name in self._names:
-            module[alias] = virtual[name]
-        for each in self._functions:
-            _replace_defaults(each, virtual)
+        self.replace(_virtual_functions(clock, epoch_s))
         asyncio.new_event_loop = asyncio.events.new_event_loop = VirtualTimeLoop
         VirtualTimeLoop.shared_clock = clock
+
+    def replace(self, functions: Mapping[str, Callable[..., Any]]) -> None:
+        """Let `time` and these references have other functions."""
+        for name, function in functions.items():
+            setattr(time, name, function)
+        for module, alias, name in self._names:
+            module[alias] = functions[name]
+        for each in self._functions:
+            _replace_defaults(each, functions)
 
 
 def _name_of(value: object) -> str | None:
     """Return which function of `time` a value is."""
-    return next((name for name, real in _REAL.items() if value is real), None)
+    return next((name for name, real in REAL.items() if value is real), None)
 
 
-def _module_names(holder: object) -> Iterator[tuple[dict[str, Any], str, str]]:
-    """Yield the names by which a module holds functions of `time`, if it is one, and not of the standard library."""
-    if not _is_namespace(holder) or _is_standard_library(holder):
+_IsKept: TypeAlias = Callable[[Mapping[str, Any]], bool]
+"""Whether a module, given by its names, keeps the real functions."""
+
+
+def _module_names(holder: object, is_kept: _IsKept) -> Iterator[tuple[dict[str, Any], str, str]]:
+    """Yield the names by which a module holds functions of `time`, if it is one."""
+    if not _is_namespace(holder) or is_kept(holder):
         return
     for alias, value in list(holder.items()):
         name = _name_of(value)
@@ -299,9 +320,9 @@ def _is_namespace(holder: object) -> TypeGuard[dict[str, Any]]:
     return isinstance(holder, dict) and "__name__" in holder
 
 
-def _has_default(holder: object) -> bool:
-    """Return whether a function of time is the default of a parameter, outside the standard library."""
-    if not isinstance(holder, FunctionType) or _is_standard_library(holder.__globals__):
+def _has_default(holder: object, is_kept: _IsKept) -> bool:
+    """Return whether a function of time is the default of a parameter."""
+    if not isinstance(holder, FunctionType) or is_kept(holder.__globals__):
         return False
     defaults = [*(holder.__defaults__ or ()), *(holder.__kwdefaults__ or {}).values()]
     return any(_name_of(value) is not None for value in defaults)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from offbook.config import collect_scenarios, import_from, load_config, scenario_files
-from offbook.config.modules import load_object
+from offbook.config.discovery import load_object
 from offbook.config.recordings import slug
 from offbook.scenarios import HandlerContext, Mocks
 from offbook.scenarios.targets import AgentEnvironment

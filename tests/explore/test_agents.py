@@ -71,6 +71,7 @@ SOME_FAULTS = "http_error 500,empty_response,invalid_tool_args,tool_lost,tool_ga
         ("workflow: refunds when it is asked to", SOME_FAULTS),
         ("scenario: refunds until it hears of it", SOME_FAULTS),
         ("desk.py: starts over", "http_error 500,invalid_tool_args"),
+        ("crash_desk.py: saves after", "crash"),
     ],
 )
 def test_the_same_exploration_has_the_same_bytes_with_any_number_of_workers(name, faults, tmp_path, monkeypatch):

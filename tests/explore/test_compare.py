@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from offbook.explore.cases import FaultCase, HeatmapCell
 from offbook.explore.compare import VerdictChange, compare_explorations, coverage_of
 from offbook.explore.explorer import CaseResult, Exploration
+from offbook.explore.schedule import LeftOut
 from offbook.explore.verdict import Assessment
 from offbook.faults import parse_fault
 from offbook.report.exploration.report_input import comparison_totals
@@ -53,6 +54,18 @@ def test_cases_are_compared_by_their_faults():
 )
 def test_a_case_is_worse_if_it_ends_worse_than_before(before, after, is_worse):
     assert VerdictChange("call=1: timeout", before, after).is_worse == is_worse
+
+
+def test_what_a_budget_left_out_then_or_now_is_not_known():
+    before = replace(exploration(timeout="crashed"), left_out=(LeftOut("model", "then empty_response", 1, 0),))
+    after = replace(exploration(empty_response="undetected"), not_tried=frozenset({"call=1: timeout"}))
+    comparison = compare_explorations(before, after)
+    assert comparison.changes == (
+        VerdictChange("call=1: empty_response", None, "undetected", was_left_out=True),
+        VerdictChange("call=1: timeout", "crashed", None, is_left_out=True),
+    )
+    assert [change.case for change in comparison.left_out] == ["call=1: timeout"]
+    assert [change.case for change in comparison.worse] == ["call=1: empty_response"]
 
 
 def test_an_exploration_is_as_good_as_itself():

@@ -9,6 +9,7 @@ from offbook.errors import InputError
 from offbook.explore.explorer import Exploration, Explorer, SerialExecutor
 from offbook.explore.options import ExploreOptions, select_variants
 from offbook.explore.run import Run
+from offbook.explore.schedule import LeftOut
 from tests.explore.runs import UNDECLARED, clean_run, model_call, streamed, tool_run
 
 CLEAN = clean_run(calls=(model_call(1), model_call(2)), tools=(tool_run(),))
@@ -60,9 +61,9 @@ def test_every_case_is_run_once_behind_the_clean_run_and_judged():
     exploration = explore(subject)
     assert subject.plans == [
         "no faults",
+        "tool=refund call=1: tool_lost",
         "call=1 attempt=1: http_error 401",
         "call=2 attempt=1: http_error 401",
-        "tool=refund call=1: tool_lost",
     ]
     assert [each.verdict for each in exploration.results] == ["recovered", "crashed", "hung"]
     assert (exploration.subject, exploration.clean, exploration.left) == ("told", CLEAN, 0)
@@ -93,7 +94,8 @@ def test_who_watches_hears_of_the_clean_run_and_of_each_case():
     explorer = Explorer(Broken(), options, on_begin=lambda *values: starts.append(values), on_case=results.append)
     exploration = explorer.explore()
     assert starts == [(Exploration("told", CLEAN), 3)]
-    assert results == list(exploration.results)
+    assert sorted(results, key=lambda each: each.case.id) == list(exploration.results)
+    assert [each.case.id for each in results] == ["0003", "0001", "0002"]
 
 
 def test_some_cases_alone_can_be_run():
@@ -105,7 +107,7 @@ def test_some_cases_alone_can_be_run():
 def test_an_executor_runs_the_cases_and_the_results_come_in_their_order():
     class Backwards(SerialExecutor):
         def run(self, cases):
-            return iter(list(super().run(cases[::-1]))[::-1])
+            return iter(list(super().run([*cases][::-1]))[::-1])
 
     subject = Broken()
     exploration = Explorer(
@@ -197,3 +199,46 @@ def test_pairs_that_the_budget_leaves_out_are_counted():
     only_singles = explore(Told(), "connection_reset", pairs=True, budget=4)
     assert every.left == 0
     assert [each.left for each in (some, only_singles)] == [len(every.results) - 5, len(every.results) - 4]
+
+
+class StoppedClock:
+    """A clock that goes on by a second each time that it is read."""
+
+    def __init__(self, step_s=1.0):
+        self._now_s, self._step_s = 0.0, step_s
+
+    def monotonic_s(self):
+        self._now_s += self._step_s
+        return self._now_s
+
+
+def test_a_budget_of_time_starts_no_further_case_and_says_which_it_left_out():
+    options = ExploreOptions(variants=once("http_error 401,tool_lost"), budget="3s")
+    subject = Broken()
+    exploration = Explorer(subject, options, clock=StoppedClock()).explore()
+    assert subject.plans[1:] == ["tool=refund call=1: tool_lost", "call=1 attempt=1: http_error 401"]
+    assert [each.case.id for each in exploration.results] == ["0001", "0003"]
+    assert exploration.left_out == (LeftOut("model", "http_error 401", 1, 1),)
+    assert exploration.not_tried == {"call=2 attempt=1: http_error 401"}
+
+
+def test_a_budget_that_is_over_before_the_first_case_leaves_out_all():
+    options = ExploreOptions(variants=once("http_error 401"), budget="1s")
+    exploration = Explorer(Broken(), options, clock=StoppedClock()).explore()
+    assert (exploration.results, exploration.left) == ((), 2)
+
+
+def test_pairs_behind_findings_and_near_effects_come_first():
+    clean = clean_run(
+        calls=(model_call(1), model_call(2), model_call(3, asks_for=(("refund", {}),))), tools=(tool_run(),)
+    )
+    crashes = {"call=1 attempt=1: http_error 500": {"broken": ("no",), "calls": clean.calls, "tools": clean.tools}}
+    subject = type("Crashes", (Told,), {"special": crashes})(clean)
+    variants = [replace(each, is_persistent=False) for each in select_variants("http_error 500,http_error 400")]
+    Explorer(subject, ExploreOptions(variants=variants, pairs=True)).explore()
+    pairs = [plan.replace("\n", "; ") for plan in subject.plans if "\n" in plan]
+    assert pairs[:2] == [
+        "call=1 attempt=1: http_error 500; call=3 attempt=1: http_error 500",
+        "call=1 attempt=1: http_error 500; call=2 attempt=1: http_error 500",
+    ]
+    assert len(pairs) == 6

@@ -10,7 +10,8 @@ def names(variants):
     return [variant.name for variant in variants]
 
 
-OPTIONAL = ["wrong_values", "doubled_tool_calls"]
+ORDERS = ["held_until", "cancelled", "cancelled after"]
+OPTIONAL = ["wrong_values", "doubled_tool_calls", *ORDERS]
 
 
 def test_all_is_the_whole_menu_but_what_only_some_agents_can_withstand():

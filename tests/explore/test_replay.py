@@ -3,13 +3,13 @@
 import pytest
 
 from offbook import ToolCall, run
-from offbook.effects import Effect
 from offbook.errors import ProviderError, RecordingMismatchError, ToolFaultError
 from offbook.explore.options import Divergence
 from offbook.faults import FaultPlan
 from offbook.messages import Request
 from offbook.recording.match.fingerprint import fingerprint
 from offbook.tools import run_tools, tool
+from offbook.tools.effects import Effect
 from tests.explore.runs import clean_harness_of, plan_of
 from tests.fakes import Echo, user
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offbook.effects import Effect
 from offbook.explore.run import ChunkKinds, Run, ToolRun, normalize_text, places_in, recorded_run, sites_of
 from offbook.faults import At
 from offbook.messages import ReasoningDelta, TextDelta, ToolCallDelta
 from offbook.recording.format.file import document_from_dict
+from offbook.tools.effects import Effect
 from tests.explore.runs import clean_run, model_call, streamed, tool_run
 
 

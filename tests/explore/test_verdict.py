@@ -2,8 +2,8 @@
 
 import pytest
 
-from offbook.effects import Effect, ToolDeclaration
 from offbook.explore.verdict import FINDINGS, VERDICTS, assess, broken_invariants
+from offbook.tools.effects import Effect, ToolDeclaration
 from tests.explore.runs import DECLARED, UNDECLARED, clean_run, fired_run, model_call, tool_run
 
 PAID = Effect(tool="refund", arguments={"order_id": 42})

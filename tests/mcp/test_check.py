@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from offbook.faults.mcp import INJECTED_TEXTS
+from offbook.faults.tools import INJECTED_TEXTS
 from offbook.mcp.check import check_recording
 from offbook.recording.format.file import document_from_dict
-from offbook.user_patterns import compile_pattern
+from offbook.text import compile_pattern
 
 OBJECT = {"type": "object"}
 
@@ -106,6 +106,14 @@ def test_names_are_checked_as_they_are_and_with_the_prefix_of_clients():
     assert "other characters" in findings[0].problem
     assert findings[1].problem == "clients call it mcp__notes__a_b, as they call notes: tools.a b"
     assert "has 72 characters" in findings[3].problem
+
+
+def test_the_servers_of_a_scenario_are_checked_by_the_names_that_clients_know():
+    listed = {"tools/list": [{"result": {"tools": [tool()]}}]}
+    servers = {f"{'a long name ' * 9}/agent/{number}/notes": listed for number in (1, 2)}
+    document = document_from_dict({"_version": 2, "_mcp": servers}, source="test")
+    assert list(check_recording(document)) == []
+    assert [finding.kind for finding in found(tool(name="x" * 60), server="scenario/agent/1/notes")] == ["name"]
 
 
 def test_secrets_are_found_and_not_shown():

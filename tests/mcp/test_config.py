@@ -58,7 +58,7 @@ def test_variables_in_a_url_are_those_of_the_environment():
         ('{"mcpServers": {"a": {}}}', "mcpServers.a: neither a command nor a url"),
         ('{"mcpServers": {"a": {"command": "x", "args": "y"}}}', "mcpServers.a.args: expected a list"),
         ('{"mcpServers": {"a": {"command": "x", "env": {"A": 1}}}}', "mcpServers.a.env: expected an object"),
-        ('{"mcpServers": {"a": {"type": "sse", "url": "http://x"}}}', "the type 'sse' is not supported"),
+        ('{"mcpServers": {"a": {"type": "ws", "url": "http://x"}}}', "the type 'ws' is not supported"),
     ],
 )
 def test_a_config_of_another_shape_is_refused_with_its_place(tmp_path, text, reason):

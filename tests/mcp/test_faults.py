@@ -4,11 +4,13 @@ import json
 
 import pytest
 
+from offbook import run
 from offbook.faults import TOOL_FAULT_TYPES
 from offbook.mcp.faults import FaultedCall, apply_fault
 from offbook.mcp.message import parse_message
+from offbook.mcp.stdio import LineServer
 from tests.faults.samples import TOOL_SAMPLES
-from tests.mcp.wiring import TOOLS, call, line, messages_in, opening, over_stdio, post, replaying, request
+from tests.mcp.wiring import TOOLS, Client, call, line, messages_in, opening, over_stdio, post, replaying, request
 
 RECORDING = {
     "_version": 2,
@@ -57,6 +59,30 @@ def test_noise_comes_before_the_answer_and_is_not_json():
     noise, answer = client.data.splitlines()
     assert noise == b"Debug: connection pool is ready"
     assert parse_message(answer).is_response
+
+
+def test_an_answer_that_is_delivered_twice_has_the_same_id():
+    client, _ = broken("delivered_twice")
+    assert len(client.messages) == 2
+    assert client.messages[0] == client.messages[1]
+    (response,) = broken_over_http("delivered_twice")
+    first, second = [data for _, data in response.frames]
+    assert first == second
+
+
+def test_an_answer_is_held_until_another_tool_call_has_ended():
+    async def talk(session):
+        client = Client()
+        server = LineServer(session, client)
+        for number in (1, 2):
+            server.receive(line(call("write", era="modern", id=number)))
+        await server.finish_work()
+        return [message["id"] for message in client.messages]
+
+    fault = "tool=notes.write call=1: held_until tool=notes.write call=2"
+    with replaying(RECORDING, faults=[fault]) as endpoint:
+        assert run(talk(endpoint.session), virtual_time=True) == [2, 1]
+        assert [str(line) for line in endpoint.session.session.fired] == [fault]
 
 
 def test_a_login_that_has_expired_is_a_401_over_http():

@@ -3,6 +3,9 @@
 import json
 import socket
 from contextlib import ExitStack, contextmanager
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import httpx
 import pytest
@@ -161,3 +164,138 @@ def test_nobody_joins_without_the_token(tmp_path):
             hello = {"token": given, "session": "", "server": SERVER, "command": [], "folder": "/", "environment": {}}
             connection.sendall(json.dumps(hello).encode() + b"\n" + json.dumps(request("ping")).encode() + b"\n")
             assert connection.recv(1) == answer
+
+
+class ScriptedServer(BaseHTTPRequestHandler):
+    """Answers each method by its script: status, headers and body, by what was sent."""
+
+    protocol_version = "HTTP/1.0"
+
+    def answer(self):
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        self.server.seen.append((self.command, dict(self.headers), body))
+        status, headers, reply = self.server.script(self.command, self.headers, body)
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(reply)
+
+    do_GET = do_POST = do_DELETE = answer  # noqa: N815
+
+    def log_message(self, *_):
+        """Print nothing."""
+
+
+@contextmanager
+def scripted(script):
+    """A real server over HTTP that answers by a script. Yields its URL, and what it was sent."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), ScriptedServer) as server:
+        server.script, server.seen = script, []
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/mcp", server.seen
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+DONE = {"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": "done"}]}}
+EVENTS = {"content-type": "text/event-stream"}
+JSON = {"content-type": "application/json"}
+SESSION = {"mcp-session-id": "one"}
+
+
+def reply(answer, *_):
+    return answer
+
+
+def recorded_names(path):
+    return sorted(open_store(path).load().tools) if path.exists() else []
+
+
+def test_a_stream_is_resumed_through_the_proxy_and_its_answer_recorded(tmp_path):
+    def script(method, headers, body):
+        if method == "POST":
+            return 200, EVENTS, b"id: e1\nretry: 10\ndata:\n\n"
+        assert headers["last-event-id"] == "e1"
+        return 200, EVENTS, b"id: e2\nevent: message\ndata: " + json.dumps(DONE).encode() + b"\n\n"
+
+    with scripted(script) as (url, _), recording_proxy(tmp_path / "run.json", url) as proxy:
+        first = ask(f"{proxy.url}/mcp", call("write"), **SESSION)
+        assert first.content == b"id: e1\nretry: 10\ndata:\n\n"
+        sent = {**SESSION, "last-event-id": "e1", "accept": "text/event-stream"}
+        rest = httpx.get(f"{proxy.url}/mcp", headers=sent, timeout=10)
+        assert rest.content.startswith(b"id: e2\n")
+        assert [each.outcome for each in proxy.calls] == ["recorded"]
+    assert recorded_names(tmp_path / "run.json") == ["notes.write"]
+
+
+def test_a_batch_is_forwarded_as_it_is_and_each_message_recorded(tmp_path):
+    def script(method, headers, body):
+        asked = [message for message in json.loads(body) if "id" in message]
+        return 200, JSON, json.dumps([DONE | {"id": message["id"]} for message in asked]).encode()
+
+    sent = [call("write", id=1), call("add", {"a": 1}, id=2)]
+    with scripted(script) as (url, seen), recording_proxy(tmp_path / "run.json", url) as proxy:
+        answers = httpx.post(f"{proxy.url}/mcp", json=sent, headers=SESSION, timeout=10).json()
+        assert json.loads(seen[0][2]) == sent
+    assert [message["id"] for message in answers] == [1, 2]
+    assert recorded_names(tmp_path / "run.json") == ["notes.add", "notes.write"]
+
+
+def test_a_fault_in_a_batch_changes_one_answer_of_it(tmp_path):
+    def script(method, headers, body):
+        return 200, JSON, json.dumps([DONE | {"id": message["id"]} for message in json.loads(body)]).encode()
+
+    faults = ["tool=notes.write: tool_empty"]
+    sent = [call("write", id=1), call("add", {"a": 1}, id=2)]
+    with scripted(script) as (url, _), recording_proxy(tmp_path / "run.json", url, faults=faults) as proxy:
+        answers = httpx.post(f"{proxy.url}/mcp", json=sent, headers=SESSION, timeout=10).json()
+    assert [message["result"]["content"] for message in answers] == [[], DONE["result"]["content"]]
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (401, b""),
+        (404, b'{"jsonrpc": "2.0", "id": 1, "error": {"code": -32001, "message": "Session not found"}}'),
+        (400, b'{"jsonrpc": "2.0", "id": 1, "error": {"code": -32020, "message": "header mismatch"}}'),
+        (500, b"<html>sorry</html>"),
+        (200, b"<html>hello</html>"),
+    ],
+)
+def test_what_is_not_an_answer_to_a_call_passes_and_is_not_recorded(tmp_path, status, body):
+    script = partial(reply, (status, JSON, body))
+    with scripted(script) as (url, _), recording_proxy(tmp_path / "run.json", url) as proxy:
+        got = ask(f"{proxy.url}/mcp", call("write", era="modern"))
+        assert proxy.session("").failures == {f"the server answered with HTTP {status}": 1}
+    assert (got.status_code, got.content) == (status, body)
+    assert recorded_names(tmp_path / "run.json") == []
+
+
+def test_an_error_of_a_modern_call_is_recorded_with_its_code(tmp_path):
+    refusal = b'{"jsonrpc": "2.0", "id": 1, "error": {"code": -32602, "message": "no such tool"}}'
+    script = partial(reply, (400, JSON, refusal))
+    with scripted(script) as (url, _), recording_proxy(tmp_path / "run.json", url) as proxy:
+        assert ask(f"{proxy.url}/mcp", call("write", era="modern")).status_code == 400
+    assert recorded_names(tmp_path / "run.json") == ["notes.write"]
+
+
+def test_a_login_is_led_to_the_metadata_of_the_server_by_our_address(tmp_path):
+    metadata = {"resource": "https://host/mcp", "authorization_servers": ["https://login.test"], "x": [1]}
+    challenge = 'Bearer error="invalid_token", resource_metadata="URL/.well-known/oauth-protected-resource/mcp"'
+
+    def script(method, headers, body):
+        if method == "GET":
+            return 200, JSON, json.dumps(metadata).encode()
+        return 401, {"www-authenticate": challenge.replace("URL", f"http://{headers['host']}")}, b""
+
+    with scripted(script) as (url, _), recording_proxy(tmp_path / "run.json", url) as proxy:
+        refused = ask(f"{proxy.url}/mcp", call("write"))
+        place = f"{proxy.url}/.well-known/oauth-protected-resource/mcp"
+        assert refused.headers["www-authenticate"] == f'Bearer error="invalid_token", resource_metadata="{place}"'
+        assert httpx.get(place, timeout=10).json() == metadata | {"resource": f"{proxy.url}/mcp"}
+    with standing_in() as server:
+        assert httpx.get(f"{server.url}/.well-known/oauth-protected-resource/mcp", timeout=10).status_code == 404

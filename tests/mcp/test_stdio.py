@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offbook import InputError
+from offbook.mcp.session import MAX_RECORDED_BYTES
 from offbook.mcp.stdio import LineBuffer, ServerProcess
 from offbook.recording.stores.locate import open_store
 from tests.mcp.wiring import Upstream, call, opening, over_stdio, real_server, recording_to, replaying
@@ -157,6 +158,41 @@ def test_a_late_answer_comes_when_it_is_due_unless_the_client_cancels():
         with replaying(recording, faults=["tool=notes.write: tool_timeout 5"]) as endpoint:
             client = over_stdio(endpoint.session, *sent, wait_s=0.02)
         assert len(client.messages) == count
+
+
+def test_a_batch_is_answered_as_a_batch_and_recorded_message_by_message(tmp_path):
+    sent = [*opening("handshake")[1:], call("add", {"a": 1, "b": 2}, id=1), call("write", id=2, token=9)]
+
+    class Batching(Upstream):
+        def write(self, data):
+            self.received += json.loads(data)
+            answers = [reply for message in self.received if "id" in message for reply in real_server(message)]
+            self.server.receive_from_server(json.dumps(answers).encode())
+
+    with recording_to(tmp_path / "run.json") as session:
+        live = over_stdio(session, sent, upstream=Batching())
+    assert [message.get("id") for message in live.messages[0]] == [1, None, 2]
+    assert [len(calls) for calls in recorded_calls(tmp_path / "run.json").values()] == [1, 1]
+    with replaying(tmp_path / "run.json") as endpoint:
+        progress, answers = over_stdio(endpoint.session, sent).messages
+    assert progress["params"]["progressToken"] == 9
+    assert [message["id"] for message in answers] == [1, 2]
+
+
+def test_an_empty_batch_is_a_parse_error():
+    with replaying({"_version": 2}) as endpoint:
+        (got,) = over_stdio(endpoint.session, []).messages
+    assert got["error"]["code"] == -32700
+
+
+def test_an_answer_that_is_too_large_to_record_reaches_the_client_and_is_named(tmp_path):
+    text = "x" * MAX_RECORDED_BYTES
+    large = {"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": text}]}}
+    with recording_to(tmp_path / "run.json") as session:
+        client = over_stdio(session, call("write", id=1), upstream=Upstream(answer_with(large)))
+        assert list(session.session.unrecorded) == [f"the response has more than {MAX_RECORDED_BYTES:,} bytes"]
+    assert client.messages == [large]
+    assert recorded_calls(tmp_path / "run.json") == {}
 
 
 @given(st.lists(st.binary(max_size=6).map(lambda data: data.replace(b"\n", b"")), max_size=5), st.data())

@@ -5,7 +5,7 @@ import json
 from contextlib import contextmanager
 
 from offbook.mcp.hub import McpHub
-from offbook.mcp.message import CAPABILITIES_META, VERSION_META
+from offbook.mcp.message import CAPABILITIES_META, LOG_LEVEL_META, VERSION_META
 from offbook.mcp.recorder import McpRecorder
 from offbook.mcp.stdio import LineServer
 from offbook.wire.backend import WireBackend
@@ -13,7 +13,7 @@ from offbook.wire.options import WireOptions
 from offbook.wire.request import HttpRequest
 
 SERVER = "notes"
-MODERN = {VERSION_META: "2026-07-28", CAPABILITIES_META: {}}
+MODERN = {VERSION_META: "2026-07-28", CAPABILITIES_META: {}, LOG_LEVEL_META: "info"}
 TOOLS = [
     {"name": "add", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}},
     {"name": "write", "inputSchema": {"type": "object"}},

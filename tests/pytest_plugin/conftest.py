@@ -1,5 +1,11 @@
 """Projects with tests of their own, run by a pytest inside this one."""
 
+import anyio  # noqa: F401 - what an inner run loads is forgotten after it; other tests would get it twice
+import h11  # noqa: F401
+import httpcore  # noqa: F401
+import httpcore2  # noqa: F401
+import httpx  # noqa: F401
+import httpx2  # noqa: F401
 import pytest
 
 import offbook.pytest_plugin.fixture

@@ -198,3 +198,41 @@ def test_a_request_that_has_changed_fails_the_scenario_with_a_hint_even_if_the_a
     result.assert_outcomes(failed=1)
     again = "pytest 'sim_thinking.py::thinks aloud' --offbook-record=fresh"
     result.stdout.fnmatch_lines(["mismatch: *", f"  hint: record the test again, or undo the change: {again}"])
+
+
+MCP_AGENT = """
+import json, os, subprocess
+
+def handle(messages, ctx):
+    server = ctx.mcp["notes"].config
+    params = {"name": "write", "arguments": {"text": messages[-1]["content"]}}
+    command, env = [server["command"], *server["args"]], os.environ | server["env"]
+    with subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as client:
+        asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        print(json.dumps(asked), file=client.stdin, flush=True)
+        answer = json.loads(client.stdout.readline())
+    return answer["result"]["content"][0]["text"] if "result" in answer else "swallowed"
+"""
+NOTES = """
+from offbook import Trajectory, expected, scenario
+
+for text in ("tea", "milk"):
+    written = expected("notes.write", args={"text": text})
+    scenario(f"notes {text}", turns=[text], assertions=Trajectory("strict", [written]))
+"""
+
+
+def test_the_mcp_servers_of_an_agent_are_replayed_and_not_recorded(project):
+    project.write("note_agent.py", MCP_AGENT)
+    project.write("offbook.toml", '[agent]\nhandler = "note_agent:handle"\nmcp = ".mcp.json"\n')
+    project.write(".mcp.json", '{"mcpServers": {"notes": {"command": "no-such-server"}}}')
+    project.write("sim_notes.py", NOTES)
+    calls = {"notes tea/agent/1/notes.write": [{"arguments": {"text": "tea"}, "result": "noted"}]}
+    project.write("recordings/notes-tea.json", json.dumps({"_version": 2, "_tools": calls}))
+    result = project.run()
+    result.assert_outcomes(passed=1, failed=1)
+    assert "mismatch: " in printed_output(result)
+    assert "'notes milk/agent/1/notes.write' is not in the recording" in printed_output(result)
+    result = project.run("--offbook-record=fresh")
+    result.assert_outcomes(failed=2)
+    assert "offbook test --record recordings/ records them" in printed_output(result)

@@ -11,8 +11,7 @@ from offbook import MockProvider, NormaliseRules, RecordingProvider, record_tool
 from offbook.errors import InputError, ProviderConnectionError, RecordingWriteError
 from offbook.providers.provider import Provider
 from offbook.recording.format.document import FORMAT_VERSION, Document
-from offbook.recording.format.exchange import Exchange
-from offbook.recording.format.tool_exchange import ToolExchange
+from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.replace_on_close import keep_recording
 from offbook.recording.stores.locate import open_store
 from tests.fakes import Echo, user

@@ -17,7 +17,7 @@ from offbook.errors import (
 )
 from offbook.messages import ToolCall
 from offbook.recording.format.document import Document
-from offbook.recording.format.tool_exchange import RecordedToolError, ToolExchange, hash_arguments
+from offbook.recording.format.exchange import RecordedToolError, ToolExchange, hash_arguments
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.stores.locate import open_store
 from offbook.recording.tool_replay import ReplayedToolCall, called_tool_names, recorded_tool_names, replay_tools

@@ -132,6 +132,13 @@ def test_a_case_that_diverged_is_skipped_and_says_why():
     assert skipped.attrib == {"message": "undecided: asked anew: messages[3]"}
 
 
+def test_what_a_budget_left_out_is_skipped_once_for_each_fault():
+    suite = suite_of(explorations.naive(left=3))
+    assert (suite.attrib["tests"], suite.attrib["skipped"]) == ("7", "2")
+    assert suite[6].attrib["name"] == "left out: timeout"
+    assert suite[6].find("skipped").attrib == {"message": "the budget left out 3 cases of timeout; 0 tried"}
+
+
 def test_what_is_no_finding_passes():
     recovered = suite_of(explorations.naive())[0]
     assert [child.tag for child in recovered] == ["system-out"]

@@ -16,7 +16,7 @@ from offbook.scenarios import (
     scenario,
 )
 from offbook.scenarios.conversation import UnansweredCapture
-from offbook.scenarios.workflow_targets import EngineTarget
+from offbook.scenarios.targets import EngineTarget
 from offbook.workflow import parse_workflow
 from tests.fakes import user
 

@@ -95,14 +95,14 @@ def test_as_many_cases_run_at_once_as_there_are_workers(recording, tmp_path, mon
     monkeypatch.setenv("MEETING", str(tmp_path / "meeting"))
     (tmp_path / "meeting").mkdir()
     runs = list(ForkExecutor(FunctionSubject(wait_for_the_others, recording), 3).run(cases_of(3)))
-    assert [each.result for (each,) in runs] == ["met"] * 3
+    assert [run.result for each in runs for run in each.runs] == ["met"] * 3
 
 
 def test_an_executor_that_is_left_ends_its_processes(recording):
     subject = FunctionSubject(hello, recording)
     subject.run(FaultPlan())
     runs = ForkExecutor(subject, 2).run(cases_of(50))
-    assert [run.result for run in next(runs)] == ["Hello"]
+    assert [run.result for run in next(runs).runs] == ["Hello"]
     runs.close()
     assert list(runs) == []
 
@@ -128,6 +128,23 @@ def test_programs_run_in_threads_with_the_same_results_however_many(project):
     alone, together = (explored(spec, count, "http_error 500,http_error 401", settings=settings) for count in (1, 2))
     assert together == alone
     assert {each.verdict for each in together.results} == {"crashed"}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_case_is_taken_only_when_it_starts(project, recording, workers):
+    program = project.write("agent.py", PROGRAM)
+    spec = ProgramSpec(recording=str(recording), command=(sys.executable, str(program)))
+    taken = []
+    with open_subject(spec, ExploreSettings()) as subject:
+        for executor in (executor_of(subject, workers), ForkExecutor(FunctionSubject(hello, recording), workers)):
+            executor._subject.run(FaultPlan())
+            taken.clear()
+            runs = executor.run(taken.append(case) or case for case in cases_of(20))
+            first = next(runs)
+            assert first.case.id == "0"
+            assert first.real_s > 0
+            assert len(taken) <= 2 * workers
+            runs.close()
 
 
 def test_each_kind_of_subject_has_its_executor(project, recording, monkeypatch):

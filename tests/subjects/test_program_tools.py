@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from offbook.effects import ToolDeclaration
 from offbook.errors import InputError
 from offbook.explore.explorer import Explorer
 from offbook.explore.options import ExploreOptions, select_variants
@@ -17,6 +16,7 @@ from offbook.subjects.executors import executor_of
 from offbook.subjects.program import ProgramSubject
 from offbook.subjects.program_tools import load_mcp_tools
 from offbook.subjects.specs import ExploreSettings, ProgramSpec, explore_command, real_tools
+from offbook.tools.effects import ToolDeclaration
 from tests.explore.runs import plan_of
 from tests.subjects.programs import python
 

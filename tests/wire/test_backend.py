@@ -22,9 +22,10 @@ from offbook.wire.backend import (
     session_prefix,
     split_session_path,
 )
+from offbook.wire.calls import CallOutcome, RequestMemory
 from offbook.wire.request import HttpRequest, RequestParser
 from offbook.wire.response import HttpResponse
-from offbook.wire.session import CALL_BYTES, RequestMemory, WireSession
+from offbook.wire.session import CALL_BYTES, WireSession
 from tests.wire.http_requests import answer_to, call_of, entry_of, recording_of, text_of
 
 LINE = "call=1: http_error 500"
@@ -167,12 +168,12 @@ def test_only_the_latest_requests_are_remembered_whatever_their_sessions():
     }
     for number, name in enumerate("aabbb"):
         attempt = sessions[name].start(call_of(text=str(number) * 300))
-        sessions[name].note(attempt, HttpResponse(200), "passed")
+        sessions[name].note(attempt, HttpResponse(200), CallOutcome("passed"))
     kept = {name: [call.request is not None for call in session.calls] for name, session in sessions.items()}
     assert kept == {"a": [False, False], "b": [True, True, True]}
     sessions["b"].close()
     large = sessions["a"].start(call_of(text="x" * 10_000))
-    sessions["a"].note(large, HttpResponse(200), "passed")
+    sessions["a"].note(large, HttpResponse(200), CallOutcome("passed"))
     assert [call.request is not None for call in sessions["a"].calls] == [False, False, True]
     assert [call.number for call in sessions["a"].calls] == [1, 2, 3]
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from offbook.wire.api import serving
+from offbook import serving
 from offbook.wire.request import HttpRequest
 from tests.wire.http_requests import PROTOCOLS, TOOL, answer_to, call_of, entry_of, http_call, request_of, session_of
 from tests.wire.raw_client import RawClient, ask, bytes_of

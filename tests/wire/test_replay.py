@@ -4,8 +4,8 @@ import httpx2
 import orjson
 import pytest
 
+from offbook import serving
 from offbook.messages import Request
-from offbook.wire.api import serving
 from offbook.wire.backend import WireBackend
 from offbook.wire.calls import NullCallObserver
 from offbook.wire.options import WireOptions, parse_fault_plan

@@ -9,8 +9,8 @@ import openai
 import pytest
 
 import offbook
+from offbook import serving
 from offbook.faults import parse_fault
-from offbook.wire.api import serving
 from tests.faults.samples import SAMPLES
 
 pytestmark = pytest.mark.xdist_group("openai_sdk")
@@ -245,3 +245,42 @@ def test_clients_of_either_library_that_await_get_them_too(line):
             assert await read_all_async(client) == of_library("httpx", line)
 
     offbook.run(main(), virtual_time=True)
+
+
+HELD = "call=1: held_until call=2"
+
+
+CHAT = "https://api.openai.com/v1/chat/completions"
+
+
+async def ask_both(stand_in, timeout_s):
+    ended = []
+
+    async def ask(client, number, timeout_s):
+        body = {"model": "m", "messages": [{"role": "user", "content": str(number)}]}
+        try:
+            await client.post(CHAT, json=body, timeout=timeout_s)
+            ended.append(number)
+        except httpx2.ReadTimeout:
+            ended.append("timeout")
+
+    async with stand_in.http_client() as client:
+        await asyncio.gather(ask(client, 1, timeout_s), ask(client, 2, None))
+        return ended, [str(line) for line in stand_in.fired()], stand_in.unfired()
+
+
+@pytest.mark.parametrize(("timeout_s", "ended"), [(None, [2, 1]), (1.0, ["timeout", 2])])
+def test_an_answer_is_held_until_another_call_has_ended_but_not_beyond_a_timeout(timeout_s, ended):
+    with offbook.StandIn(responses=RESPONSES, faults=[HELD, "call=2: slow 2000"]) as stand_in:
+        order, fired, unfired = offbook.run(ask_both(stand_in, timeout_s), virtual_time=True)
+    assert (order, unfired) == (ended, [])
+    assert fired == ["call=1 attempt=1: held_until call=2", "call=2 attempt=1: slow 2000"]
+
+
+def test_an_answer_that_a_thread_waits_for_is_not_held_and_the_fault_has_not_fired():
+    with offbook.StandIn(responses=RESPONSES, faults=[HELD]) as stand_in:
+        client = openai.OpenAI(api_key="none", http_client=stand_in.sync_http_client())
+        for word in ("1", "2"):
+            client.chat.completions.create(model="m", messages=[{"role": "user", "content": word}])
+        assert [str(line) for line in stand_in.unfired()] == [HELD]
+        assert stand_in.fired() == []

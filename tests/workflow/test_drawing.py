@@ -6,7 +6,7 @@ import pytest
 
 from offbook.errors import InputError
 from offbook.workflow import draw, parse_workflow
-from offbook.workflow.file.definition import read_definition
+from offbook.workflow.file.load import read_definition
 from tests.workflow.samples import EXAMPLE, call, workflow
 
 SVG = "{http://www.w3.org/2000/svg}"

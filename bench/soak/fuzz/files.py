@@ -11,11 +11,10 @@ import orjson
 import offbook
 from bench.soak.fuzz.target import DefectError, Target, choose, run_command
 from offbook import FaultPlan, MockProvider, OffbookError
-from offbook.config.load import load_config
-from offbook.faults.text_form import parse_fault
+from offbook.config.file import load_config
+from offbook.faults.plan import parse_fault
 from offbook.observe.json_lines import read_events
-from offbook.recording.format.exchange import Exchange
-from offbook.recording.format.tool_exchange import ToolExchange
+from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.stores.locate import open_store
 from offbook.subjects.regression import load_regression
 from offbook.wire.api import StandIn
@@ -154,7 +153,7 @@ def _use_recording(location: str) -> None:
     for key in list(open_store(location).load().entries)[:3]:
         offbook.run(_ask(location, key), virtual_time=True)
     with StandIn(location, latency_model="replay") as stand_in:
-        stand_in.answer(CALL)
+        stand_in.accept(CALL)
 
 
 async def _ask(location: str, step_id: str) -> None:

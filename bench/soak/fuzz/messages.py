@@ -12,14 +12,13 @@ import httpx2
 import orjson
 
 from bench.soak.fuzz.target import DefectError, Target
-from offbook import Request, Response, ToolCall
+from offbook import Request, Response, StandIn, ToolCall, serving
 from offbook.agent.rescue import rescue
 from offbook.codecs.base import Codec
 from offbook.errors import OffbookError
 from offbook.messages import Usage, deltas_of
 from offbook.recording.redact.rules import mask_json, mask_text
 from offbook.vendors import CODECS
-from offbook.wire.api import StandIn, serving
 from offbook.wire.request import HttpRequest
 
 TOOL = {"type": "function", "function": {"name": "look_up", "parameters": {"type": "object", "properties": {}}}}
@@ -138,7 +137,7 @@ class Requests(Target):
         path = self._paths[crc32(data) % len(self._paths)]
         with StandIn(responses=RECORDING, strict=False) as stand_in:
             for headers in ({}, {"x-offbook-step": "a"}, {"content-encoding": "gzip"}):
-                stand_in.answer(HttpRequest("POST", path, "alt=sse", headers, data))
+                stand_in.accept(HttpRequest("POST", path, "alt=sse", headers, data))
         self._errors.check()
 
 

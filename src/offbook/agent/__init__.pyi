@@ -21,8 +21,8 @@ from offbook.agent.errors import StreamError as StreamError
 from offbook.agent.errors import ToolCallError as ToolCallError
 from offbook.agent.errors import ToolExecutionError as ToolExecutionError
 from offbook.agent.errors import WorkflowCancelledError as WorkflowCancelledError
-from offbook.agent.guards.guardrails import Guardrails as Guardrails
-from offbook.agent.guards.policy import GuardPolicy as GuardPolicy
+from offbook.agent.guardrails import GuardPolicy as GuardPolicy
+from offbook.agent.guardrails import Guardrails as Guardrails
 from offbook.agent.message import Message as Message
 from offbook.agent.message import MessageMeta as MessageMeta
 from offbook.agent.message import MessageRole as MessageRole

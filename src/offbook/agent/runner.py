@@ -14,9 +14,8 @@ from msgspec.structs import replace
 from offbook.agent.clients import ChunkType, LLMClient, LLMResponse, StreamChunk
 from offbook.agent.context import ContextManager, NoCompact
 from offbook.agent.errors import MaxIterationsError, StreamError, WorkflowCancelledError
-from offbook.agent.guards.guardrails import DEFAULT_POLICY, Guardrails, nudge_function
-from offbook.agent.guards.policy import GuardPolicy
-from offbook.agent.guards.turn_guards import RetryNudge
+from offbook.agent.guardrails import DEFAULT_POLICY, GuardPolicy, Guardrails, nudge_function
+from offbook.agent.guards import RetryNudge
 from offbook.agent.message import (
     Message,
     MessageMeta,

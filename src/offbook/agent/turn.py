@@ -1,10 +1,11 @@
-"""One answer of a model, and the verdict of the guards on it."""
+"""One answer of a model, the verdict of the guards on it, and the nudges that correct the model after a refusal."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from msgspec import Struct
 
-from offbook.agent.guards import nudges
 from offbook.agent.message import Message, MessageMeta, MessageRole, MessageType, ToolCallInfo
 from offbook.errors import AgentError
 from offbook.messages import JsonObject, ToolCall
@@ -81,7 +82,7 @@ class TurnVerdict(Struct, frozen=True, gc=False):
             return [Message(MessageRole.USER, objection.nudges_by_position[0], meta)]
         rest = MessageMeta(MessageType.TOOL_RESULT, step_index)
         by_position = objection.nudges_by_position
-        not_run = nudges.not_run(sorted({self.turn.calls[position].tool for position in by_position}))
+        not_run = not_run_nudge(sorted({self.turn.calls[position].tool for position in by_position}))
         return [
             Message(
                 MessageRole.TOOL,
@@ -97,3 +98,63 @@ class TurnVerdict(Struct, frozen=True, gc=False):
 def _is_empty(turn: Turn) -> bool:
     """Whether a turn has neither calls nor text; providers refuse empty messages."""
     return not turn.calls and not turn.text.strip()
+
+
+def no_call_nudge(tools: Iterable[str]) -> str:
+    """Return the nudge for an answer without a tool call."""
+    return f"Your answer was not a valid tool call. Make a tool call to one of these tools: {_listed(tools)}."
+
+
+def unknown_tool_nudge(name: str, tools: Iterable[str]) -> str:
+    return f"[UnknownTool] Tool '{name}' does not exist. Available tools: {_listed(tools)}."
+
+
+def invalid_arguments_nudge(call: ToolCall, problems: Sequence[str]) -> str:
+    listed = "\n".join(f"- {problem}" for problem in problems)
+    return f"[InvalidArguments] {call.tool} was not run. Call it again with these put right:\n{listed}"
+
+
+def unreadable_arguments_nudge(call: ToolCall) -> str:
+    return f"[InvalidArguments] {call.tool} was not run: its arguments must be a JSON object."
+
+
+def premature_nudge(ending: str, pending: Sequence[str], *, attempt: int) -> str:
+    """Return the nudge for an `ending` (`call submit`, `answer`) before the required steps, firmer each attempt."""
+    steps = _listed(pending)
+    match attempt:
+        case 1:
+            sentence = f"You cannot {ending} yet. Call these tools first: {steps}."
+        case 2:
+            sentence = f"You still cannot {ending}. You must call one of these tools now: {steps}."
+        case _:
+            sentence = f"STOP. Do not {ending} again. Your next answer must be a call of one of: {steps}."
+    return f"[StepEnforcementError] {sentence}"
+
+
+def prerequisite_nudge(tool: str, missing: Sequence[str], *, attempt: int) -> str:
+    """Return the nudge for a tool that was called before its prerequisites, firmer each attempt."""
+    needed = _listed(missing)
+    match attempt:
+        case 1:
+            sentence = f"{tool} was not run: call {needed} before it."
+        case 2:
+            sentence = f"{tool} was not run again. You must call {needed} now, and {tool} only after that."
+        case _:
+            sentence = f"STOP. Do not call {tool} again before {needed} has succeeded."
+    return f"[PrerequisiteError] {sentence}"
+
+
+def repetition_nudge(tool: str, times: int) -> str:
+    return (
+        f"[RepeatedCall] {tool} was not run: you have called it {times} times with these very arguments, and the "
+        f"outcome was the same every time. Change the arguments, call another tool, or finish."
+    )
+
+
+def not_run_nudge(refused: Iterable[str]) -> str:
+    """Return the nudge for a valid call in a turn with refused calls."""
+    return f"[NotRun] This call was not run, because {_listed(refused)} was refused in the same turn. Call it again."
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names)

@@ -48,17 +48,21 @@ class QuickCommand(QuickParameters, TyperCommand):
 
 
 class LazyCommand(NamedTuple):
-    """A command whose module is imported when it is called. `help` is the first line of the function's docstring."""
+    """A command whose module is imported when it is called. `help` is the first line of the function's docstring.
+
+    Its module may have `settings`, a dict of that name, for `typer.Typer.command`.
+    """
 
     module: str
     function: str
     help: str
+    settings: str = "SETTINGS"
 
     def load(self, name: str) -> Any:
-        """Return the command with its options. Its module may have `SETTINGS` for `typer.Typer.command`."""
+        """Return the command with its options."""
         module = import_module(f"offbook.cli.commands.{self.module}")
         app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        settings = {"cls": QuickCommand} | getattr(module, "SETTINGS", {})
+        settings = {"cls": QuickCommand} | getattr(module, self.settings, {})
         function = getattr(module, self.function)
         app.command(name, help=_unwrap(getdoc(function) or ""), **settings)(function)
         return typer.main.get_command(app)
@@ -115,8 +119,8 @@ class MainGroup(LazyGroup):
         "explore": LazyCommand("explore", "explore", "Replay a recorded run with each fault at each call."),
         "test": LazyCommand("test", "run_tests", "Run scenarios with the agents of the config."),
         "prompts": LazyCommand("test", "prompts", "Show the prompts of simulated users and judges."),
-        "runs": LazyCommand("runs", "runs", "List the stored runs, or prune them."),
-        "resume": LazyCommand("runs", "resume", "Resume a run that was interrupted or failed."),
+        "runs": LazyCommand("run", "runs", "List the stored runs, or prune them."),
+        "resume": LazyCommand("run", "resume", "Resume a run that was interrupted or failed."),
         "validate": LazyCommand("workflow_file", "validate", "Check workflow files and the files that they include."),
         "graph": LazyCommand("workflow_file", "graph", "Draw a workflow as text, Mermaid or SVG."),
         "schema": LazyCommand("workflow_file", "schema", "Print the JSON schema of a kind of file."),
@@ -140,12 +144,14 @@ class McpGroup(LazyGroup):
     """The commands of `offbook mcp`."""
 
     table: ClassVar = {
-        "record": LazyCommand("mcp.record", "record", "Record an MCP server while a client uses it."),
-        "serve": LazyCommand("mcp.serve", "serve", "Stand in for MCP servers from a recording."),
-        "mock": LazyCommand("mcp.serve", "mock", "Serve tools over MCP without a recording."),
-        "verify": LazyCommand("mcp.record", "verify", "Ask a live MCP server what was recorded, and compare."),
-        "check": LazyCommand("mcp.inspect", "check", "Check the MCP servers of recordings, and their texts."),
-        "diff": LazyCommand("mcp.inspect", "diff", "Show what of the MCP servers of two recordings moved."),
+        "record": LazyCommand("mcp", "record", "Record an MCP server while a client uses it.", "PROGRAM_SETTINGS"),
+        "serve": LazyCommand("mcp", "serve", "Stand in for MCP servers from a recording."),
+        "mock": LazyCommand("mcp", "mock", "Serve tools over MCP without a recording."),
+        "verify": LazyCommand(
+            "mcp", "verify", "Ask a live MCP server what was recorded, and compare.", "PROGRAM_SETTINGS"
+        ),
+        "check": LazyCommand("mcp", "check", "Check the MCP servers of recordings, and their texts."),
+        "diff": LazyCommand("mcp", "diff", "Show what of the MCP servers of two recordings moved."),
     }
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from collections.abc import Callable
+from inspect import Signature, signature
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
 from offbook.cli.app import QuickCommand
 from offbook.errors import InputError
+
+if TYPE_CHECKING:
+    from offbook.cli.runners.wire import WireArguments
 
 Recording: TypeAlias = Annotated[str, typer.Argument(help="A recording: path.json, or sqlite:///path.db.")]
 Recordings: TypeAlias = Annotated[list[str], typer.Argument(help="Recordings: path.json, or sqlite:///path.db.")]
@@ -115,6 +120,58 @@ RetryAfterMs: TypeAlias = Annotated[
 Port: TypeAlias = Annotated[
     int, typer.Option("--port", metavar="N", min=0, max=65535, help="Listen on this port; 0 is any free port.")
 ]
+
+
+def wire_arguments(
+    replay: ReplayFrom = [],  # noqa: B006
+    record: RecordTo = [],  # noqa: B006
+    record_mode: RecordModeOption = None,
+    fault: Faults = [],  # noqa: B006
+    plan: Plan = None,
+    lenient: Lenient = False,
+    default_response: DefaultResponse = None,
+    latency_model: LatencyModelOption = "constant",
+    latency_ms: LatencyMs = 0.0,
+    retry_after_ms: RetryAfterMs = None,
+    upstream: Upstreams = [],  # noqa: B006
+    upstream_end_wait: UpstreamEndWait = None,
+) -> WireArguments:
+    """Return the values of the options that `exec` and `serve` share: how calls are answered, broken or recorded.
+
+    Raises:
+        InputError: an option that may be given once was given twice.
+    """
+    from offbook.cli.runners.wire import WireArguments, single_value
+
+    return WireArguments(
+        replay=single_value(replay, "--replay"),
+        record=single_value(record, "--record"),
+        record_mode=record_mode,
+        faults=fault,
+        plan=plan,
+        upstreams=upstream,
+        upstream_end_wait_s=upstream_end_wait,
+        is_lenient=lenient,
+        default_response=default_response,
+        latency_model=latency_model,
+        latency_ms=latency_ms,
+        retry_after_ms=retry_after_ms,
+    )
+
+
+def with_wire_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of `wire_arguments`, in the place of its first parameter, which gets their values."""
+    unresolved = {"WireArguments": object}  # its module is loaded when the command runs
+    shared = signature(wire_arguments, eval_str=True, locals=unresolved).parameters
+    _, *own = signature(command, eval_str=True, locals=unresolved).parameters.values()
+
+    def run(**values: Any) -> None:
+        arguments = wire_arguments(**{name: values.pop(name) for name in shared})
+        command(arguments, **values)
+
+    run.__doc__ = command.__doc__
+    run.__signature__ = Signature([*shared.values(), *own])  # type: ignore[attr-defined]
+    return run
 
 
 PROGRAM_ARGS_KEY = "offbook.program_args"

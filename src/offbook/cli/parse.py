@@ -1,22 +1,62 @@
-"""Parses the faults and the state given for a workflow, and checks that each of its steps has a model."""
+"""Parses what commands are given: names, verdicts, workers, and the faults and the state of a workflow."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from offbook.atomic_file import read_file
 from offbook.errors import InputError
 from offbook.faults import FaultPlan, parse_fault
 from offbook.faults.site import At
+from offbook.files import read_file
 from offbook.messages import JsonObject
 from offbook.schema_errors import RepeatedKeyError, check_keys
 from offbook.text import did_you_mean
 from offbook.workflow.file.schema import AnyStep, ModelFields, ToolStep, WorkflowDefinition
 from offbook.workflow.file.tree import steps_by_id, steps_without_model, tools_of
+
+if TYPE_CHECKING:
+    from offbook.explore.verdict import Verdict
+    from offbook.subjects.executors import Workers
+
+
+def parse_names(text: str) -> tuple[str, ...]:
+    """Return the names in a list like `refund,pay`."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def parse_verdicts(text: str | None) -> frozenset[Verdict]:
+    """Return the verdicts in a list, with hyphens for spaces; without a list, those that are findings.
+
+    Raises:
+        InputError: there is no such verdict.
+    """
+    from offbook.explore.verdict import FINDINGS, VERDICTS
+
+    if text is None:
+        return FINDINGS
+    known = {verdict.replace(" ", "-"): verdict for verdict in VERDICTS}
+    for name in parse_names(text):
+        if name not in known:
+            hint = did_you_mean(name, known, kind="verdicts")
+            raise InputError(f"there is no verdict {name!r}", source="--fail-on", hint=hint)
+    return frozenset(known[name] for name in parse_names(text))
+
+
+def parse_workers(text: str) -> Workers:
+    """Return a number of workers, or `auto`.
+
+    Raises:
+        InputError: it is neither.
+    """
+    if text == "auto":
+        return "auto"
+    if not text.isdecimal() or int(text) < 1:
+        raise InputError(f"expected a number or auto, got {text!r}", source="--workers", hint="--workers 2")
+    return int(text)
 
 
 def parse_faults(lines: list[str], *, file: str | None, definition: WorkflowDefinition) -> FaultPlan:

@@ -1,16 +1,15 @@
 """The config of a project: agents, simulated user, judge, and how to find and run scenarios."""
 
-from offbook.config.find_scenarios import RunPlan, collect_scenarios, plan_run, scenario_files
-from offbook.config.load import find_config, load_config
-from offbook.config.modules import import_from
+from offbook.config.discovery import RunPlan, collect_scenarios, import_from, plan_run, scenario_files
+from offbook.config.file import Config, find_config, load_config
 from offbook.config.participants import (
     ErrorGrouping,
     OpenParticipants,
     error_grouping,
+    mcp_configs,
     open_participants,
     run_rules,
 )
-from offbook.config.schema import Config
 
 __all__ = [
     "Config",
@@ -22,6 +21,7 @@ __all__ = [
     "find_config",
     "import_from",
     "load_config",
+    "mcp_configs",
     "open_participants",
     "plan_run",
     "run_rules",

@@ -29,6 +29,12 @@ def slug(name: str) -> str:
     return re.sub(r"[^\w]+", "-", name.lower()).strip("-_")[:MAX_SLUG_CHARS] or "scenario"
 
 
+def recording_file(names: StepNames, step_id: str | None) -> str:
+    """Return the name of the file for a call in a folder of recordings."""
+    caller = names.caller(step_id)
+    return RUN_FILE if caller == RUN_CALLER else f"{slug('' if caller is None else caller.scenario)}.json"
+
+
 def recorder_at(path: str, provider: Provider, names: StepNames) -> Provider:
     """Return a provider that records every call of `provider`, and replaces exchanges with the same step id."""
     if not is_folder(path):
@@ -77,14 +83,10 @@ class RecordingFolder(Provider):
         self._opened: dict[Path, Provider] = {}
 
     async def send(self, request: Request) -> Reply:
-        file = self._folder / self._file_name(request.step_id)
+        file = self._folder / recording_file(self._names, request.step_id)
         if file not in self._opened:
             self._opened[file] = self._open(file)
         return await self._opened[file].send(request)
-
-    def _file_name(self, step_id: str | None) -> str:
-        caller = self._names.caller(step_id)
-        return RUN_FILE if caller == RUN_CALLER else f"{slug('' if caller is None else caller.scenario)}.json"
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

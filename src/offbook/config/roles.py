@@ -14,8 +14,7 @@ from msgspec.structs import replace
 
 from offbook.codecs.base import WireRequest
 from offbook.codecs.openai_chat import OpenAIChatCodec
-from offbook.config.agents import agent_workflow
-from offbook.config.schema import Config, EndpointConfig, WorkflowConfig
+from offbook.config.file import Config, EndpointConfig, WorkflowConfig
 from offbook.errors import InputError, NoProviderError
 from offbook.messages import Reply, Request
 from offbook.pipeline import Live, live_provider, open_pipeline
@@ -23,6 +22,7 @@ from offbook.providers.http import HttpOptions, HttpProvider
 from offbook.providers.provider import Provider
 from offbook.scenarios.judge.error_groups import GROUPING_STEP
 from offbook.vendors import ProviderName
+from offbook.workflow import WorkflowDefinition, load_workflow
 from offbook.workflow.file.schema import RetryDefinition
 from offbook.workflow.file.tree import endpoints_of
 
@@ -168,6 +168,15 @@ async def _open_workflow(config: Config, declared: WorkflowConfig, place: str, s
     except InputError as error:
         raise _with_place(error, config, place) from error
     return opened.gateway
+
+
+def agent_workflow(config: Config, declared: WorkflowConfig) -> WorkflowDefinition:
+    """Load the workflow file of an agent.
+
+    Raises:
+        WorkflowError: the file does not exist, or is not a valid workflow.
+    """
+    return load_workflow(config.folder / declared.workflow)
 
 
 def _with_place(error: InputError, config: Config, place: str) -> InputError:

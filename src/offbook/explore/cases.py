@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import zip_longest
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -11,6 +10,7 @@ from msgspec.structs import replace
 from offbook.explore.options import FaultVariant
 from offbook.explore.run import ExploredSite
 from offbook.faults import At, FaultPlan, PlannedFault
+from offbook.faults.fault import FaultFamily
 
 LASTING = "always"
 
@@ -33,25 +33,39 @@ class FaultCase(Struct, frozen=True):
     def plan(self) -> FaultPlan:
         return FaultPlan(self.lines)
 
+    @property
+    def family(self) -> FaultFamily:
+        """What fails; of a pair, in its second fault."""
+        return self.lines[-1].fault.family
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The faults that it tries, as the heatmap names them; of a pair, `then` its second one."""
+        names = dict.fromkeys(cell.column for cell in self.cells)
+        return tuple(names) or (f"then {self.lines[-1].fault.type}",)
+
+    @property
+    def lasts(self) -> bool:
+        """Whether its fault is tried as one that lasts."""
+        return any(column.endswith(f", {LASTING}") for column in self.columns)
+
+    def is_in(self, rows: Collection[str]) -> bool:
+        """Return whether it is in one of these rows of the heatmap."""
+        return any(cell.row in rows for cell in self.cells)
+
     def __str__(self) -> str:
         return "; ".join(str(line) for line in self.lines)
 
 
-def cases_of(
-    sites: Sequence[ExploredSite], variants: Iterable[FaultVariant], *, budget: int | None = None
-) -> list[FaultCase]:
-    """Return every fault at every site where it can fire, most telling first: each fault at all sites in turn.
-
-    Equivalent cases are one. A `budget` is the largest number of cases: the most telling ones.
-    """
+def cases_of(sites: Sequence[ExploredSite], variants: Iterable[FaultVariant]) -> list[FaultCase]:
+    """Return every fault at every site where it can fire: each fault at all sites in turn. Equivalent cases are one."""
     found: dict[str, tuple[PlannedFault, list[HeatmapCell]]] = {}
     variants = list(variants)
     for variant in variants:
         for column, line, site in _planned_faults(variant, _its_turns(variant, variants, sites)):
             found.setdefault(str(line), (line, []))[1].append(HeatmapCell(site.row, column))
     numbered = enumerate(found.values(), 1)
-    cases = [FaultCase(f"{number:04}", (line,), tuple(cells)) for number, (line, cells) in numbered]
-    return most_telling(cases, budget)
+    return [FaultCase(f"{number:04}", (line,), tuple(cells)) for number, (line, cells) in numbered]
 
 
 def _its_turns(
@@ -65,18 +79,6 @@ def _its_turns(
     return of_models[spread.index(variant) :: len(spread)]
 
 
-def most_telling(cases: Sequence[FaultCase], budget: int | None) -> list[FaultCase]:
-    """Return at most `budget` of the cases, in their order: one of models and one of tools in turn.
-
-    Faults of tools come last, but they are those that show a repeated side effect.
-    """
-    of_tools = [case for case in cases if any(line.at.tool is not None for line in case.lines)]
-    of_models = [case for case in cases if all(line.at.tool is None for line in case.lines)]
-    in_turn = [case for pair in zip_longest(of_models, of_tools) for case in pair if case is not None]
-    chosen = {case.id for case in in_turn[:budget]}
-    return [case for case in cases if case.id in chosen]
-
-
 def _planned_faults(
     variant: FaultVariant, sites: Sequence[ExploredSite]
 ) -> Iterator[tuple[str, PlannedFault, ExploredSite]]:
@@ -84,7 +86,8 @@ def _planned_faults(
     fitting = [site for site in sites if variant.fits(site)]
     for site in fitting if not variant.is_only_persistent else ():
         if not variant.needs_stream:
-            yield variant.name, site.at.fail(variant.fault), site
+            at = replace(site.at, attempt=None) if variant.fault.family == "crash" else site.at
+            yield variant.name, at.fail(variant.fault), site
         for name, chunk in site.positions if variant.needs_stream else ():
             yield f"{variant.name}, {name}", replace(site.at, chunk=chunk).fail(variant.fault), site
     for site in fitting if variant.is_persistent else ():
@@ -101,12 +104,15 @@ def _lasting(variant: FaultVariant, at: At) -> At:
 
 def pairs_of(
     first: FaultCase, sites: Sequence[ExploredSite], variants: Iterable[FaultVariant]
-) -> Iterator[tuple[PlannedFault, ...]]:
-    """Yield the case with a second fault at each of `sites`, which are those that its run reached after the first."""
+) -> Iterator[tuple[tuple[PlannedFault, ...], str]]:
+    """Yield the case with a second fault at each of `sites`, and the row of that site.
+
+    The sites are those that the run of the case reached after the first fault.
+    """
     for variant in variants:
         for _, line, site in _planned_faults(replace(variant, is_persistent=False), sites):
             if all(other.at != site.at for other in first.lines):
-                yield (*first.lines, line)
+                yield (*first.lines, line), site.row
 
 
 def minimise(

@@ -12,11 +12,16 @@ from offbook.explore.verdict import FINDINGS, VERDICTS, Verdict
 
 
 class VerdictChange(Struct, frozen=True):
-    """A case whose verdict changed. A verdict is None if its exploration does not have the case."""
+    """A case whose verdict changed. A verdict is None if its exploration does not have the case.
+
+    It `was_left_out` or `is_left_out` if that is so because of a budget; then nothing is known about it.
+    """
 
     case: str
     before: Verdict | None
     after: Verdict | None
+    was_left_out: bool = False
+    is_left_out: bool = False
 
     @property
     def is_worse(self) -> bool:
@@ -43,14 +48,31 @@ class ExplorationComparison(Struct, frozen=True):
     def worse(self) -> list[VerdictChange]:
         return [change for change in self.changes if change.is_worse]
 
+    @property
+    def left_out(self) -> list[VerdictChange]:
+        """The earlier findings that the budget left out this time: nobody knows whether they are fixed."""
+        return [change for change in self.changes if change.is_left_out]
+
 
 def compare_explorations(before: Exploration, after: Exploration) -> ExplorationComparison:
     """Compare two explorations case by case. Cases are the same if their faults are."""
     old = {str(each.case): each.verdict for each in before.results}
     new = {str(each.case): each.verdict for each in after.results}
+    left_before = {each.fault for each in before.left_out}
+    was_left_out = {str(each.case) for each in after.results if left_before.intersection(each.case.columns)}
     left = [name for name in old if name not in new]
     names = list(new) + [name for name in left if old[name] in FINDINGS]
-    changes = [VerdictChange(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)]
+    changes = [
+        VerdictChange(
+            name,
+            old.get(name),
+            new.get(name),
+            was_left_out=name not in old and name in was_left_out,
+            is_left_out=name in after.not_tried,
+        )
+        for name in names
+        if old.get(name) != new.get(name)
+    ]
     not_tried = sum(old[name] not in FINDINGS for name in left)
     return ExplorationComparison(tuple(changes), len(names) - len(changes), not_tried)
 

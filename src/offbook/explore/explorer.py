@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import takewhile
 from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import InputError
-from offbook.explore.cases import FaultCase, HeatmapCell, cases_of, most_telling, pairs_of
+from offbook.explore.cases import FaultCase, HeatmapCell, cases_of, pairs_of
 from offbook.explore.options import ExploreOptions
+from offbook.explore.orders import OrderCases, order_cases, probe_plan
+from offbook.explore.pace import Pace
 from offbook.explore.run import ExploredSite, Run, sites_of
+from offbook.explore.schedule import (
+    Deadline,
+    LeftOut,
+    Schedule,
+    in_case_order,
+    left_out,
+    parse_budget,
+    rows_near_effects,
+    schedule,
+)
+from offbook.explore.sharing import KnownRuns
+from offbook.explore.start_check import ForkingSubject, FreshRuns, check_starts
 from offbook.explore.verdict import FINDINGS, VERDICTS, Assessment, Verdict, assess, broken_invariants
-from offbook.faults import FaultPlan, PlannedFault
+from offbook.faults import FaultPlan
 from offbook.recording.match.continuation import CONTINUATIONS, Continuation
 from offbook.text import did_you_mean
 
@@ -57,11 +73,15 @@ PAIRED_FAULTS = ("connection_reset", "http_error 500", "timeout", "tool_error", 
 
 
 class CaseResult(Struct, frozen=True):
-    """A case, its run, and the assessment of the run. If it was run several times, it is the worst one."""
+    """A case, its run, and the assessment of the run. If it was run several times, it is the worst one.
+
+    `same_as` is the id of the case whose run it shares; empty if it was run itself.
+    """
 
     case: FaultCase
     run: Run
     assessment: Assessment
+    same_as: str = ""
 
     @property
     def verdict(self) -> Verdict:
@@ -82,12 +102,31 @@ class CaseResult(Struct, frozen=True):
 
 
 class Exploration(Struct, frozen=True):
-    """The results of all cases of a subject, in order. `left` is how many cases the budget left out."""
+    """The results of all cases of a subject, in order.
+
+    `left_out` is what the budget left out, by fault, and `not_tried` has the texts of those cases; an exploration that
+    was loaded from a report does not have them. `left_orders` is how many orders of calls were not tried because they
+    are too many.
+    """
 
     subject: str
     clean: Run
     results: tuple[CaseResult, ...] = ()
-    left: int = 0
+    left_out: tuple[LeftOut, ...] = ()
+    not_tried: frozenset[str] = frozenset()
+    left_orders: int = 0
+
+    @property
+    def left(self) -> int:
+        """How many cases the budget left out."""
+        return sum(each.cases for each in self.left_out)
+
+    @property
+    def shared(self) -> tuple[int, int]:
+        """How many cases share a run with others, and how many runs those are."""
+        sharing = [each for each in self.results if each.same_as]
+        runs = len({each.same_as for each in sharing})
+        return len(sharing) + runs, runs
 
     @property
     def findings(self) -> list[CaseResult]:
@@ -118,21 +157,43 @@ class Exploration(Struct, frozen=True):
         return next((each for each in self.results if HeatmapCell(row, column) in each.case.cells), None)
 
 
-class CaseExecutor(Protocol):
-    """Runs the cases of a subject, serially or in parallel. The runs of each case come in the order of the cases."""
+class ExecutedCase(Struct, frozen=True):
+    """A case, its runs, and how long they took together in real time."""
 
-    def run(self, cases: Sequence[FaultCase]) -> Iterator[tuple[Run, ...]]: ...
+    case: FaultCase
+    runs: tuple[Run, ...]
+    real_s: float
+
+
+class CaseExecutor(Protocol):
+    """Runs the cases of a subject, serially or in parallel, and yields them in the order in which they come.
+
+    `workers` is how many run at once. The next case is taken from `cases` only when it starts.
+    """
+
+    workers: int
+
+    def run(self, cases: Iterable[FaultCase]) -> Iterator[ExecutedCase]: ...
+
+
+def execute(subject: Subject, case: FaultCase) -> ExecutedCase:
+    """Run a case, and measure how long that takes."""
+    start_s = SYSTEM_CLOCK.monotonic_s()
+    runs = runs_of(subject, case.plan)
+    return ExecutedCase(case, runs, SYSTEM_CLOCK.monotonic_s() - start_s)
 
 
 class SerialExecutor:
     """Runs cases one after the other in this thread."""
 
+    workers = 1
+
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
 
-    def run(self, cases: Sequence[FaultCase]) -> Iterator[tuple[Run, ...]]:
+    def run(self, cases: Iterable[FaultCase]) -> Iterator[ExecutedCase]:
         for case in cases:
-            yield runs_of(self._subject, case.plan)
+            yield execute(self._subject, case)
 
 
 OnBegin = Callable[[Exploration, int], object]
@@ -142,13 +203,17 @@ OnCase = Callable[[CaseResult], object]
 class Explorer:
     """Explores a subject.
 
+    Cases run in the order of the schedule, and are reported in their own order. A budget of time begins now.
+
     Args:
         executor: runs the cases; serially by default.
+        pace: measures how long cases take.
+        clock: what a budget of time is measured by.
         on_begin: called before the first case, with the clean run and the number of cases.
-        on_case: called with each result.
+        on_case: called with each result, in the order in which the cases run.
 
     Raises:
-        InputError: from `clean`, `cases` and `explore`, if the run fails even without a fault.
+        InputError: the budget is not one; from `clean`, `cases` and `explore`, if the run fails even without a fault.
     """
 
     def __init__(
@@ -157,17 +222,24 @@ class Explorer:
         options: ExploreOptions,
         *,
         executor: CaseExecutor | None = None,
+        pace: Pace | None = None,
+        clock: Clock = SYSTEM_CLOCK,
         on_begin: OnBegin = lambda *_: None,
         on_case: OnCase = lambda _: None,
     ) -> None:
         self._subject, self._options = subject, options
-        self._executor = executor or SerialExecutor(subject)
+        self._executor, self._pace = executor or SerialExecutor(subject), pace or Pace()
         self._on_begin, self._on_case = on_begin, on_case
+        self._budget = parse_budget(options.budget)
+        self._deadline = Deadline(self._budget.time_s, clock)
+        self._known = KnownRuns()
 
     @cached_property
     def clean(self) -> Run:
         """The run without a fault, made on first access."""
+        start_s = SYSTEM_CLOCK.monotonic_s()
         run = self._subject.run(FaultPlan())
+        self._pace.clean_s = SYSTEM_CLOCK.monotonic_s() - start_s
         problem = _clean_run_problem(run) or next(iter(broken_invariants(run, self._options.invariants)), "")
         if problem:
             hint = "an exploration starts from a run that succeeds: record it again, or fix it first"
@@ -183,50 +255,134 @@ class Explorer:
 
     @cached_property
     def cases(self) -> list[FaultCase]:
-        """Every case with a single fault, regardless of the budget."""
+        """Every case with a single fault, and every order of calls, regardless of the budget."""
+        return [*self._single_faults, *self._orders.cases]
+
+    @cached_property
+    def _single_faults(self) -> list[FaultCase]:
         return cases_of(sites_of(self.clean), self._options.variants)
+
+    @cached_property
+    def _orders(self) -> OrderCases:
+        """Return the orders in which calls can end, if they are to be tried: a run shows which overlap."""
+        if not any(variant.needs_overlap for variant in self._options.variants):
+            return OrderCases()
+        overlaps = self._subject.run(probe_plan(self.clean)).overlaps
+        return order_cases(self.clean, overlaps, first_number=len(self._single_faults) + 1)
+
+    @property
+    def affordable(self) -> list[FaultCase]:
+        """The cases with a single fault that a number as a budget allows, in their order."""
+        return in_case_order(self._schedule().all, lambda case: case)
 
     def explore(self, only: Sequence[FaultCase] | None = None) -> Exploration:
         """Run the subject once without a fault, and then with each case, or only with those of `only`."""
-        cases = most_telling(self.cases, self._options.budget) if only is None else only
-        self._on_begin(Exploration(self._subject.name, self.clean), len(cases))
-        results = list(self._assess(cases, self.clean))
         if only is not None:
-            return Exploration(self._subject.name, self.clean, tuple(results))
-        pairs = self._pairs_after(results) if self._options.pairs else []
-        affordable = self._number(pairs, len(results))
-        results += self._assess(affordable, self.clean)
-        left = len(self.cases) - len(cases) + len(pairs) - len(affordable)
-        return Exploration(self._subject.name, self.clean, tuple(results), left)
+            self._begin(only)
+            return self._exploration(only, list(self._run(only)))
+        planned = self._schedule()
+        self._begin(planned.all)
+        singles = _results_in_order([*self._run_or_share(planned.first), *self._run_or_share(planned.others)])
+        pairs, promises = self._pairs_after(singles) if self._options.pairs else ([], {})
+        room = None if self._budget.cases is None else max(0, self._budget.cases - len(singles))
+        chosen = schedule(pairs, lambda case: promises[case.id]).within(room).all
+        self._expect(chosen)
+        results = [*singles, *_results_in_order(self._run_or_share(chosen))]
+        return replace(self._exploration([*self.cases, *pairs], results), left_orders=self._orders.left)
 
-    def _assess(self, cases: Sequence[FaultCase], clean: Run) -> Iterator[CaseResult]:
-        executed = self._executor.run(cases)
+    def _begin(self, cases: Sequence[FaultCase]) -> None:
+        start = Exploration(self._subject.name, self.clean)
+        self._pace.deadline = self._deadline
+        self._expect(cases)
+        self._on_begin(start, len(cases))
+        check_starts(self._subject, cases, self._verdict)
+
+    def _expect(self, cases: Sequence[FaultCase]) -> None:
+        self._pace.expect(cases, self._executor.workers)
+        self._known.expect(cases)
+
+    def _exploration(self, cases: Sequence[FaultCase], results: Sequence[CaseResult]) -> Exploration:
+        tried = [each.case for each in results]
+        ids = {case.id for case in tried}
+        return Exploration(
+            self._subject.name,
+            self.clean,
+            tuple(results),
+            left_out=left_out(cases, tried),
+            not_tried=frozenset(str(case) for case in cases if case.id not in ids),
+        )
+
+    def _schedule(self) -> Schedule:
+        near = rows_near_effects(self.clean)
+        return schedule(self.cases, lambda case: case.is_in(near)).within(self._budget.cases)
+
+    def _run_or_share(self, cases: Sequence[FaultCase]) -> Iterator[CaseResult]:
+        """Run the cases; last those that may share a run with another one, if they do not."""
+        alone, others = self._known.split(cases)
+        yield from self._run(alone)
+        different = []
+        for case in others:
+            shared = self._known.find(case)
+            if shared is None:
+                different.append(case)
+            else:
+                yield self._assess(ExecutedCase(case, shared.runs, 0.0), same_as=shared.of)
+        yield from self._run(different)
+
+    def _run(self, cases: Iterable[FaultCase]) -> Iterator[CaseResult]:
+        executed = self._executor.run(takewhile(lambda _: not self._deadline.has_passed, cases))
         try:
-            for case, runs in zip(cases, executed, strict=True):
-                result = min((self._result(case, run, clean) for run in runs), key=lambda each: each.severity)
-                self._on_case(result)
-                yield result
+            for each in executed:
+                self._known.add(each.case, each.runs)
+                yield self._assess(each)
         finally:
             if isinstance(executed, Generator):  # stop what is still running if a callback raises
                 executed.close()
 
-    def _result(self, case: FaultCase, run: Run, clean: Run) -> CaseResult:
+    def _verdict(self, case: FaultCase, is_fresh: bool) -> Verdict:
+        """Return the verdict of a case, of runs that are started anew if `is_fresh`."""
+        subject: Subject = self._subject
+        if is_fresh and isinstance(subject, ForkingSubject):
+            subject = FreshRuns(subject, subject.name)
+        return self._worst(runs_of(subject, case.plan))[1].verdict
+
+    def _assess(self, executed: ExecutedCase, *, same_as: str = "") -> CaseResult:
+        """Return the worst of the runs of a case, and report it."""
+        run, assessment = self._worst(executed.runs)
+        result = CaseResult(executed.case, run, assessment, same_as)
+        self._pace.note(executed.case, None if same_as else executed.real_s)
+        self._on_case(result)
+        return result
+
+    def _worst(self, runs: Iterable[Run]) -> tuple[Run, Assessment]:
         options = self._options
-        assessment = assess(run, clean, invariants=options.invariants, optional=options.optional)
-        return CaseResult(case, run, assessment)
+        assessed = [
+            (run, assess(run, self.clean, invariants=options.invariants, optional=options.optional)) for run in runs
+        ]
+        return min(assessed, key=lambda each: each[1].severity)
 
-    def _pairs_after(self, singles: list[CaseResult]) -> list[tuple[PlannedFault, ...]]:
-        """Return all pairs of faults: the second at a site that the run with the first one reached afterwards."""
+    def _pairs_after(self, singles: Sequence[CaseResult]) -> tuple[list[FaultCase], dict[str, int]]:
+        """Return all pairs of faults: the second at a site that the run with the first one reached afterwards.
+
+        They are numbered behind all cases of one fault, in the order of the first faults. Also returns, by id, how many
+        reasons there are to try each before others: its first fault is a finding, its second one is near an effect.
+        """
         variants = [variant for variant in self._options.variants if variant.name in PAIRED_FAULTS]
-        known: dict[frozenset[str], tuple[PlannedFault, ...]] = {}
+        known: dict[frozenset[str], FaultCase] = {}
+        promises: dict[str, int] = {}
         for single in singles:
-            for lines in pairs_of(single.case, _sites_after(single), variants):
-                known.setdefault(frozenset(str(line) for line in lines), lines)
-        return list(known.values())
+            if single.run.first_life is not None:  # sites are those of the first life
+                continue
+            near = rows_near_effects(single.run)
+            for lines, row in pairs_of(single.case, _sites_after(single), variants):
+                case = FaultCase(f"{len(self.cases) + len(known) + 1:04}", lines, ())
+                if known.setdefault(frozenset(map(str, lines)), case) is case:
+                    promises[case.id] = single.is_finding + (row in near)
+        return list(known.values()), promises
 
-    def _number(self, pairs: Sequence[tuple[PlannedFault, ...]], before: int) -> list[FaultCase]:
-        room = None if self._options.budget is None else max(0, self._options.budget - before)
-        return [FaultCase(f"{before + place:04}", lines, ()) for place, lines in enumerate(pairs[:room], 1)]
+
+def _results_in_order(results: Iterable[CaseResult]) -> list[CaseResult]:
+    return in_case_order(results, lambda result: result.case)
 
 
 def _sites_after(single: CaseResult) -> list[ExploredSite]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import cached_property
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.effects import Effect, ToolDeclaration, count_collected
-from offbook.explore.observers import ModelObserver, RecoveryCounter, ToolObserver
-from offbook.explore.options import EXPLORE_DIVERGENCE, Divergence
+from offbook.errors import InputError
+from offbook.explore.inferred_tools import InferredTool, inferred_effects, inferred_runs
+from offbook.explore.observers import ModelObserver, RecoveryCounter, ToolObserver, raise_endless
+from offbook.explore.options import ANSWER_WAIT_S, EXPLORE_DIVERGENCE, Divergence
 from offbook.explore.replay import (
     ExploredModels,
     ExploredTools,
@@ -23,9 +25,10 @@ from offbook.explore.replay import (
     model_lines,
     tool_lines,
 )
-from offbook.explore.run import ModelCall, ToolRun
-from offbook.faults import FaultInjector, FaultPlan, inject_tools
-from offbook.faults.injector import FaultLog
+from offbook.explore.run import ModelCall, ToolRun, overlaps_of
+from offbook.faults import At, FaultInjector, FaultPlan, inject_tools
+from offbook.faults.injector import FaultLog, refuse_crash
+from offbook.faults.order import CallOrder, Cancelled
 from offbook.gateway.gateway import ProviderGateway
 from offbook.providers.provider import Provider
 from offbook.recording.match.continuation import Continuation, gave_up_mark
@@ -33,7 +36,13 @@ from offbook.recording.stores.store import RecordingReader
 from offbook.tools import Toolbox, ToolDef
 from offbook.tools.definition import wrap_tool
 from offbook.tools.dispatch import is_async
+from offbook.tools.effects import Effect, ToolDeclaration, count_collected, prefer_reported
 from offbook.tools.toolbox import GivenTool, GivenTools
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from offbook.explore.http_harness import ExploredHttp, HttpRecording
 
 NO_DECLARATIONS: Mapping[str, ToolDeclaration] = MappingProxyType({})
 
@@ -48,8 +57,11 @@ class CallLimits(Struct, frozen=True, kw_only=True):
 class Harness:
     """The models and tools of one explored run.
 
-    `provider` and `gateway` answer model calls from the recording, with the faults of the plan; `tools` does the same
-    for tools. Every call is observed.
+    `provider` and `gateway` answer model calls from the recording, with the faults of the plan; so do the clients of
+    `http_client()` and `sync_http_client()`, for SDKs. `tools` does the same for tools. Every call is observed.
+
+    `reporting` are the tools whose effects the clean run has reported. An HTTP client may wait `answer_s` for an answer
+    that a fault holds back. `on_crash` ends the process where the plan has a crash.
     """
 
     def __init__(
@@ -60,21 +72,37 @@ class Harness:
         tools: ExploredTools | None,
         limits: CallLimits,
         declarations: Mapping[str, ToolDeclaration] = NO_DECLARATIONS,
+        open_http: Callable[[], ExploredHttp],
+        reporting: Sequence[str] = (),
     ) -> None:
         self.recovery_counter = RecoveryCounter()
-        self.diverged: list[str] = []
-        self.declarations: dict[str, ToolDeclaration] = {}
+        self.reported: list[Effect] = []
+        self._on_endless: Callable[[str], object] = raise_endless
+        self._on_hung: Callable[[str], object] = raise_endless
+        self.answer_s = ANSWER_WAIT_S
+        self._divergences: list[str] = []
+        self._wrapped: dict[str, ToolDeclaration] = {}
+        self._open_http, self._reporting = open_http, reporting
         self._models, self._replayed_tools, self._declared = models, tools, declarations
         self._users = RecordedUsers(models)
         self._fault_log, self._tool_observer = FaultLog(), ToolObserver(max_calls=limits.tools)
-        models.on_diverged = self.diverged.append
+        models.on_diverged = self._divergences.append
         if tools is not None:
-            tools.on_diverged = self.diverged.append
+            tools.on_diverged = self._divergences.append
             tools.on_end = models.end
-        injector = FaultInjector(models, plan, fault_log=self._fault_log, marked=True)
+        self.on_crash: Callable[[], NoReturn] = refuse_crash
+        self._plan, self._order = plan, CallOrder()
+        injector = FaultInjector(
+            models, plan, fault_log=self._fault_log, marked=True, on_crash=self._crash, order=self._order
+        )
         self._model_observer = ModelObserver(injector, models, max_calls=limits.models)
-        self._model_observer.count_effects = lambda: count_collected() + self._tool_observer.effect_count
-        self._faulty_tools = inject_tools((), plan, fault_log=self._fault_log, marked=True)
+        self._model_observer.count_effects = self._count_effects
+        self._faulty_tools = inject_tools(
+            (), plan, fault_log=self._fault_log, marked=True, on_crash=self._crash, order=self._order
+        )
+
+    def _crash(self) -> NoReturn:
+        self.on_crash()
 
     @property
     def provider(self) -> Provider:
@@ -93,6 +121,33 @@ class Harness:
         gateway.register(self.provider)
         return gateway
 
+    @property
+    def stand_in(self) -> ExploredHttp:
+        """What answers HTTP clients of this run: `ollama.Client(transport=harness.stand_in.httpx_transport())`."""
+        return self._http
+
+    def http_client(self, transport: httpx2.AsyncBaseTransport | None = None) -> httpx2.AsyncClient:
+        """Return a client for an SDK: `AsyncOpenAI(http_client=harness.http_client())`. No call goes to `transport`."""
+        return self._http.http_client(transport)
+
+    def sync_http_client(self, transport: httpx2.BaseTransport | None = None) -> httpx2.Client:
+        """Return a client for a synchronous SDK: `OpenAI(http_client=harness.sync_http_client())`."""
+        return self._http.sync_http_client(transport)
+
+    @cached_property
+    def _http(self) -> ExploredHttp:
+        http = self._open_http()
+        http.count_effects_by(self._count_effects)
+        http.on_endless, http.on_hung = self._on_endless, self._on_hung
+        http.patience_s = self.answer_s
+        if self._plan.has_orders:
+            http.share_order(self._order)
+        return http
+
+    @property
+    def _opened_http(self) -> ExploredHttp | None:
+        return vars(self).get("_http")
+
     def tools(self, *given: GivenTool | GivenTools) -> Toolbox:
         """Wrap tools: `tools(search, book)`. They are replayed if the recording has any calls of tools."""
         return Toolbox(list(self.wrap_tools(Toolbox.of(*given)).values()))
@@ -104,44 +159,102 @@ class Harness:
     def wrap(self, tool: ToolDef) -> ToolDef:
         """Wrap one tool: inside is the tool or its recording, around it are faults, outside is what the agent sees."""
         declared = _declare(tool, self._declared.get(tool.name))
-        self.declarations[tool.name] = declared.declaration
+        self._wrapped[tool.name] = declared.declaration
         inner = declared if self._replayed_tools is None else _replay_tool(declared, self._replayed_tools)
         return self._tool_observer.outside(self._faulty_tools.wrap(self._tool_observer.inside(inner)))
 
     def on_endless(self, end: Callable[[str], object]) -> None:
         """Call `end` with the reason when the run makes too many calls, instead of raising an error."""
-        self._model_observer.on_endless = self._tool_observer.on_endless = end
+        self._model_observer.on_endless = self._tool_observer.on_endless = self._on_endless = end
+        if self._opened_http is not None:
+            self._opened_http.on_endless = end
+
+    def on_hung(self, end: Callable[[str], object]) -> None:
+        """Call `end` with the reason when an HTTP client has waited for an answer for `answer_s`."""
+        self._on_hung = end
+        if self._opened_http is not None:
+            self._opened_http.on_hung = end
 
     @property
     def calls(self) -> tuple[ModelCall, ...]:
-        """The model calls so far."""
-        return tuple(self._model_observer.calls)
+        """The model calls so far.
+
+        Raises:
+            InputError: some were made by HTTP clients, and some by the provider: their numbers are not comparable.
+        """
+        over_http = () if self._opened_http is None else self._opened_http.calls
+        if over_http and self._model_observer.calls:
+            hint = "let all calls of the run go through HTTP clients, or through the provider"
+            raise InputError("the run uses HTTP clients and a provider", source="explore", hint=hint)
+        return over_http or tuple(self._model_observer.calls)
 
     @property
     def tool_runs(self) -> tuple[ToolRun, ...]:
-        """The tool calls so far."""
-        return self._tool_observer.runs
+        """The tool calls so far: those that were observed, and those that the conversation of an HTTP client shows."""
+        return (*self._tool_observer.runs, *inferred_runs(self._inferred_tools, self._declared))
 
     @property
     def effects(self) -> tuple[Effect, ...]:
-        """The side effects so far: the calls of tools that have one and that ran."""
-        return self._tool_observer.effects
+        """The side effects so far: the calls of tools that have one and that ran, reported ones instead of inferred."""
+        inferred = [each for each in self._inferred_tools if each.tool not in self._reporting]
+        others = (*self._tool_observer.effects, *inferred_effects(inferred, self._declared))
+        return prefer_reported(self.reported, others)
+
+    @property
+    def declarations(self) -> dict[str, ToolDeclaration]:
+        """What is declared about tools, by themselves or elsewhere."""
+        return {**(self._declared if self._opened_http is not None else {}), **self._wrapped}
+
+    @property
+    def _inferred_tools(self) -> list[InferredTool]:
+        return [] if self._opened_http is None else self._opened_http.inferred_tools(observed=self._wrapped)
 
     @property
     def fired(self) -> tuple[str, ...]:
         """The faults that fired, as lines of a plan."""
-        return tuple(str(planned) for planned in self._fault_log.fired)
+        over_http = () if self._opened_http is None else self._opened_http.fired
+        return (*(str(planned) for planned in self._fault_log.fired), *over_http)
+
+    @property
+    def was_cancelled(self) -> bool:
+        """Whether a fault has cancelled the run."""
+        over_http = self._opened_http is not None and self._opened_http.was_cancelled
+        return over_http or any(isinstance(planned.fault, Cancelled) for planned in self._fault_log.fired)
+
+    @property
+    def overlaps(self) -> tuple[tuple[At, ...], ...]:
+        """The sets of calls that were under way together, if the plan has faults of order."""
+        return overlaps_of(self._order)
 
     @property
     def marks(self) -> tuple[str, ...]:
         """The marks that the texts of these faults carry."""
-        return tuple(self._fault_log.marks)
+        over_http = () if self._opened_http is None else self._opened_http.session.marks
+        return (*self._fault_log.marks, *over_http)
+
+    @property
+    def diverged(self) -> list[str]:
+        """The requests that were never recorded; of HTTP clients, the first one."""
+        over_http = "" if self._opened_http is None else self._opened_http.diverged
+        return [*self._divergences, *filter(None, [over_http])]
 
     @property
     def continuation(self) -> str:
         """What answered what was never recorded: a continuation, `default` or `live`; empty if nothing had to."""
         tools = "" if self._replayed_tools is None else self._replayed_tools.continued_by
-        return self._models.continued_by or tools
+        over_http = "" if self._opened_http is None else self._opened_http.session.continued_by
+        return self._models.continued_by or over_http or tools
+
+    @property
+    def recovery_paths(self) -> dict[str, int]:
+        """How often the run did what to recover; of SDKs, only retries are known."""
+        over_http = () if self._opened_http is None else self._opened_http.calls
+        retries = sum(call.attempt > 1 for call in over_http)
+        paths = self.recovery_counter.paths + Counter({"retry": retries} if retries else {})
+        return dict(sorted(paths.items()))
+
+    def _count_effects(self) -> int:
+        return count_collected() + self._tool_observer.effect_count
 
 
 def _declare(tool: ToolDef, declared: ToolDeclaration | None) -> ToolDef:
@@ -174,11 +287,18 @@ MAX_CLEAN_CALLS = 10_000
 
 
 class CleanScript(Struct, frozen=True):
-    """What the clean run was answered, in order, and how many calls it made: for runs in other processes."""
+    """What the clean run was answered, in order, and how many calls it made: for runs in other processes.
+
+    `http` is what its HTTP clients were answered, and `requests` are their first requests, as paths and bodies.
+    `reporting` are the tools whose effects it has reported.
+    """
 
     models: tuple[ScriptLine, ...]
     tools: tuple[ScriptLine, ...]
     limits: CallLimits
+    http: tuple[ScriptLine, ...] = ()
+    requests: tuple[tuple[str, bytes], ...] = ()
+    reporting: tuple[str, ...] = ()
 
 
 class HarnessFactory:
@@ -197,11 +317,13 @@ class HarnessFactory:
         *,
         declarations: Mapping[str, ToolDeclaration] = NO_DECLARATIONS,
     ) -> None:
-        self._reader, self._declarations = reader, declarations
+        self._reader, self._declarations, self._divergence = reader, declarations, divergence
         self._models = ModelRecording(reader, divergence)
         self._tools = ToolRecording(reader.tools, divergence)
+        self._http: HttpRecording | None = None
         self._clean: Harness | None = None
         self._limits: CallLimits | None = None
+        self._reporting: tuple[str, ...] = ()
 
     @property
     def has_script(self) -> bool:
@@ -211,13 +333,30 @@ class HarnessFactory:
     @property
     def script(self) -> CleanScript:
         """The script of the clean run, which was made in this process."""
-        return CleanScript(model_lines(self._models.script), tool_lines(self._tools.script), self._call_limits())
+        return CleanScript(
+            model_lines(self._models.script),
+            tool_lines(self._tools.script),
+            self._call_limits(),
+            http=() if self._http is None else self._http.lines,
+            requests=() if self._http is None else self._http.requests,
+            reporting=self._reporting_tools(),
+        )
 
     def load_script(self, script: CleanScript) -> None:
         """Follow the script of a clean run that was made in another process."""
         self._models.load(script.models)
         self._tools.load(script.tools)
-        self._limits = script.limits
+        self._limits, self._reporting = script.limits, script.reporting
+        if script.http:
+            self._http = self._http_recording()
+            self._http.load(script.http, script.requests)
+        self._warm_up()
+
+    def _warm_up(self) -> None:
+        """Use once what every run uses, so that caches are filled before the processes of the runs are forked."""
+        harness = self.create(FaultPlan())
+        if self._http is not None:
+            harness.sync_http_client().close()
 
     def create(self, plan: FaultPlan, continuation: Continuation = "stubborn") -> Harness:
         """Return the harness of the next run. Tools run for real if the recording has no calls of tools.
@@ -230,10 +369,30 @@ class HarnessFactory:
             tools=None if self._tools.is_empty else self._tools.start_run(continuation),
             limits=self._call_limits(),
             declarations=self._declarations,
+            open_http=partial(self._open_http, plan, continuation, is_clean=not self.has_script),
+            reporting=self._reporting_tools(),
         )
         if not self.has_script:
             self._clean = harness
         return harness
+
+    def _open_http(self, plan: FaultPlan, continuation: Continuation, *, is_clean: bool) -> ExploredHttp:
+        if self._http is None:
+            self._http = self._http_recording()
+            if not is_clean:
+                self._http.load(())
+        limits = CallLimits(models=MAX_CLEAN_CALLS, tools=0) if is_clean else self._call_limits()
+        return self._http.start_run(plan, continuation, max_calls=limits.models, is_clean=is_clean)
+
+    def _http_recording(self) -> HttpRecording:
+        from offbook.explore.http_harness import HttpRecording  # noqa: PLC0415 - most runs have no HTTP clients
+
+        return HttpRecording(self._reader, self._divergence)
+
+    def _reporting_tools(self) -> tuple[str, ...]:
+        if self._clean is None:
+            return self._reporting
+        return tuple(sorted({effect.tool for effect in self._clean.reported}))
 
     def _call_limits(self) -> CallLimits:
         if self._clean is None:

@@ -15,13 +15,12 @@ from functools import lru_cache
 from inspect import isawaitable
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from offbook.clock import run, time_limit
-from offbook.effects import Effect, collect_effects, prefer_reported
 from offbook.errors import (
     AgentError,
     AllProvidersFailedError,
@@ -35,7 +34,9 @@ from offbook.explore.isolation import CaseProcess
 from offbook.explore.observers import EndlessRunError
 from offbook.explore.options import DEFAULT_DEADLINES, Deadlines
 from offbook.explore.run import Run, RunFailure, error_text, normalize_text
-from offbook.recording.format.tool_exchange import json_form
+from offbook.faults.order import run_task
+from offbook.recording.format.exchange import json_form
+from offbook.tools.effects import Effect, collect_effects
 
 _FOREIGN_FOLDERS = tuple(
     f"{Path(folder).resolve()}/"
@@ -160,13 +161,23 @@ def _readable(value: Any) -> Any:
     return [_readable(each) for each in value] if isinstance(value, list | tuple) else value
 
 
+OnCrash: TypeAlias = Callable[[Run], NoReturn]
+FinishRun: TypeAlias = Callable[[Run], Run]
+
+
+def as_it_is(run: Run) -> Run:
+    """Return a run unchanged."""
+    return run
+
+
 class RunMonitor:
     """Runs something on a harness once, and reports what it did.
 
     `declared` are the errors that the run is expected to raise when it gives up, as classes or names.
 
     In the process of a case, a run that is late ends the process, so that it cannot catch that. Elsewhere it gets a
-    RunDeadlineError.
+    RunDeadlineError. `on_crash` is called with the run so far where its plan has a crash. `finish` returns the run to
+    report: by default the run itself.
     """
 
     def __init__(
@@ -175,8 +186,14 @@ class RunMonitor:
         *,
         declared: Sequence[type[BaseException] | str] = (),
         deadlines: Deadlines = DEFAULT_DEADLINES,
+        on_crash: OnCrash | None = None,
+        finish: FinishRun = as_it_is,
     ) -> None:
         self._harness, self._declared, self._deadlines = harness, tuple(declared), deadlines
+        harness.answer_s = deadlines.answer_s
+        self._finish = finish
+        if on_crash is not None:
+            harness.on_crash = lambda: on_crash(self._run())
         self._took_s = 0.0
         self._reported: list[Effect] = []
 
@@ -190,10 +207,12 @@ class RunMonitor:
             self._end_with(CaseProcess.current)
         try:
             with real_time_limit(self._deadlines.real_s), collect_effects() as self._reported:
+                self._harness.reported = self._reported
                 result = work()
         except BaseException as raised:
             hung = _hang_reason(raised)
-            if not hung and CaseProcess.current is None and not isinstance(raised, Exception | SystemExit):
+            is_of_run = isinstance(raised, Exception | SystemExit | asyncio.CancelledError)
+            if not hung and CaseProcess.current is None and not is_of_run:
                 raise
             error = None if hung else self._failure(raised)
         return self._run(result=json_form(result).value, error=error, hung=hung)
@@ -205,6 +224,7 @@ class RunMonitor:
     async def _in_time(self, work: Coroutine[Any, Any, T]) -> T:
         loop = asyncio.get_running_loop()
         limit_s, started_s = self._deadlines.virtual_s, loop.time()
+        run_task.set(asyncio.current_task())
         try:
             async with time_limit(limit_s, lambda s: RunDeadlineError(_late_text(f"{s:g} s"))):
                 return await work
@@ -233,30 +253,36 @@ class RunMonitor:
         case.call_at(real_s, lambda: end_late(_late_text(f"{real_s:g} s of real time")))
         case.clock.call_at(virtual_s, lambda: end_late(_late_text(f"{virtual_s:g} s")))
         self._harness.on_endless(lambda text: end_late(text, "the last came from"))
+        self._harness.on_hung(end_late)
 
     def _run(self, *, result: Any = None, error: RunFailure | None = None, hung: str = "") -> Run:
         harness, case = self._harness, CaseProcess.current
-        return Run(
+        run = Run(
             result=result,
             error=error,
             calls=harness.calls,
             tools=harness.tool_runs,
             fired=harness.fired,
-            diverged=harness.diverged[0] if harness.diverged else "",
+            diverged=next(iter(harness.diverged), ""),
             continuation=harness.continuation,
             hung=hung,
-            effects=prefer_reported(self._reported, harness.effects),
+            effects=harness.effects,
             declarations=harness.declarations,
             marks=harness.marks,
+            overlaps=harness.overlaps,
             took_s=round(self._took_s if case is None else case.clock.passed_s, 6),
-            paths=dict(sorted(harness.recovery_counter.paths.items())),
+            paths=harness.recovery_paths,
         )
+        return self._finish(run)
 
     def _failure(self, error: BaseException) -> RunFailure:
         inner = _first_error(error)
         names = {kind.__name__ for kind in type(inner).__mro__}
-        is_declared = isinstance(inner, GAVE_UP_ERRORS) or any(
-            each in names if isinstance(each, str) else isinstance(inner, each) for each in self._declared
+        was_cancelled = isinstance(inner, asyncio.CancelledError) and self._harness.was_cancelled
+        is_declared = (
+            was_cancelled
+            or isinstance(inner, GAVE_UP_ERRORS)
+            or any(each in names if isinstance(each, str) else isinstance(inner, each) for each in self._declared)
         )
         message = _exit_call(inner) if isinstance(inner, SystemExit) else error_text(inner)
         return RunFailure("declared" if is_declared else "undeclared", type(inner).__name__, message)
@@ -307,9 +333,11 @@ class MonitoredFunction:
     ) -> None:
         self._work, self._declared, self._deadlines = work, tuple(declared), deadlines
 
-    def run(self, harness: Harness) -> Run:
-        """Run the function on this harness and report the run. Only interrupts are raised."""
-        monitor = RunMonitor(harness, declared=self._declared, deadlines=self._deadlines)
+    def run(self, harness: Harness, *, on_crash: OnCrash | None = None, finish: FinishRun = as_it_is) -> Run:
+        """Run the function on this harness and report the run, like a RunMonitor. Only interrupts are raised."""
+        monitor = RunMonitor(
+            harness, declared=self._declared, deadlines=self._deadlines, on_crash=on_crash, finish=finish
+        )
         return monitor.observe(lambda: monitor.run(self._call(harness)))
 
     async def _call(self, harness: Harness) -> Any:

@@ -11,14 +11,13 @@ from typing import Any, NoReturn
 from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.call_numbers import CallNumbers, Site
 from offbook.clock import SYSTEM_CLOCK
 from offbook.codecs.base import retry_after_s
-from offbook.effects import Effect, EffectOutcome, count_collected
 from offbook.errors import ProviderError, RecordingMismatchError
 from offbook.events import BreakerChanged, Event, FallbackTaken, RetryScheduled
 from offbook.explore.replay import ExploredModels
 from offbook.explore.run import CallOutcome, ChunkKind, ChunkKinds, Follows, ModelCall, ToolRun, error_text
+from offbook.faults.site import CallNumbers, Site
 from offbook.messages import (
     JsonObject,
     Reply,
@@ -31,11 +30,12 @@ from offbook.messages import (
     WholeReply,
 )
 from offbook.providers.provider import Provider
-from offbook.recording.format.tool_exchange import json_arguments
+from offbook.recording.format.exchange import json_arguments
 from offbook.recording.match.fingerprint import fingerprint
 from offbook.tools import ToolDef, ToolSpec
 from offbook.tools.definition import wrap_tool
 from offbook.tools.dispatch import is_async
+from offbook.tools.effects import Effect, EffectOutcome, count_collected
 from offbook.tools.result_text import result_text
 
 
@@ -64,7 +64,8 @@ class EndlessRunError(BaseException):
     """A run makes too many calls. It is not an Exception, so that no agent catches it."""
 
 
-def _raise_endless(reason: str) -> NoReturn:
+def raise_endless(reason: str) -> NoReturn:
+    """Raise an EndlessRunError."""
     raise EndlessRunError(reason)
 
 
@@ -107,7 +108,7 @@ class ModelObserver(Provider):
 
     def __init__(self, provider: Provider, models: ExploredModels, *, max_calls: int) -> None:
         self.calls: list[ModelCall] = []
-        self.on_endless: Callable[[str], object] = _raise_endless
+        self.on_endless: Callable[[str], object] = raise_endless
         self.count_effects: Callable[[], int] = count_collected
         self._provider, self._models, self._max_calls = provider, models, max_calls
         self._sent = 0
@@ -280,7 +281,7 @@ class ToolObserver:
     """
 
     def __init__(self, *, max_calls: int) -> None:
-        self.on_endless: Callable[[str], object] = _raise_endless
+        self.on_endless: Callable[[str], object] = raise_endless
         self._max_calls = max_calls
         self._counts = Counter[str]()
         self._calls: list[_ToolCall] = []
@@ -364,7 +365,7 @@ class ToolObserver:
         token = _current_call.set(call)
         try:
             result = await value
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
             call.error = f"{type(error).__name__}: {error_text(error)}"
             raise
         finally:

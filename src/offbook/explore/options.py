@@ -10,23 +10,40 @@ from msgspec.structs import replace
 
 from offbook.errors import InputError
 from offbook.explore.verdict import Invariant
-from offbook.faults import FAULT_TYPES, TOOL_FAULT_TYPES, AnyFault, AnyToolFault
-from offbook.faults.catalog import fault_variants
+from offbook.faults import FAULT_TYPES, TOOL_FAULT_TYPES, AnyPlannedFault, Crash
+from offbook.faults.catalog import ORDER_FAULT_TYPES, fault_variants
 from offbook.faults.fault import FaultVariant as DeclaredVariant
 from offbook.messages import Reply, Request, Response, WholeReply
 from offbook.providers.provider import Provider
 from offbook.text import did_you_mean
 
-FaultVariant: TypeAlias = DeclaredVariant[AnyFault | AnyToolFault]
+FaultVariant: TypeAlias = DeclaredVariant[AnyPlannedFault]
 """A fault to try, with the name of its column. The faults declare their variants."""
 
 TOOL_VARIANTS = fault_variants(TOOL_FAULT_TYPES.values())
-VARIANTS = fault_variants(FAULT_TYPES.values()) + TOOL_VARIANTS
-WIRE_VARIANTS = fault_variants(FAULT_TYPES.values(), over_http=True)
+VARIANTS = (
+    fault_variants(FAULT_TYPES.values(), over_http=True) + TOOL_VARIANTS + fault_variants(ORDER_FAULT_TYPES.values())
+)
+"""The variants in this process. Those of HTTP alone are tried on calls of HTTP clients."""
+
+_WIRE_ORDERS = fault_variants(ORDER_FAULT_TYPES.values(), over_http=True, in_real_time=True)
+WIRE_VARIANTS = fault_variants(FAULT_TYPES.values(), over_http=True, in_real_time=True) + tuple(
+    variant for variant in _WIRE_ORDERS if not variant.fault.is_for_tools
+)
 """The variants for a program over HTTP: none of tools, which run inside it, and waits that pass in real time."""
 
-MCP_VARIANTS = WIRE_VARIANTS + fault_variants(TOOL_FAULT_TYPES.values(), over_http=True)
+ORDERS = "orders"
+"""The name of all faults of order together."""
+
+MCP_VARIANTS = (
+    fault_variants(FAULT_TYPES.values(), over_http=True, in_real_time=True)
+    + fault_variants(TOOL_FAULT_TYPES.values(), over_http=True, in_real_time=True)
+    + _WIRE_ORDERS
+)
 """The variants for a program whose MCP servers are stood in for, too: their tools can fail."""
+
+CRASH_VARIANTS = fault_variants([Crash])
+"""The variants for what can be started again after a crash."""
 
 
 def select_variants(names: Iterable[str] | str, among: Sequence[FaultVariant] = VARIANTS) -> list[FaultVariant]:
@@ -34,21 +51,32 @@ def select_variants(names: Iterable[str] | str, among: Sequence[FaultVariant] = 
 
     A name is that of a variant (`http_error 500`), the type of its fault, or `all`; several can be joined by commas.
     Optional variants are not in `all`: `all,wrong_values` tries one of them too. A variant that is named is not spread.
+    `orders` are those of order, which are optional.
 
     Raises:
         InputError: there is no such fault.
     """
     wanted = [names] if isinstance(names, str) else list(names)
     wanted = [name.strip() for each in wanted for name in each.split(",") if name.strip()]
+    if ORDERS in wanted:
+        wanted = [name for name in wanted if name != ORDERS] + [variant.name for variant in among if _is_order(variant)]
     known = {name for variant in among for name in (variant.name, variant.fault.type)}
     for name in wanted:
-        if name != "all" and name not in known and among is WIRE_VARIANTS and is_of_tools(name):
+        has_tools = any(variant.fault.is_for_tools for variant in among)
+        if name != "all" and name not in known and not has_tools and is_of_tools(name):
             hint = "the tools of a program run inside it; those of its MCP servers can fail: --mcp .mcp.json"
             raise InputError(f"{name}: faults of tools cannot fire over HTTP", source="faults", hint=hint)
+        if name not in known and any(name in (each.name, each.fault.type) for each in CRASH_VARIANTS):
+            hint = "they are a program (-- COMMAND) and a workflow (FLOW.yaml)"
+            raise InputError("only what can be started again can crash", source="faults", hint=hint)
         if name != "all" and name not in known:
             hint = did_you_mean(name, sorted(known), kind="faults")
             raise InputError(f"there is no fault {name!r} to try", source="faults", hint=hint)
     return [chosen for variant in among if (chosen := _choose(variant, wanted)) is not None]
+
+
+def _is_order(variant: FaultVariant) -> bool:
+    return variant.fault.type in ORDER_FAULT_TYPES
 
 
 def is_of_tools(name: str) -> bool:
@@ -64,16 +92,21 @@ def _choose(variant: FaultVariant, names: Sequence[str]) -> FaultVariant | None:
 
 
 class ExploreOptions(Struct, frozen=True, kw_only=True):
-    """What to explore: which faults, whether also in pairs, how many cases at most, and what must always hold.
+    """What to explore: which faults, whether also in pairs, with which budget, and what must always hold.
 
-    `optional` names the steps and tools that a run may go on without.
+    `budget` is a number of cases, or a time like `5m` after which no further case starts. `optional` names the steps
+    and tools that a run may go on without.
     """
 
     variants: Sequence[FaultVariant]
     pairs: bool = False
-    budget: int | None = None
+    budget: int | str | None = None
     invariants: Sequence[Invariant] = ()
     optional: frozenset[str] = frozenset()
+
+
+ANSWER_WAIT_S = 20.0
+"""How long a program, or an HTTP client in this process, may wait for one answer by default."""
 
 
 class Deadlines(Struct, frozen=True):
@@ -81,6 +114,11 @@ class Deadlines(Struct, frozen=True):
 
     virtual_s: float = 3600.0
     real_s: float = 30.0
+
+    @property
+    def answer_s(self) -> float:
+        """How long an HTTP client may wait for one answer: as long as the run may take, if that was chosen."""
+        return ANSWER_WAIT_S if self.virtual_s == DEFAULT_DEADLINES.virtual_s else self.virtual_s
 
 
 DEFAULT_DEADLINES: Deadlines = Deadlines()

@@ -17,8 +17,7 @@ from offbook.explore.options import EXPLORE_DIVERGENCE, Divergence
 from offbook.messages import JsonObject, Reply, Request, WholeReply
 from offbook.providers.provider import Provider
 from offbook.recording.format.document import E, rules_from_meta
-from offbook.recording.format.exchange import Exchange
-from offbook.recording.format.tool_exchange import ToolExchange, error_from_record, hash_arguments, json_arguments
+from offbook.recording.format.exchange import Exchange, ToolExchange, error_from_record, hash_arguments, json_arguments
 from offbook.recording.latency import Latency
 from offbook.recording.match.continuation import (
     Continuation,
@@ -73,7 +72,7 @@ class ModelRecording:
 
     def load(self, lines: Sequence[ScriptLine]) -> None:
         """Take over the script that the clean run wrote in another process."""
-        answers = _by_id(self.reader, lines)
+        answers = exchanges_by_id(self.reader, lines)
         self.script.load((line.key, ScriptedCall(line.key, line.fields, answers[line.answer])) for line in lines)
         self.conversations.prepare()
 
@@ -100,7 +99,7 @@ class ToolRecording:
 
     def load(self, lines: Sequence[ScriptLine]) -> None:
         """Take over the script that the clean run wrote in another process."""
-        answers = _by_id(self.index, lines)
+        answers = exchanges_by_id(self.index, lines)
         self.script.load((line.key, answers[line.answer]) for line in lines)
 
     def start_run(self, continuation: Continuation = "stubborn") -> ExploredTools:
@@ -108,7 +107,8 @@ class ToolRecording:
         return ExploredTools(self, self.script.start_run(), continuation)
 
 
-def _by_id(index: ExchangeIndex[E], lines: Sequence[ScriptLine]) -> dict[int, StoredExchange[E]]:
+def exchanges_by_id(index: ExchangeIndex[E], lines: Sequence[ScriptLine]) -> dict[int, StoredExchange[E]]:
+    """Return the exchanges that answer the lines of a script, by their ids."""
     wanted = {line.answer for line in lines}
     return {stored.id: stored for stored in index if stored.id in wanted}
 

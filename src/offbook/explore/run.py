@@ -9,12 +9,15 @@ from functools import cached_property
 from typing import Any, Literal, get_args
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from offbook.call_numbers import CallNumbers
-from offbook.effects import Effect, ToolDeclaration, net_effects, volatile_values
 from offbook.faults import At
+from offbook.faults.order import CallOrder
+from offbook.faults.site import CallNumbers
 from offbook.messages import JsonObject, ReasoningDelta, StreamDelta, TextDelta
 from offbook.recording.format.document import Document, each_exchange
+from offbook.recording.format.exchange import Exchange
+from offbook.tools.effects import Effect, ToolDeclaration, net_effects, volatile_values
 
 _ToolChunk = Literal["tool_call", "tool_key", "tool_value"]
 ChunkKind = Literal["text", "reasoning", _ToolChunk, "other"]
@@ -131,7 +134,8 @@ class ModelCall(Struct, frozen=True, kw_only=True):
     request tells the model about a failure that the clean run has not. `waited_s` is how long the run waited after the
     attempt before, in virtual time; None if it has none. `effects_before` is how many effects were observed before the
     answer; None if that is not known. `follows` is whether the request repeats the one of its step before it,
-    or continues a conversation; if neither, it is a question of its own.
+    or continues a conversation; if neither, it is a question of its own. A call that `is_over_http` is made by an HTTP
+    client.
     """
 
     number: int
@@ -151,6 +155,7 @@ class ModelCall(Struct, frozen=True, kw_only=True):
     waited_s: float | None = None
     effects_before: int | None = None
     follows: Follows = ""
+    is_over_http: bool = False
 
     @property
     def row(self) -> str:
@@ -207,6 +212,20 @@ _MISSPELT = 0.85
 unknown before, and may have names like those of others."""
 
 
+class FirstLife(Struct, frozen=True):
+    """What a run did until it was killed: `killed` says where, like `before call 2`."""
+
+    killed: str
+    effects: tuple[Effect, ...] = ()
+
+    def describe(self, effects: Iterable[Effect]) -> str:
+        """Return a line about the lives of a run whose effects are `effects`, those of its first life among them."""
+        before = Counter(map(str, self.effects))
+        parts = [("before", before), ("after", Counter(map(str, effects)) - before)]
+        done = [f"{when} that, {', '.join(each.elements())} ran" for when, each in parts if each]
+        return f"it was killed {self.killed}, and started again; {'; '.join(done) or 'nothing was changed'}"
+
+
 class Run(Struct, frozen=True, kw_only=True, dict=True):
     """One run, from start to end.
 
@@ -215,7 +234,11 @@ class Run(Struct, frozen=True, kw_only=True, dict=True):
     `continuation` names what answered such a request, if anything did. `effects` are its side effects, in order, and
     `declarations` what its tools declare about theirs. `marks` are the marks of the faults that fired, which show where
     an injected text turns up. `took_s` is in virtual time if the run has it. `paths` counts what it did to recover:
-    retries, fallbacks, breakers. Of one that `is_program`, only retries are known.
+    retries, fallbacks, breakers. Of one that `is_program`, only retries are known. `reported` are the tools of effects
+    that it reported to us, and not to a file: it can be killed right after each. A run that was killed and started
+    again has both lives in it: calls, tools and effects of both, and the end of the second; `first_life` says what the
+    first one did. `overlaps` are the sets of calls that were under way together, each in the order in which they ended,
+    if its plan has faults of order.
     """
 
     result: Any = None
@@ -233,6 +256,9 @@ class Run(Struct, frozen=True, kw_only=True, dict=True):
     took_s: float = 0.0
     paths: dict[str, int] = field(default_factory=dict)
     is_program: bool = False
+    reported: tuple[str, ...] = ()
+    first_life: FirstLife | None = None
+    overlaps: tuple[tuple[At, ...], ...] = ()
 
     @cached_property
     def requested_values(self) -> set[str]:
@@ -295,16 +321,25 @@ class ExploredSite(Struct, frozen=True):
     at: At
     has_tools: bool = False
     asks_for_tools: bool = False
+    is_over_http: bool = False
     positions: tuple[tuple[str, int], ...] = ()
+    is_reported: bool = False
 
     @property
     def is_tool(self) -> bool:
         return self.at.tool is not None
 
 
+def overlaps_of(order: CallOrder) -> tuple[tuple[At, ...], ...]:
+    """Return the sets of calls that were under way together, without those of later attempts."""
+    sets = [[replace(At.of(place), workflow=None) for place in places] for places in order.overlaps]
+    first = [tuple(at for at in places if at.attempt in (None, 1)) for places in sets]
+    return tuple(dict.fromkeys(places for places in first if len(places) > 1))
+
+
 def sites_of(run: Run) -> list[ExploredSite]:
-    """Return the sites of a run in the order in which it reached them: models first, then tools."""
-    return [*_model_sites(run.calls), *_tool_sites(run.tools)]
+    """Return the sites of a run in the order in which it reached them: models first, then tools, then reports."""
+    return [*_model_sites(run.calls), *_tool_sites(run.tools), *_reported_sites(run.reported)]
 
 
 def _model_sites(calls: Iterable[ModelCall]) -> Iterator[ExploredSite]:
@@ -315,13 +350,27 @@ def _model_sites(calls: Iterable[ModelCall]) -> Iterator[ExploredSite]:
             else At(step_id=call.step_id, call=call.step_call, attempt=call.attempt)
         )
         positions = tuple(places_in(call.chunks)) if call.is_streamed and call.chunks else ()
-        yield ExploredSite(call.row, at, call.has_tools, bool(call.asks_for), positions)
+        yield ExploredSite(
+            row=call.row,
+            at=at,
+            has_tools=call.has_tools,
+            asks_for_tools=bool(call.asks_for),
+            is_over_http=call.is_over_http,
+            positions=positions,
+        )
 
 
 def _tool_sites(tools: Iterable[ToolRun]) -> Iterator[ExploredSite]:
     for each in tools:
         if each.is_observed:
             yield ExploredSite(f"{each.tool} {each.call}", At(tool=each.tool, call=each.call))
+
+
+def _reported_sites(tools: Iterable[str]) -> Iterator[ExploredSite]:
+    counts = Counter[str]()
+    for tool in tools:
+        counts[tool] += 1
+        yield ExploredSite(f"{tool} {counts[tool]}", At(tool=tool, call=counts[tool]), is_reported=True)
 
 
 def recorded_run(document: Document) -> Run:
@@ -343,7 +392,6 @@ def _recorded_calls(document: Document) -> Iterator[ModelCall]:
         site = numbers.start(("", step_id), identity)
         numbers.finish(site, identity, failed=exchange.fault is not None)
         request = exchange.request_fields() or {}
-        kinds, deltas = ChunkKinds(), exchange.timed_deltas() if exchange.chunks is not None else ()
         yield ModelCall(
             number=site.overall,
             step_id=step_id,
@@ -352,9 +400,22 @@ def _recorded_calls(document: Document) -> Iterator[ModelCall]:
             model=exchange.model,
             has_tools=bool(request.get("tools") or exchange.tool_calls),
             is_streamed=exchange.chunks is not None,
-            chunks=tuple(kinds.next(delta) for _, delta in deltas),
+            chunks=_recorded_chunks(exchange),
             asks_for=tuple((call.tool, call.args) for call in exchange.response(model="", provider="").tool_calls),
+            is_over_http=exchange.wire is not None,
         )
+
+
+def _recorded_chunks(exchange: Exchange) -> tuple[ChunkKind, ...]:
+    """Return the kinds of the chunks of a streamed answer: over HTTP its events, else its deltas."""
+    if exchange.chunks is None:
+        return ()
+    if exchange.wire is not None:
+        from offbook.explore.wire_observer import recorded_chunk_kinds  # noqa: PLC0415 - it needs this module
+
+        return recorded_chunk_kinds(exchange.wire)
+    kinds = ChunkKinds()
+    return tuple(kinds.next(delta) for _, delta in exchange.timed_deltas())
 
 
 def _requested_tools(calls: Iterable[ModelCall]) -> Iterator[ToolRun]:

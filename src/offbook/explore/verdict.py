@@ -9,13 +9,13 @@ from typing import Any, Literal, TypeAlias, get_args
 import msgspec
 from msgspec import Struct
 
-from offbook.effects import UNDECLARED, Effect, EffectDifference, compare_effects, net_effects, undone_effects
 from offbook.explore.broken_result import admits_failure, broken_parts, is_empty_result
 from offbook.explore.run import ModelCall, Run, ToolRun
 from offbook.faults import PlannedFault, parse_fault
 from offbook.faults.fault import FaultTrait
-from offbook.faults.mcp import InjectedText
+from offbook.faults.tools import InjectedText
 from offbook.text import pluralize, shorten
+from offbook.tools.effects import UNDECLARED, Effect, EffectDifference, compare_effects, net_effects, undone_effects
 
 Verdict = Literal[
     "repeated side effect",
@@ -68,7 +68,8 @@ def assess(run: Run, clean: Run, *, invariants: Sequence[Invariant] = (), option
     worst = claims[0]
     also = [claim for claim in claims if claim.verdict == worst.verdict or claim.verdict in FINDINGS]
     evidence = list(dict.fromkeys(line for claim in also for line in claim.evidence))
-    return Assessment(worst.verdict, (*evidence, *_continuation_text(run)))
+    lives = () if run.first_life is None else (run.first_life.describe(run.effects),)
+    return Assessment(worst.verdict, (*evidence, *lives, *_continuation_text(run)))
 
 
 CONTINUATION_TEXTS = {
@@ -311,9 +312,11 @@ class _Claims:
 
     def _without_answer(self) -> list[ModelCall]:
         """Return the calls that failed for good, or whose answer was empty and that were not asked again."""
+        is_reordered = all(planned.fault.type == "held_until" for planned in self._faults)
 
         def has_none(call: ModelCall) -> bool:
-            return call.outcome == "failed" or self._is_hit(call, "empties_answer")
+            is_outrun = is_reordered and call.error.startswith("CancelledError")  # the agent has taken a faster answer
+            return (call.outcome == "failed" and not is_outrun) or self._is_hit(call, "empties_answer")
 
         good = [call for call in self._run.calls if not has_none(call)]
         return [call for call in self._unanswered(has_none) if not any(_asks_again(each, call) for each in good)]

@@ -1,4 +1,4 @@
-"""All faults by the names under which they are declared.
+"""All faults by the names under which they are declared, and the fault that raises the like of an error.
 
 To add a fault, write its class in one of the modules here and add it to `AnyFault` or `AnyToolFault` below, in the
 order of the columns of an exploration. Everything else follows from the class:
@@ -17,13 +17,35 @@ users are to build it in Python, add its name to the stubs of `offbook.faults` a
 """
 
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from typing import Any, TypeAlias, get_args
 
 from msgspec.structs import replace
 
+from offbook.clock import VIRTUAL_EPOCH
+from offbook.codecs.base import retry_after_s
+from offbook.errors import MalformedResponseError, ProviderError, RateLimitError
+from offbook.faults.crash import Crash
 from offbook.faults.fault import FaultVariant
 from offbook.faults.http import ConnectionReset, ContextOverflow, HttpError, Slow, Timeout, WrongContentType
-from offbook.faults.mcp import (
+from offbook.faults.order import Cancelled, DeliveredTwice, HeldUntil
+from offbook.faults.response import (
+    ContentFilter,
+    DoubledToolCalls,
+    EmptyResponse,
+    InvalidToolArgs,
+    MalformedResponse,
+    OneMoreTool,
+    PartialResponse,
+    Refusal,
+    ToolCallFault,
+    UnknownTool,
+    WrongShape,
+    WrongTypes,
+    WrongValues,
+)
+from offbook.faults.stream import SlowDrip, StreamStall, StreamTruncate
+from offbook.faults.tools import (
     InjectedText,
     InputRequiredForever,
     McpError,
@@ -32,28 +54,14 @@ from offbook.faults.mcp import (
     SessionGone,
     StdoutNoise,
     TaskStuck,
+    ToolEmpty,
+    ToolError,
+    ToolGarbled,
+    ToolLost,
     ToolsChanged,
+    ToolTimeout,
     Unauthorized,
 )
-from offbook.faults.response import (
-    ContentFilter,
-    EmptyResponse,
-    MalformedResponse,
-    PartialResponse,
-    Refusal,
-    WrongShape,
-)
-from offbook.faults.stream import SlowDrip, StreamStall, StreamTruncate
-from offbook.faults.tool_calls import (
-    DoubledToolCalls,
-    InvalidToolArgs,
-    OneMoreTool,
-    ToolCallFault,
-    UnknownTool,
-    WrongTypes,
-    WrongValues,
-)
-from offbook.faults.tools import ToolEmpty, ToolError, ToolGarbled, ToolLost, ToolTimeout
 from offbook.schema_errors import shape_hint
 from offbook.text import did_you_mean
 
@@ -100,6 +108,8 @@ AnyToolFault: TypeAlias = (
     | InjectedText
 )
 
+AnyOrderFault: TypeAlias = HeldUntil | DeliveredTwice | Cancelled
+
 FAULT_TYPES: dict[str, type[AnyFault]] = {str(fault.__struct_config__.tag): fault for fault in get_args(AnyFault)}
 """The faults of models."""
 
@@ -108,23 +118,42 @@ TOOL_FAULT_TYPES: dict[str, type[AnyToolFault]] = {
 }
 """The faults of tools. Only a plan can have them, not a recording."""
 
-PLANNED_FAULT_TYPES: dict[str, type[AnyFault | AnyToolFault]] = {**FAULT_TYPES, **TOOL_FAULT_TYPES}
+ORDER_FAULT_TYPES: dict[str, type[AnyOrderFault]] = {
+    str(fault.__struct_config__.tag): fault for fault in get_args(AnyOrderFault)
+}
+"""The faults of order, at models and tools. Only a plan can have them, not a recording."""
+
+PROCESS_FAULT_TYPES: dict[str, type[Crash]] = {"crash": Crash}
+"""The faults of the process of a run. Only a plan of an exploration can have them."""
+
+AnyPlannedFault: TypeAlias = AnyFault | AnyToolFault | AnyOrderFault | Crash
+"""What a line of a plan can have: beside the faults of models and tools, what happens to their order or the process."""
+
+PLANNED_FAULT_TYPES: dict[str, type[AnyPlannedFault]] = {
+    **FAULT_TYPES,
+    **TOOL_FAULT_TYPES,
+    **ORDER_FAULT_TYPES,
+    **PROCESS_FAULT_TYPES,
+}
 
 
 def fault_variants(
-    types: Iterable[type[AnyFault | AnyToolFault]], *, over_http: bool = False
-) -> tuple[FaultVariant[AnyFault | AnyToolFault], ...]:
+    types: Iterable[type[AnyPlannedFault]], *, over_http: bool = False, in_real_time: bool = False
+) -> tuple[FaultVariant[AnyPlannedFault], ...]:
     """Return the variants of faults that an exploration tries, persistent ones first and those of HTTP alone last."""
-    variants: list[FaultVariant[AnyFault | AnyToolFault]] = [
-        variant for fault in types for variant in fault.variants() if over_http or not variant.http_only
+    variants: list[FaultVariant[AnyPlannedFault]] = [
+        variant
+        for fault in types
+        for variant in fault.variants()
+        if (over_http or not variant.http_only) and not (in_real_time and variant.in_process_only)
     ]
-    if over_http:
+    if in_real_time:
         variants = [replace(variant, fault=variant.http_fault or variant.fault) for variant in variants]
     return tuple(sorted(variants, key=lambda variant: (variant.http_only, not variant.is_persistent)))
 
 
 def explain_fault_error(
-    reason: str, path: str, declared: Any, types: Mapping[str, type[AnyFault | AnyToolFault]] = FAULT_TYPES
+    reason: str, path: str, declared: Any, types: Mapping[str, type[AnyPlannedFault]] = FAULT_TYPES
 ) -> tuple[str, str]:
     """Return the reason and the hint for a msgspec error at `path` in a declared fault of one of these types."""
     name = str(declared.get("type", "")) if isinstance(declared, dict) else ""
@@ -133,11 +162,62 @@ def explain_fault_error(
     return reason.replace("Invalid value", "unknown fault type"), fault_type_hint(name, types)
 
 
-def fault_type_hint(name: str, types: Mapping[str, type[AnyFault | AnyToolFault]]) -> str:
+def fault_type_hint(name: str, types: Mapping[str, type[AnyPlannedFault]]) -> str:
     """Return a hint for a fault type that is not one of `types`: the types, or how to use one of tools."""
+    if name in ORDER_FAULT_TYPES:
+        return f"it is a fault of order, for a line of a plan: 'call=2: {name}'"
     if name in TOOL_FAULT_TYPES:
         return f"it is a fault of tools, for a line of a plan: 'tool=refund: {name}'"
-    of_tools = sorted(types.keys() & TOOL_FAULT_TYPES)
-    listed = f"fault types: {', '.join(sorted(types.keys() - TOOL_FAULT_TYPES))}"
-    hint = " ".join(filter(None, [did_you_mean(name, types), listed]))
-    return f"{hint}; of tools: {', '.join(of_tools)}" if of_tools else hint
+    if name in PROCESS_FAULT_TYPES:
+        return f"it is a fault of a process, for a line of a plan: 'call=2: {name} before'"
+    kinds: dict[str, Mapping[str, object]] = {
+        "fault types": FAULT_TYPES,
+        "of tools": TOOL_FAULT_TYPES,
+        "of order": ORDER_FAULT_TYPES,
+        "of processes": PROCESS_FAULT_TYPES,
+    }
+    listed = {kind: sorted(types.keys() & names.keys()) for kind, names in kinds.items()}
+    hint = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in listed.items() if names)
+    return " ".join(filter(None, [did_you_mean(name, types), hint]))
+
+
+_TWO_TIMES = (VIRTUAL_EPOCH, VIRTUAL_EPOCH + timedelta(days=1))
+
+
+def fault_of(error: Exception, *, after_ms: float) -> AnyFault:
+    """Return the fault that raises the like of `error`, which ended a call before its first event."""
+    match error:
+        case MalformedResponseError():
+            return MalformedResponse(raw=error.raw)
+        case TimeoutError():
+            return Timeout(after_ms=after_ms)
+        case ConnectionError():
+            return ConnectionReset()
+        case ProviderError(status_code=int(status_code)):
+            return HttpError(status_code, headers=_headers_of(error), body=error.body)
+        case _:
+            return StreamTruncate(0, "error_event")
+
+
+def _headers_of(error: ProviderError) -> dict[str, str]:
+    """Return the headers of the error, with the seconds to wait if they have none, or a date."""
+    wait_s = error.retry_after_s if isinstance(error, RateLimitError) else None
+    if wait_s is None or {retry_after_s(error.headers, now=now) for now in _TWO_TIMES} == {wait_s}:
+        return error.headers
+    others = {name: text for name, text in error.headers.items() if not name.lower().startswith("retry-after")}
+    return others | {"retry-after": repr(wait_s)}
+
+
+def stream_fault_of(error: BaseException, *, after_chunks: int) -> StreamTruncate:
+    """Return the fault that ends a stream like `error` did. Other errors mean that the caller stopped reading."""
+    match error:
+        case TimeoutError():
+            return StreamTruncate(after_chunks, "TimeoutError")
+        case ConnectionError():
+            return StreamTruncate(after_chunks, "ConnectionError")
+        case MalformedResponseError():
+            return StreamTruncate(after_chunks, "malformed")
+        case ProviderError():
+            return StreamTruncate(after_chunks, "error_event")
+        case _:
+            return StreamTruncate(after_chunks, "clean")

@@ -142,14 +142,29 @@ class _FaultMeta(StructMeta, ABCMeta):
 
 
 FaultTrait: TypeAlias = Literal[
-    "breaks_result", "may_be_true", "cuts_answer", "empties_answer", "reads_like_answer", "asks_for_more", "wants_less"
+    "breaks_result",
+    "may_be_true",
+    "cuts_answer",
+    "empties_answer",
+    "reads_like_answer",
+    "asks_for_more",
+    "wants_less",
+    "loses_answer",
+    "holds_back",
 ]
 """What an exploration must know about a fault to judge a run.
 
 `breaks_result`: the result of the tool is broken or missing. `may_be_true`: what it returns can be the truth.
 `cuts_answer`, `empties_answer`: nothing, or not all, of the model's answer arrives. `reads_like_answer`: only a model
 can tell that it is none. `asks_for_more`: the model asks for further calls of tools, which are no defect of the agent.
-`wants_less`: the agent has to shorten its conversation.
+`wants_less`: the agent has to shorten its conversation. `loses_answer`: the caller cannot know whether the call was
+done, or is told to do it twice; who repeats it blindly repeats its effects. `holds_back`: the caller has to wait.
+"""
+
+FaultFamily: TypeAlias = Literal["model", "stream", "tool", "crash", "order"]
+"""What fails: a model call, a stream in the middle, a tool, the process of the agent, or the order of what happens.
+
+An exploration with a budget tries each family before it tries one of them a second time.
 """
 
 
@@ -157,6 +172,9 @@ class DeclaredFault(Struct, frozen=True, tag_field="type", forbid_unknown_fields
     """A way to fail, declared as `{"type": …}` with the fields of its class."""
 
     is_for_tools: ClassVar[bool] = False
+    family: ClassVar[FaultFamily] = "model"
+    fits_any_call: ClassVar[bool] = False
+    """Whether it can fire at calls of models and of tools alike."""
     traits: ClassVar[frozenset[FaultTrait]] = frozenset()
     mark_kind: ClassVar[str] = "fault"
     """How the mark begins that texts of this fault carry in an exploration."""
@@ -196,8 +214,18 @@ class VariantSite(Protocol):
         ...
 
     @property
+    def is_reported(self) -> bool:
+        """Whether it is an effect that a program reports, which can no longer fail."""
+        ...
+
+    @property
     def has_tools(self) -> bool:
         """Whether the model may call tools."""
+        ...
+
+    @property
+    def is_over_http(self) -> bool:
+        """Whether an HTTP client calls the model."""
         ...
 
     @property
@@ -225,8 +253,12 @@ class FaultVariant(Struct, Generic[F_co], frozen=True):
         needs_stream: it can fire in streamed calls only.
         needs_tools: it can fire only in calls whose model may call tools.
         needs_tool_calls: it can fire only in calls whose answer asks for tools.
-        http_only: it is tried only on programs, whose models and MCP servers are stood in for.
-        http_fault: the fault to try over HTTP, if it is another: there, waiting takes real time.
+        needs_overlap: it is tried only where calls are under way together, as an order of their answers.
+        in_process_only: it is tried only on what runs in this process.
+        http_only: it is tried only on HTTP clients, and on programs, whose models and MCP servers are stood in for.
+        http_fault: the fault to try on programs, if it is another: there, waiting takes real time.
+        fits_reports: it can fire right after a program has reported an effect.
+        is_only_for_tools: it is tried at calls of tools only.
     """
 
     name: str
@@ -239,22 +271,48 @@ class FaultVariant(Struct, Generic[F_co], frozen=True):
     needs_stream: bool = False
     needs_tools: bool = False
     needs_tool_calls: bool = False
+    needs_overlap: bool = False
+    in_process_only: bool = False
     http_only: bool = False
     http_fault: F_co | None = None
+    fits_reports: bool = False
+    is_only_for_tools: bool = False
 
     def fits(self, site: VariantSite) -> bool:
         """Return whether the fault can fire there."""
-        if site.is_tool != self.fault.is_for_tools or (self.needs_tools and not site.has_tools):
+        if self.needs_overlap or (site.is_reported and not self.fits_reports):
+            return False
+        is_for_tools = self.fault.is_for_tools or self.is_only_for_tools
+        is_other = site.is_tool != is_for_tools and (is_for_tools or not self.fault.fits_any_call)
+        if is_other or (self.needs_tools and not site.has_tools):
             return False
         if self.needs_tool_calls and not site.asks_for_tools:
             return False
+        if self.http_only and not site.is_over_http and not site.is_tool:
+            return False
         return bool(site.positions) or not self.needs_stream
+
+
+class CallTarget(Struct, frozen=True):
+    """The call that an answer is held for, of a tool or of a model. Without a number, it is none."""
+
+    tool: str = ""
+    step: str = ""
+    call: int = 0
+
+
+Hold: TypeAlias = Callable[[CallTarget], Awaitable[None]]
+
+
+async def hold_nothing(target: CallTarget) -> None:
+    """Return at once: no other call is known."""
 
 
 class FaultedCall(Struct, frozen=True):
     """The model call at which a fault fires. `clean` fetches the reply that it would get without the fault.
 
-    In an exploration, every text that the fault injects carries the `mark`; elsewhere it is empty.
+    `hold` waits until another call of the run has ended. In an exploration, every text that the fault injects carries
+    the `mark`; elsewhere it is empty.
     """
 
     request: Request
@@ -262,6 +320,7 @@ class FaultedCall(Struct, frozen=True):
     clock: Clock
     provider: str
     mark: str = ""
+    hold: Hold = hold_nothing
 
 
 class Fault(DeclaredFault, frozen=True):

@@ -13,6 +13,8 @@ from offbook.messages import Reply
 class ConnectionReset(Fault, frozen=True, tag="connection_reset"):
     """Raises a ProviderConnectionError at once."""
 
+    traits: ClassVar[frozenset[FaultTrait]] = frozenset({"loses_answer"})
+
     @classmethod
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
         return (FaultVariant("connection_reset", cls(), is_persistent=True),)
@@ -23,6 +25,8 @@ class ConnectionReset(Fault, frozen=True, tag="connection_reset"):
 
 class Timeout(Fault, frozen=True, tag="timeout"):
     """Waits `after_ms`, then raises a ProviderTimeoutError."""
+
+    traits: ClassVar[frozenset[FaultTrait]] = frozenset({"loses_answer", "holds_back"})
 
     after_ms: Milliseconds = 0.0
 
@@ -44,6 +48,8 @@ LATE_OVER_HTTP_MS = 2_000.0
 
 class Slow(Fault, frozen=True, tag="slow"):
     """Waits `after_ms`, then answers as without the fault."""
+
+    traits: ClassVar[frozenset[FaultTrait]] = frozenset({"holds_back"})
 
     after_ms: Milliseconds = LATE_MS
 

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, NoReturn
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.call_numbers import CallNumbers
 from offbook.clock import SYSTEM_CLOCK, Clock, running_loop
-from offbook.errors import RecordingMismatchError
+from offbook.errors import InputError, RecordingMismatchError
 from offbook.events import NULL_SINK, FaultFired, Sink
-from offbook.faults.catalog import AnyToolFault
-from offbook.faults.fault import FaultedCall
+from offbook.faults.fault import FaultedCall, hold_nothing
+from offbook.faults.order import CallOrder, DeliveredTwice, OpenCall, OrderFault
 from offbook.faults.plan import FaultPlan
-from offbook.faults.site import At, PlannedFault, ToolSite, mark_of
-from offbook.faults.tools import FaultedToolCall
-from offbook.messages import JsonObject, Reply, Request, ToolCall
+from offbook.faults.site import At, CallNumbers, PlannedFault, Site, ToolSite, mark_of
+from offbook.faults.tools import FaultedToolCall, ToolFault
+from offbook.messages import JsonObject, Reply, Request, StreamedReply, ToolCall, WholeReply
 from offbook.providers.provider import Provider
 from offbook.tools.definition import ToolDef, wrap_tool
 from offbook.tools.dispatch import awaiting, is_async, is_awaited, run_tool
@@ -51,6 +51,12 @@ class FaultLog:
             self.marks.append(mark)
         return mark
 
+    def take_back(self, fired: PlannedFault, line: PlannedFault | None) -> None:
+        """Remove a fault that has changed nothing after all."""
+        self.fired.remove(fired)
+        if line in self._lines:
+            self._lines.remove(line)
+
     def missing(self, lines: Iterable[PlannedFault]) -> list[PlannedFault]:
         """Return the lines that have not fired so far."""
         return [line for line in lines if line not in self._lines]
@@ -66,12 +72,28 @@ class FaultLog:
             raise error.replace(fired=[str(planned) for planned in self.fired]) from None
 
 
+def refuse_crash() -> NoReturn:
+    """Raise InputError: nobody would start this process again."""
+    hint = "offbook explore --crash kills a program, or a workflow, and starts it again"
+    raise InputError("only explore can let a run crash", source="crash", hint=hint)
+
+
+class _CrashAfterTool(ToolFault, frozen=True):
+    """Runs the tool, and crashes before anybody gets its result."""
+
+    on_crash: Callable[[], NoReturn]
+
+    def outcome(self, tool: str, mark: str = "", result: object = None) -> NoReturn:
+        self.on_crash()
+
+
 class FaultInjector(Provider):
     """Forwards requests to `provider`, unless the plan has a fault for them.
 
     `fired` lists the faults that fired, as lines of a plan: with `FaultPlan(injector.fired)` they fire again.
     `unfired()` lists the lines that did not. Injectors that share `call_numbers` count calls together, and those that
     share a `fault_log` have one list of what fired. If they are `marked`, the texts of faults carry a mark of the line.
+    `on_crash` ends the process where the plan has a crash.
     """
 
     def __init__(
@@ -84,8 +106,12 @@ class FaultInjector(Provider):
         sink: Sink = NULL_SINK,
         clock: Clock = SYSTEM_CLOCK,
         marked: bool = False,
+        on_crash: Callable[[], NoReturn] = refuse_crash,
+        order: CallOrder | None = None,
     ) -> None:
+        self._order = order or CallOrder()
         self.name, self.credentials, self._marked = provider.name, provider.credentials, marked
+        self._on_crash = on_crash
         self._provider, self._plan, self._sink, self._clock = provider, plan, sink, clock
         self._call_numbers, self._fault_log = call_numbers or CallNumbers(), fault_log or FaultLog()
 
@@ -99,15 +125,38 @@ class FaultInjector(Provider):
         site = self._call_numbers.start(
             (request.workflow, request.step_id), identity, call=request.call, attempt=request.attempt
         )
+        if not self._plan.has_orders:
+            return await self._send(request, site)
+        call = self._order.start(site)
+        try:
+            reply = await self._send(request, site, call)
+        except BaseException:
+            self._order.end(call)
+            raise
+        if isinstance(reply, WholeReply):
+            self._order.end(call)
+            return reply
+        return StreamedReply(self._order.until_end(reply, call), source=reply)
+
+    async def _send(self, request: Request, site: Site, call: OpenCall | None = None) -> Reply:
+        crash = self._plan.crash_at(site)
+        if crash is not None:
+            self._fault_log.note(PlannedFault(At.of(site), crash), self._plan.line_at(site))
+            if crash.when == "after":
+                await (await self._clean(request)).collect()
+            self._on_crash()
         fault = self._plan.fault_at(site)
         if fault is None:
             return await self._clean(request)
-        line = self._plan.line_at(site)
-        mark = self._fault_log.note(PlannedFault(At.of(site), fault), line, marked=self._marked)
+        fired, line = PlannedFault(At.of(site), fault), self._plan.line_at(site)
+        mark = self._fault_log.note(fired, line, marked=self._marked)
         self._sink.emit(
             FaultFired(request.step_id, request.model, fault.type, request.workflow, site.call, site.attempt)
         )
-        return await fault.apply(FaultedCall(request, lambda: self._clean(request), self._clock, self.name, mark))
+        hold = (
+            hold_nothing if call is None else self._order.holder(call, partial(self._fault_log.take_back, fired, line))
+        )
+        return await fault.apply(FaultedCall(request, lambda: self._clean(request), self._clock, self.name, mark, hold))
 
     def unfired(self) -> list[PlannedFault]:
         """Return the lines about models that have not fired so far: a mistyped step, a call that was never made."""
@@ -130,6 +179,8 @@ def inject_tools(
     sink: Sink = NULL_SINK,
     clock: Clock = SYSTEM_CLOCK,
     marked: bool = False,
+    on_crash: Callable[[], NoReturn] = refuse_crash,
+    order: CallOrder | None = None,
 ) -> FaultyTools:
     """Wrap tools so that they fail where the plan has a fault for them.
 
@@ -140,8 +191,30 @@ def inject_tools(
         fault_log: lists what fired; injectors may share one.
         sink: gets an event for every fault that fires.
         marked: the texts of faults carry a mark of the line that made them fire.
+        on_crash: ends the process where the plan has a crash.
+        order: the calls of the run, of tools and models; injectors may share one.
     """
-    return FaultyTools(Toolbox(tools), plan, fault_log=fault_log or FaultLog(), sink=sink, clock=clock, marked=marked)
+    return FaultyTools(
+        Toolbox(tools),
+        plan,
+        fault_log=fault_log or FaultLog(),
+        sink=sink,
+        clock=clock,
+        marked=marked,
+        on_crash=on_crash,
+        order=order or CallOrder(),
+    )
+
+
+class _StartedTool(Struct, frozen=True):
+    """A call of a tool: its site, and the fault that fires there. Its order matters if the plan has any."""
+
+    site: ToolSite
+    fault: ToolFault | OrderFault | None = None
+    fired: PlannedFault | None = None
+    line: PlannedFault | None = None
+    mark: str = ""
+    is_ordered: bool = False
 
 
 class FaultyTools(Toolbox):
@@ -155,9 +228,18 @@ class FaultyTools(Toolbox):
     """
 
     def __init__(
-        self, tools: Toolbox, plan: FaultPlan, *, fault_log: FaultLog, sink: Sink, clock: Clock, marked: bool = False
+        self,
+        tools: Toolbox,
+        plan: FaultPlan,
+        *,
+        fault_log: FaultLog,
+        sink: Sink,
+        clock: Clock,
+        marked: bool = False,
+        on_crash: Callable[[], NoReturn] = refuse_crash,
+        order: CallOrder,
     ) -> None:
-        self.plan, self._marked = plan, marked
+        self.plan, self._marked, self._on_crash, self._order = plan, marked, on_crash, order
         self._fault_log, self._sink, self._clock = fault_log, sink, clock
         self._counts: dict[str, Iterator[int]] = {}
         super().__init__([self.wrap(tool) for tool in tools.values()])
@@ -175,37 +257,63 @@ class FaultyTools(Toolbox):
         """Wrap a further tool like the others; its calls count with theirs."""
 
         def call(**arguments: Any) -> Any:
-            fault, mark = self._fault(tool)
-            if fault is None:
+            planned = self._start(tool)
+            if (planned.is_ordered or isinstance(planned.fault, OrderFault)) and is_awaited():
+                return self._in_order(tool, planned, arguments)
+            if planned.fault is None:
                 return self._run(tool, arguments)
-            return self._apply(fault, self._faulted_call(tool, arguments, mark), tool)
+            return self._apply(planned, self._faulted_call(tool, arguments, planned.mark), tool)
 
         async def call_and_wait(**arguments: Any) -> Any:
-            fault, mark = self._fault(tool)
-            call = self._faulted_call(tool, arguments, mark)
-            return await (call.run() if fault is None else fault.apply_to_tool(call))
+            return await self._in_order(tool, self._start(tool), arguments)
 
         return wrap_tool(tool, call_and_wait if is_async(tool.callable) else call, timeout_s=tool.timeout_s)
 
-    def _fault(self, tool: ToolDef) -> tuple[AnyToolFault | None, str]:
-        """Count a call, and return the fault that fires there, if any, with its mark."""
+    def _start(self, tool: ToolDef) -> _StartedTool:
+        """Count a call, and find the fault that fires there, if any."""
         site = ToolSite(tool.name, next(self._counts.setdefault(tool.name, count(1))))
+        crash = self.plan.crash_at(site)
+        if crash is not None:
+            self._fault_log.note(PlannedFault(At.of(site), crash), self.plan.line_at(site))
+            if crash.when == "before":
+                self._on_crash()
+            return _StartedTool(site, _CrashAfterTool(self._on_crash), is_ordered=self.plan.has_orders)
         fault = self.plan.tool_fault_at(site)
-        if fault is None:
-            return None, ""
-        line = self.plan.line_at(site)
-        mark = self._fault_log.note(PlannedFault(At.of(site), fault), line, marked=self._marked)
+        if fault is None or isinstance(fault, DeliveredTwice):  # only an MCP server can deliver an answer twice
+            return _StartedTool(site, is_ordered=self.plan.has_orders)
+        fired, line = PlannedFault(At.of(site), fault), self.plan.line_at(site)
+        mark = self._fault_log.note(fired, line, marked=self._marked)
         self._sink.emit(FaultFired(None, "", fault.type, call=site.call, tool=site.tool))
-        return fault, mark
+        return _StartedTool(site, fault, fired, line, mark, self.plan.has_orders)
 
-    def _apply(self, fault: AnyToolFault, call: FaultedToolCall, tool: ToolDef) -> Any:
+    async def _in_order(self, tool: ToolDef, started: _StartedTool, arguments: JsonObject) -> Any:
+        """Return the outcome of a call that can be awaited, and note when it starts and ends if that is planned."""
+        call = self._faulted_call(tool, arguments, started.mark)
+        fault = started.fault
+        if not started.is_ordered:
+            return await (call.run() if fault is None else fault.apply_to_tool(call))
+        with self._order.under_way(started.site) as open_call:
+            if fault is None:
+                return await call.run()
+            hold = self._order.holder(open_call, partial(self._take_back, started))
+            return await fault.apply_to_tool(replace(call, hold=hold))
+
+    def _take_back(self, started: _StartedTool) -> None:
+        assert started.fired is not None
+        self._fault_log.take_back(started.fired, started.line)
+
+    def _apply(self, started: _StartedTool, call: FaultedToolCall, tool: ToolDef) -> Any:
         """Return the outcome of a call of a synchronous tool, or an awaitable of it if the tool itself returns one."""
+        fault = started.fault
+        assert fault is not None
         if fault.wait_s and is_awaited():
             return fault.apply_to_tool(call)
         _block_s(fault.wait_s)
         value = self._run(tool, call.arguments) if fault.runs_tool else None
         if isinstance(value, Awaitable):
             return fault.apply_to_tool(replace(call, run=lambda: value))
+        if isinstance(fault, OrderFault):  # nothing else can happen while its caller is blocked
+            self._take_back(started)
         return fault.outcome(call.name, call.mark, value)
 
     def _faulted_call(self, tool: ToolDef, arguments: JsonObject, mark: str) -> FaultedToolCall:

@@ -1,4 +1,4 @@
-"""A fault plan: which fault fires at which call, from a list, a JSON file, or seeded chaos."""
+"""A fault plan: which fault fires at which call, from lines of text, a list, a JSON file, or seeded chaos."""
 
 from __future__ import annotations
 
@@ -6,18 +6,118 @@ import os
 import random
 import re
 from collections.abc import Iterable, Iterator
-from typing import Annotated
+from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 from msgspec import Meta, Struct
 
-from offbook.atomic_file import read_file, write_output
-from offbook.call_numbers import Site
 from offbook.errors import InputError
-from offbook.faults.catalog import FAULT_TYPES, PLANNED_FAULT_TYPES, AnyFault, AnyToolFault, explain_fault_error
-from offbook.faults.site import At, PlannedFault, ToolSite
+from offbook.faults.catalog import (
+    FAULT_TYPES,
+    PLANNED_FAULT_TYPES,
+    AnyFault,
+    AnyOrderFault,
+    AnyPlannedFault,
+    AnyToolFault,
+    explain_fault_error,
+    fault_type_hint,
+)
+from offbook.faults.crash import Crash
+from offbook.faults.fault import Fault, fields_of, join_words, parse_value, split_words
+from offbook.faults.order import HeldUntil, OrderFault
+from offbook.faults.site import At, PlannedFault, Site, ToolSite
 from offbook.faults.tools import ToolFault
+from offbook.files import read_file, write_output
 from offbook.schema_errors import check_keys, explain_json_error, explain_msgspec_error, json_value_at, shape_hint
+
+_LINE = re.compile(r'((?:"(?:[^"\\]|\\.)*"|[^":]|:(?!\s|$))*):(?:\s+|$)(.*)', re.DOTALL)
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
+"""What Python makes of bytes of the command line that are not UTF-8."""
+_EXAMPLES = (
+    "a fault is like 'call=3: http_error 500', 'step=answer attempt=1: timeout 5000', 'everywhere: timeout' "
+    "or 'tool=refund: tool_lost'"
+)
+
+
+def parse_fault(text: str) -> PlannedFault:
+    """Parse a planned fault, like `call=3: http_error 500`.
+
+    Before the colon is the site: `everywhere`, or some of `workflow=`, `step=`, `call=`, `since=`, `attempt=` and
+    `chunk=`; for a tool, `tool=` and optionally `call=` or `since=`. After it are the type of the fault, the value of
+    its first field, and other fields as `name=value`; `headers.Retry-After=30` sets an entry of a mapping. Text with
+    spaces is in double quotes. `str()` of a planned fault is such a line.
+
+    Raises:
+        InputError: the text is not such a line.
+    """
+    if _HALF_PAIR.search(text) is not None:
+        raise InputError("not UTF-8", source=repr(text), hint=_EXAMPLES)
+    line = _LINE.fullmatch(text)
+    if line is None:
+        raise InputError("expected where, a colon and a fault", source=repr(text), hint=_EXAMPLES)
+    try:
+        return _parse_at(line[1]).fail(_parse_declared_fault(line[2]))
+    except InputError as error:
+        place = "step" if error.place == "step_id" else error.place
+        raise InputError(error.reason, source=repr(text), place=place, hint=error.hint) from None
+
+
+def _parse_at(text: str) -> At:
+    words = list(split_words(text))
+    if words == [("", "everywhere")]:
+        return At()
+    bare = next((word for name, word in words if not name), None)
+    if not words or bare is not None:
+        raise InputError(f"expected a site, got {bare or ''!r}", hint=_EXAMPLES)
+    fields = _parse_fields([("step_id" if name == "step" else name, word) for name, word in words], At)
+    try:
+        return msgspec.convert(fields, At)
+    except msgspec.ValidationError as error:
+        reason, path = explain_msgspec_error(error)
+        hint = shape_hint(reason, path, At).replace("step_id", "step")
+        raise InputError(reason, place=path.lstrip("."), hint=hint) from None
+
+
+def _parse_declared_fault(text: str) -> AnyPlannedFault:
+    words = list(split_words(text))
+    kind, types = join_words(words[:1]), PLANNED_FAULT_TYPES
+    if kind not in types:
+        reason = f"unknown fault type {kind!r}" if kind else "expected a fault after the colon"
+        raise InputError(reason, hint=fault_type_hint(kind, types))
+    fields = {"type": kind} | _parse_fields(_name_first_word(words[1:], types[kind]), types[kind])
+    try:
+        return msgspec.convert(fields, types[kind])
+    except msgspec.ValidationError as error:
+        reason, path = explain_msgspec_error(error)
+        reason, hint = explain_fault_error(reason, path, fields, types)
+        raise InputError(reason, place=path.lstrip("."), hint=hint) from None
+
+
+def _name_first_word(words: list[tuple[str, str]], shape: type[Struct]) -> list[tuple[str, str]]:
+    """Give the first word the name of the first field, if it has none."""
+    names = shape.__struct_encode_fields__
+    if words and names and not words[0][0]:
+        words = [(names[0], words[0][1]), *words[1:]]
+    for name, word in words:
+        if not name:
+            hint = f"put text that has spaces in double quotes; {shape_hint('', '', shape)}"
+            raise InputError(f"{word!r} is one word too many", hint=hint)
+    return words
+
+
+def _parse_fields(words: Iterable[tuple[str, str]], shape: type[Struct]) -> dict[str, Any]:
+    """Parse the values of words, by the names of their fields."""
+    kinds = {info.encode_name: info.type for info in fields_of(shape)}
+    fields: dict[str, Any] = {}
+    for name, word in words:
+        field, _, entry = name.partition(".")
+        target, key, kind = fields, name, kinds.get(name)
+        if entry and get_origin(kinds.get(field)) is dict:
+            target, key, kind = fields.setdefault(field, {}), entry, get_args(kinds[field])[1]
+        if not isinstance(target, dict) or key in target:
+            raise InputError("given twice", place=name, hint="give it once")
+        target[key] = parse_value(word, kind)
+    return fields
 
 
 class Chaos(Struct, frozen=True, forbid_unknown_fields=True):
@@ -46,7 +146,8 @@ _EXAMPLE = '{"faults": [{"at": {"step_id": "answer", "attempt": 1}, "fault": {"t
 class FaultPlan:
     """Decides which fault fires at a site: that of the first line that covers the site, else what chaos draws.
 
-    Chaos concerns model calls only. A plan is immutable; it can be printed, saved to a file and loaded.
+    `has_orders` if an answer is held until another call has ended, so that it matters which calls are under way. Chaos
+    concerns model calls only. A plan is immutable; it can be printed, saved to a file and loaded.
 
     Raises:
         InputError: a line or the chaos is invalid.
@@ -55,18 +156,35 @@ class FaultPlan:
     def __init__(self, faults: Iterable[PlannedFault] = (), *, chaos: Chaos | None = None) -> None:
         declared = _decode(_encode(_PlanFile(tuple(faults), chaos)), source="")
         self.faults, self.chaos = declared.faults, declared.chaos
+        self.has_orders = any(isinstance(planned.fault, HeldUntil) for planned in self.faults)
 
-    def fault_at(self, site: Site) -> AnyFault | None:
+    def fault_at(self, site: Site) -> AnyFault | AnyOrderFault | None:
         """Return the fault that fires at `site`, if any."""
         planned = self.line_at(site)
-        if planned is not None and not isinstance(planned.fault, ToolFault):
+        if planned is not None and isinstance(planned.fault, Fault | OrderFault):
             return planned.fault
         return None if self.chaos is None else self.chaos.draw(site)
 
-    def tool_fault_at(self, site: ToolSite) -> AnyToolFault | None:
+    def tool_fault_at(self, site: ToolSite) -> AnyToolFault | AnyOrderFault | None:
         """Return the fault that fires at the site of a tool call, if any."""
         planned = self.line_at(site)
-        return planned.fault if planned is not None and isinstance(planned.fault, ToolFault) else None
+        if planned is not None and isinstance(planned.fault, ToolFault | OrderFault):
+            return planned.fault
+        return None
+
+    def crash_at(self, site: Site | ToolSite) -> Crash | None:
+        """Return the crash at `site`, if there is one. No other fault fires there then."""
+        planned = self.line_at(site)
+        return planned.fault if planned is not None and isinstance(planned.fault, Crash) else None
+
+    @property
+    def can_crash(self) -> bool:
+        """Whether the plan has a crash."""
+        return any(isinstance(line.fault, Crash) for line in self.faults)
+
+    def without_crashes(self) -> FaultPlan:
+        """Return the plan of what happens after a crash."""
+        return FaultPlan([line for line in self.faults if not isinstance(line.fault, Crash)], chaos=self.chaos)
 
     def line_at(self, site: Site | ToolSite) -> PlannedFault | None:
         """Return the line that covers `site`, if any."""

@@ -1,15 +1,28 @@
-"""Faults of the response itself: unreadable, empty, filtered, refused, or cut off."""
+"""Faults of a model's response: unreadable, empty, filtered, refused or cut off, or with tool calls that are wrong."""
 
-from collections.abc import AsyncIterator
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
-from typing import ClassVar, Literal, NoReturn, Self
+from copy import deepcopy
+from typing import Any, ClassVar, Literal, NoReturn, Self
 
 import orjson
+from msgspec import field
 from msgspec.structs import replace
 
 from offbook.errors import MalformedResponseError
 from offbook.faults.fault import Fault, FaultedCall, FaultTrait, FaultVariant, add_mark
-from offbook.messages import Reply, Response, StreamedReply, StreamEnd, StreamEvent, ToolCall, WholeReply
+from offbook.messages import (
+    JsonObject,
+    Reply,
+    Response,
+    StreamedReply,
+    StreamEnd,
+    StreamEvent,
+    ToolCall,
+    WholeReply,
+    made_tool_calls,
+)
 
 
 class MalformedResponse(Fault, frozen=True, tag="malformed_response"):
@@ -148,3 +161,158 @@ def _halve(response: Response, mark: str) -> Response:
 
 def _halve_arguments(call: ToolCall) -> ToolCall:
     return replace(call, args={}, raw_arguments=call.arguments[: len(call.arguments) // 2])
+
+
+def _tool_call_reply(tool_call: ToolCall, call: FaultedCall) -> Reply:
+    """Return a reply that has only `tool_call`, with an id that is new in the conversation."""
+    request = call.request
+    numbered = replace(tool_call, id=f"call_fault_{len(request.messages)}")
+    return WholeReply(
+        Response(model=request.model, provider=call.provider, finish_reason="tool_calls", tool_calls=(numbered,))
+    )
+
+
+class InvalidToolArgs(Fault, frozen=True, tag="invalid_tool_args"):
+    """The model calls the first tool it was given, with arguments that break off."""
+
+    @classmethod
+    def variants(cls) -> tuple[FaultVariant[Self], ...]:
+        return (FaultVariant("invalid_tool_args", cls(), needs_tools=True),)
+
+    async def apply(self, call: FaultedCall) -> Reply:
+        tools = call.request.tools
+        name = str(tools[0].get("function", {}).get("name", "tool")) if tools else "tool"
+        return _tool_call_reply(ToolCall(name, raw_arguments=add_mark('{"value": "brok', call.mark)), call)
+
+
+class UnknownTool(Fault, frozen=True, tag="unknown_tool"):
+    """The model calls a tool named `no_such_tool`."""
+
+    @classmethod
+    def variants(cls) -> tuple[FaultVariant[Self], ...]:
+        return (FaultVariant("unknown_tool", cls(), needs_tools=True),)
+
+    async def apply(self, call: FaultedCall) -> Reply:
+        return _tool_call_reply(ToolCall("no_such_tool", {"value": call.mark} if call.mark else {}), call)
+
+
+class ToolCallFault(Fault, frozen=True, tag="tool_call_fault"):
+    """The model calls `tool` with `args`; `raise_for_fault()` of that call raises a ToolFaultError: `error`."""
+
+    tool: str
+    args: dict[str, Any] = field(default_factory=dict)
+    error: str = "the tool failed"
+
+    async def apply(self, call: FaultedCall) -> Reply:
+        error = add_mark(self.error, call.mark)
+        return _tool_call_reply(ToolCall(self.tool, deepcopy(self.args), error=error), call)
+
+
+class OneMoreTool(Fault, frozen=True, tag="one_more_tool"):
+    """The model makes the first tool call of the conversation again. Before there is one, it answers as usual.
+
+    Agents look before they act, so the first call seldom has a side effect; what is tried is whether a loop ends.
+    """
+
+    traits: ClassVar[frozenset[FaultTrait]] = frozenset({"asks_for_more"})
+
+    @classmethod
+    def variants(cls) -> tuple[FaultVariant[Self], ...]:
+        lasting = FaultVariant(
+            "one_more_tool",
+            cls(),
+            is_persistent=True,
+            outlasts_call=True,
+            is_only_persistent=True,
+            needs_tools=True,
+        )
+        return (lasting,)
+
+    async def apply(self, call: FaultedCall) -> Reply:
+        first = next(_made_calls(call.request.messages), None)
+        return await call.clean() if first is None else _tool_call_reply(first, call)
+
+
+def _made_calls(messages: Sequence[JsonObject]) -> Iterator[ToolCall]:
+    """Yield the tool calls of a conversation."""
+    for _, function in made_tool_calls(messages):
+        yield ToolCall.parse(str(function.get("name", "")), str(function.get("arguments", "")))
+
+
+class _ChangedToolCalls(Fault, frozen=True):
+    """Answers as without the fault, but with other tool calls. An answer without tool calls stays as it is."""
+
+    async def apply(self, call: FaultedCall) -> Reply:
+        clean = await call.clean()
+        async with aclosing(clean):
+            response = await clean.collect()
+        return WholeReply(replace(response, tool_calls=tuple(self.changed(response.tool_calls, call.mark))))
+
+    @abstractmethod
+    def changed(self, calls: Sequence[ToolCall], mark: str) -> Iterator[ToolCall]:
+        """Yield the calls that the model makes instead of `calls`."""
+
+
+class WrongTypes(_ChangedToolCalls, frozen=True, tag="wrong_types"):
+    """The model gives every argument of its tool calls as a value of another type."""
+
+    @classmethod
+    def variants(cls) -> tuple[FaultVariant[Self], ...]:
+        return (FaultVariant("wrong_types", cls(), needs_tools=True, needs_tool_calls=True),)
+
+    def changed(self, calls: Sequence[ToolCall], mark: str) -> Iterator[ToolCall]:
+        for call in calls:
+            yield replace(call, args={name: _of_another_type(value, mark) for name, value in call.args.items()})
+
+
+def _of_another_type(value: Any, mark: str) -> Any:
+    match value:
+        case str():
+            return {"value": add_mark(value, mark)}
+        case dict():
+            return [value, mark] if mark else [value]
+        case _:
+            return add_mark(f"not what it was: {value}", mark)
+
+
+class WrongValues(_ChangedToolCalls, frozen=True, tag="wrong_values"):
+    """The model gives every argument of its tool calls another value of the same type, which may be plausible."""
+
+    @classmethod
+    def variants(cls) -> tuple[FaultVariant[Self], ...]:
+        return (FaultVariant("wrong_values", cls(), is_optional=True, needs_tools=True, needs_tool_calls=True),)
+
+    def changed(self, calls: Sequence[ToolCall], mark: str) -> Iterator[ToolCall]:
+        for call in calls:
+            yield replace(call, args={name: _of_another_value(value, mark) for name, value in call.args.items()})
+
+
+def _of_another_value(value: Any, mark: str) -> Any:
+    match value:
+        case bool():
+            return not value
+        case int() | float():
+            return value + 1
+        case str():
+            return f"{value}-{mark or 2}"
+        case list():
+            return value[:-1]
+        case dict():
+            return {name: _of_another_value(each, mark) for name, each in value.items()}
+        case _:
+            return value
+
+
+class DoubledToolCalls(_ChangedToolCalls, frozen=True, tag="doubled_tool_calls"):
+    """The model makes each of its tool calls twice, the second time under another id."""
+
+    traits: ClassVar[frozenset[FaultTrait]] = frozenset({"loses_answer"})
+
+    @classmethod
+    def variants(cls) -> tuple[FaultVariant[Self], ...]:
+        return (FaultVariant("doubled_tool_calls", cls(), is_optional=True, needs_tools=True, needs_tool_calls=True),)
+
+    def changed(self, calls: Sequence[ToolCall], mark: str) -> Iterator[ToolCall]:
+        for number, call in enumerate(calls, 1):
+            yield call
+            yield replace(call, id=f"{call.id or f'call_{number}'}_again")

@@ -1,18 +1,109 @@
-"""Where a fault fires: the call and attempt of a request, how a plan names such sites, and the mark of each."""
+"""The sites of a run: which call and attempt a request is, how a plan names sites, and the mark of a fault there."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from hashlib import sha256
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from offbook.call_numbers import Site
 from offbook.errors import InputError
-from offbook.faults.catalog import FAULT_TYPES, TOOL_FAULT_TYPES, AnyFault, AnyToolFault
+from offbook.faults.catalog import FAULT_TYPES, TOOL_FAULT_TYPES, AnyPlannedFault
 from offbook.faults.fault import field_words, join_words
 from offbook.faults.stream import StreamStall
+
+Step: TypeAlias = tuple[str, str | None]
+"""The name of a workflow and of a step in it. Calls are counted by step."""
+
+
+class Site(Struct, frozen=True):
+    """The place of a request in a run.
+
+    `call` counts the calls of its step and `overall` those of the run; `attempt` counts the attempts of the call. All
+    count from 1.
+    """
+
+    workflow: str
+    step_id: str | None
+    call: int
+    overall: int
+    attempt: int
+
+
+class CallNumbers:
+    """Assigns every request of a run its site.
+
+    A request continues a call if it carries the number of the call, if it is known to be a later attempt, or if
+    nothing is known and it repeats a request that has failed. Any other request is a new call of its step.
+
+    A later attempt belongs to the latest call of its step whose last attempt was the one before it with the same
+    identity, else to the latest call of the step. A repeated request belongs to the first call that failed with it.
+    """
+
+    def __init__(self) -> None:
+        self._calls: dict[Step, int] = {}
+        self._overall: dict[tuple[Step, int], int] = {}
+        self._last_attempts: dict[Step, dict[int, tuple[int, Hashable]]] = {}
+        self._failed: dict[tuple[Step, Hashable], list[Site]] = {}
+
+    def next_call(self, step: Step) -> int:
+        """Return the number of a new call of `step`."""
+        number = self._calls[step] = self._calls.get(step, 0) + 1
+        return number
+
+    def start(self, step: Step, identity: Hashable, *, call: int = 0, attempt: int | None = None) -> Site:
+        """Return the site of a request that is about to be sent.
+
+        Args:
+            step: the step that makes the request.
+            identity: equal for requests that ask the same.
+            call: the number of its call, if the request carries one.
+            attempt: which attempt it is, if that is known.
+        """
+        if not call:
+            call, attempt = self._find_call(step, identity, attempt)
+        overall = self._overall.setdefault((step, call), len(self._overall) + 1)
+        return Site(*step, call, overall, attempt or 1)
+
+    def finish(self, site: Site, identity: Hashable, *, failed: bool) -> None:
+        """Note how an attempt has ended. A request that repeats one which `failed` is its next attempt.
+
+        What was noted as failed can be noted again as not failed, when its answer has arrived after all.
+        """
+        step = (site.workflow, site.step_id)
+        if failed:
+            self._failed.setdefault((step, identity), []).append(site)
+        elif self._failed:
+            self._forget_failure(step, identity, site.call)
+
+    def next_attempt(self, step: Step, identity: Hashable) -> int:
+        """Return which attempt a request is if nothing but its step and identity is known."""
+        failed = self._failed.get((step, identity))
+        return failed[0].attempt + 1 if failed else 1
+
+    def _find_call(self, step: Step, identity: Hashable, attempt: int | None) -> tuple[int, int]:
+        last_attempts = self._last_attempts.setdefault(step, {})
+        if attempt is None:
+            failed = self._failed.get((step, identity))
+            call, attempt = (failed[0].call, failed[0].attempt + 1) if failed else (self.next_call(step), 1)
+        elif attempt == 1 or not last_attempts:
+            call = self.next_call(step)
+        else:
+            before = (attempt - 1, identity)
+            latest = reversed(last_attempts)
+            call = next((call for call in latest if last_attempts[call] == before), self._calls[step])
+        if attempt > 1 and self._failed:
+            self._forget_failure(step, identity, call)
+        last_attempts[call] = (attempt, identity)
+        return call, attempt
+
+    def _forget_failure(self, step: Step, identity: Hashable, call: int) -> None:
+        failed = [site for site in self._failed.pop((step, identity), ()) if site.call != call]
+        if failed:
+            self._failed[step, identity] = failed
+
 
 Count = Annotated[int, Meta(ge=1)]
 
@@ -54,7 +145,7 @@ class At(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_f
         number = site.overall if site.step_id is None else site.call
         return cls(workflow=site.workflow or None, step_id=site.step_id, call=number, attempt=site.attempt)
 
-    def fail(self, fault: AnyFault | AnyToolFault) -> PlannedFault:
+    def fail(self, fault: AnyPlannedFault) -> PlannedFault:
         """Return the line of a plan by which `fault` fires at these sites.
 
         Raises:
@@ -97,16 +188,16 @@ class At(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_f
         """Return whether the call with this number is one of these."""
         return self.call in (None, number) and (self.since is None or number >= self.since)
 
-    def _check_kind(self, fault: AnyFault | AnyToolFault) -> None:
+    def _check_kind(self, fault: AnyPlannedFault) -> None:
         """Raise InputError for a fault of tools at a site of models, and vice versa."""
         if self.tool is None and fault.is_for_tools:
             hint = f"add the tool, like 'tool=refund: {fault.type}'"
             raise InputError(f"{fault.type} is a fault of tools, and the site has no tool", place="tool", hint=hint)
-        if self.tool is not None and not fault.is_for_tools:
+        if self.tool is not None and not (fault.is_for_tools or fault.fits_any_call):
             hint = f"use one of {', '.join(sorted(TOOL_FAULT_TYPES))}, or leave tool out"
             raise InputError(f"{fault.type} is a fault of models, not of tools", place="tool", hint=hint)
         field = next((name for name in _MODEL_ONLY_FIELDS if getattr(self, name) is not None), None)
-        if fault.is_for_tools and field is not None:
+        if self.tool is not None and field is not None:
             hint = "write the tool, and maybe which of its calls: 'tool=refund call=2'"
             raise InputError("a tool call does not have this", place=field, hint=hint)
 
@@ -121,7 +212,7 @@ class PlannedFault(Struct, frozen=True, forbid_unknown_fields=True):
     """One line of a plan: the sites, and the fault. `parse_fault` parses its text."""
 
     at: At
-    fault: AnyFault | AnyToolFault
+    fault: AnyPlannedFault
 
     def __str__(self) -> str:
         return f"{self.at}: {self.fault.text(without='' if self.at.chunk is None else _STREAM_FIELD)}"

@@ -7,7 +7,16 @@ from typing import Annotated, ClassVar, Literal, Self
 from msgspec import Meta, field
 
 from offbook.errors import MalformedResponseError, ProviderConnectionError, ProviderError, ProviderTimeoutError
-from offbook.faults.fault import UNANSWERED_MS, Fault, FaultedCall, FaultVariant, Milliseconds, add_mark
+from offbook.faults.fault import (
+    UNANSWERED_MS,
+    Fault,
+    FaultedCall,
+    FaultFamily,
+    FaultTrait,
+    FaultVariant,
+    Milliseconds,
+    add_mark,
+)
 from offbook.messages import Reply, Response, StreamedReply, StreamEnd, StreamEvent, WholeReply
 
 TruncateEnding = Literal["ConnectionError", "TimeoutError", "clean", "cut", "error_event", "malformed"]
@@ -21,6 +30,8 @@ class StreamTruncate(Fault, frozen=True, tag="stream_truncate"):
     """
 
     breaks_response: ClassVar[bool] = True
+    family: ClassVar[FaultFamily] = "stream"
+    traits: ClassVar[frozenset[FaultTrait]] = frozenset({"loses_answer"})
 
     after_chunks: Annotated[int, Meta(ge=0)] = 0
     ending: TruncateEnding = field(name="raise", default="ConnectionError")
@@ -71,6 +82,9 @@ class StreamTruncate(Fault, frozen=True, tag="stream_truncate"):
 class StreamStall(Fault, frozen=True, tag="stream_stall"):
     """Yields `after_chunks` events (at most all but the last), pauses for `for_ms`, and then yields the rest."""
 
+    family: ClassVar[FaultFamily] = "stream"
+    traits: ClassVar[frozenset[FaultTrait]] = frozenset({"holds_back"})
+
     after_chunks: Annotated[int, Meta(ge=0)] = 0
     for_ms: Milliseconds = 60_000.0
 
@@ -95,6 +109,9 @@ class StreamStall(Fault, frozen=True, tag="stream_stall"):
 class SlowDrip(Fault, frozen=True, tag="slow_drip"):
     """Waits `every_ms` before each event of a stream, including the last. A response that is not streamed arrives as
     late as if it were streamed word by word."""
+
+    family: ClassVar[FaultFamily] = "stream"
+    traits: ClassVar[frozenset[FaultTrait]] = frozenset({"holds_back"})
 
     every_ms: Milliseconds = 100.0
 

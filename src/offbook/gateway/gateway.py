@@ -8,10 +8,10 @@ from itertools import count
 
 from msgspec.structs import replace
 
-from offbook.call_numbers import CallNumbers
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import InputError
 from offbook.events import NULL_SINK, Sink, Sinks, guard_sink
+from offbook.faults.site import CallNumbers
 from offbook.gateway.breaker import NO_BREAKER, Breaker, BreakerPolicy, CircuitBreakerProvider
 from offbook.gateway.call import CallRules, GatewayCall, ProviderRoute, RoutingTable, StreamedGatewayCall
 from offbook.gateway.limits import Budget, RateLimit, RateLimitedProvider

@@ -7,7 +7,7 @@ The way of a request, in order:
 3. `session` numbers it among the calls of the run, finds its fault, and asks `replay`; what only the real server can
    answer goes to an `upstream`, and `recorder` records it.
 4. `answer` is what the client gets, as a value: messages with their times, and an ending. `faults` breaks it.
-5. The transport sends it.
+5. `dialogue` sends it message by message, and waits where the server asks the client something.
 
 `hub` puts these together for a server of `offbook.wire`, `config` reads and writes the `mcpServers` of clients, and
 `serving` is a server with both, for Python and pytest, with streams for clients in the same process.

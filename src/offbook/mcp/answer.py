@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 from msgspec import Struct, field
 
 from offbook.mcp.message import (
     HANDSHAKE_VERSIONS,
+    LOG_LEVEL_META,
     MODERN_VERSIONS,
     SERVER_INFO_META,
     Era,
     Message,
     encode,
     error_message,
+    id_key,
     parse_message,
     result_message,
 )
@@ -34,6 +36,19 @@ CACHEABLE_METHODS = frozenset(
 _MODERN_FIELDS = ("resultType", "ttlMs", "cacheScope")
 
 
+class ClientQuestions(Protocol):
+    """Judges what a client answers to the requests of a server among the messages of an answer."""
+
+    def check(self, asked: Message, answer: Message | None) -> McpAnswer | None:
+        """Take the answer to one request, None if there was none in time. Return what the client gets for its call
+        instead of the rest; None if it gets the rest."""
+        ...
+
+    def abandon(self) -> None:
+        """Note that the client is gone before it has answered all."""
+        ...
+
+
 class McpAnswer(Struct, frozen=True, kw_only=True):
     """The answer to one request.
 
@@ -41,6 +56,9 @@ class McpAnswer(Struct, frozen=True, kw_only=True):
     `cut` of the stream, in `silence`, or by the `exit` of the server with `exit_code`. `status` and `headers` are those
     over HTTP. `forgets_session` ends the client's MCP session. `noise` is written before the messages: over stdio as a
     line that is not JSON. With `work`, this is not the answer yet: awaiting what it returns makes it.
+
+    A request of the server among the messages waits for the client's answer, which `questions` judges. `on_sent` is
+    called when all was sent.
     """
 
     messages: tuple[TimedMessage, ...] = ()
@@ -52,6 +70,14 @@ class McpAnswer(Struct, frozen=True, kw_only=True):
     forgets_session: bool = False
     noise: bytes = b""
     work: Callable[[], Awaitable[McpAnswer]] | None = None
+    questions: ClientQuestions | None = None
+    on_sent: Callable[[], None] | None = None
+
+    @property
+    def asks_client(self) -> bool:
+        """Whether a request of the server that the call waits for is among the messages."""
+        is_possible = len(self.messages) > 1 or self.ending == "cut"
+        return is_possible and any(parse_message(raw).is_request for _, raw in self.messages)
 
     @property
     def response(self) -> JsonObject:
@@ -79,17 +105,33 @@ def error_answer(request: Message, code: int, message: str, data: Any = None, *,
 def fit_messages(messages: Iterable[TimedMessage], request: Message) -> tuple[TimedMessage, ...]:
     """Fit recorded messages of a server to a client: its id, its progress token, and the shapes of its era.
 
-    Requests of the server are left out for modern clients, which take none, and progress that the client did not ask
-    for is left out for all.
+    Requests of the server are left out for modern clients, which take none, as are log messages unless they ask for
+    them. Progress that the client did not ask for is left out for all, and so is what the client answered when it was
+    recorded.
     """
-    fitted = ((at_ms, _fit(parse_message(raw), request)) for at_ms, raw in messages)
+    fitted = ((at_ms, _fit(parse_message(raw), request)) for at_ms, raw in server_messages(messages))
     return tuple((at_ms, raw) for at_ms, raw in fitted if raw is not None)
+
+
+def server_messages(messages: Iterable[TimedMessage]) -> list[TimedMessage]:
+    """Return what the server sent for a call: of all responses only the last is its own."""
+    *earlier, last = messages
+    return [*(each for each in earlier if not parse_message(each[1]).is_response), last]
+
+
+def client_answers(messages: Iterable[TimedMessage]) -> dict[bytes, Message]:
+    """Return what the client answered to the requests of the server for a call, by their ids."""
+    *earlier, _ = messages
+    answers = [parse_message(raw) for _, raw in earlier]
+    return {id_key(each.id): each for each in answers if each.is_response}
 
 
 def _fit(message: Message, request: Message) -> bytes | None:
     if message.method == "notifications/progress":
         return _with_progress_token(message, request.progress_token)
     if message.is_request and request.era == "modern":
+        return None
+    if message.method == "notifications/message" and request.era == "modern" and LOG_LEVEL_META not in request.meta:
         return None
     if not message.is_response:
         return message.raw

@@ -14,13 +14,12 @@ from offbook.mcp.replay import PROTOCOL
 from offbook.mcp.surface import Surface, surfaces_of
 from offbook.messages import JsonObject
 from offbook.recording.format.document import Document, each_exchange, exchanges_of
+from offbook.recording.format.exchange import ToolExchange
 from offbook.recording.format.keys import is_mcp_key, split_mcp_key, tool_key
-from offbook.recording.format.tool_exchange import ToolExchange
 from offbook.recording.redact.redactor import Redactor
 from offbook.scenarios.mocks.real_tool import ResultCheck, build_result_check
-from offbook.text import shorten
+from offbook.text import UserPattern, shorten
 from offbook.tools import ToolSpec
-from offbook.user_patterns import UserPattern
 
 Kind: TypeAlias = Literal["schema", "name", "secret", "injection", "arguments", "result"]
 MAX_PREFIXED_CHARS = 64
@@ -165,18 +164,22 @@ def _schema_problem(tool: JsonObject, field: str) -> str:
 
 
 def _prefixed_names(surfaces: Mapping[str, Surface]) -> Iterator[McpFinding]:
-    """Yield the tools whose names do not work behind the prefix that clients put before them for a model."""
-    prefixed: dict[str, str] = {}
-    for server, surface in surfaces.items():
+    """Yield the tools whose names do not work behind the prefix that clients put before them for a model.
+
+    What is recorded as `scenario/agent/1/server` is known to clients as `server`, beside those of that conversation.
+    """
+    prefixed: dict[tuple[str, str], str] = {}
+    for recorded_as, surface in surfaces.items():
+        conversation, _, server = recorded_as.rpartition("/")
         for tool in surface.tools:
-            place = f"{server}: tools.{tool}"
+            place = f"{recorded_as}: tools.{tool}"
             name = _UNFIT_FOR_MODELS.sub("_", f"mcp__{server}__{tool}")
             if len(name) > MAX_PREFIXED_CHARS:
                 problem = f"with its prefix, {shorten(name, 90)}, the name has {len(name)} characters: models take 64"
                 yield McpFinding(place, "name", problem)
-            if name in prefixed:
-                yield McpFinding(place, "name", f"clients call it {name}, as they call {prefixed[name]}")
-            prefixed.setdefault(name, place)
+            if (conversation, name) in prefixed:
+                yield McpFinding(place, "name", f"clients call it {name}, as they call {prefixed[conversation, name]}")
+            prefixed.setdefault((conversation, name), place)
 
 
 def _tool_of(key: str, surfaces: Mapping[str, Surface]) -> JsonObject | None:

@@ -12,10 +12,10 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from offbook.atomic_file import replace_file
 from offbook.errors import InputError
+from offbook.files import replace_file
 from offbook.mcp.connect import JOIN_VARIABLE
-from offbook.mcp.http_upstream import checked_url
+from offbook.mcp.http.upstream import checked_url
 from offbook.messages import JsonObject
 from offbook.recording.format.keys import unfit_tool_reason
 from offbook.schema_errors import explain_json_error
@@ -29,7 +29,7 @@ PLACEHOLDER = "{mcp}"
 _SECTIONS = ("mcpServers", "servers")
 _EXAMPLE = '{"mcpServers": {"github": {"command": "npx", "args": ["-y", "some-mcp-server"]}}}'
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
-_HTTP_TYPES = ("http", "streamable-http", "streamableHttp", "streamable_http")
+_HTTP_TYPES = ("http", "streamable-http", "streamableHttp", "streamable_http", "sse")
 
 
 class ServerConfig(Struct, frozen=True):
@@ -160,7 +160,7 @@ def _stdio_server(name: str, entry: JsonObject, source: str, place: str) -> Serv
 def _http_server(name: str, entry: JsonObject, source: str, place: str) -> ServerConfig:
     kind = entry.get("type", entry.get("transport", "http"))
     if kind not in _HTTP_TYPES:
-        hint = "use http: the transport of 2024, sse, is deprecated, and cannot be recorded or replayed"
+        hint = "use http, or sse for the transport of 2024"
         raise InputError(f"the type {kind!r} is not supported", source=source, place=f"{place}.type", hint=hint)
     if not isinstance(entry["url"], str):
         raise InputError("expected a str", source=source, place=f"{place}.url")

@@ -8,9 +8,10 @@ from functools import singledispatch
 from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.faults.catalog import AnyToolFault
+from offbook.faults.catalog import AnyOrderFault, AnyToolFault
 from offbook.faults.fault import add_mark
-from offbook.faults.mcp import (
+from offbook.faults.order import DeliveredTwice, OrderFault
+from offbook.faults.tools import (
     InjectedText,
     InputRequiredForever,
     McpError,
@@ -19,10 +20,15 @@ from offbook.faults.mcp import (
     SessionGone,
     StdoutNoise,
     TaskStuck,
+    ToolEmpty,
+    ToolError,
+    ToolFault,
+    ToolGarbled,
+    ToolLost,
     ToolsChanged,
+    ToolTimeout,
     Unauthorized,
 )
-from offbook.faults.tools import ToolEmpty, ToolError, ToolFault, ToolGarbled, ToolLost, ToolTimeout
 from offbook.mcp.answer import McpAnswer, error_answer, fit_result, result_answer
 from offbook.mcp.message import INVALID_PARAMS, Message, encode, result_message, text_result
 from offbook.messages import JsonObject
@@ -56,9 +62,20 @@ class FaultedCall(Struct, frozen=True):
 
 
 @singledispatch
-def apply_fault(fault: ToolFault, call: FaultedCall) -> McpAnswer:
+def apply_fault(fault: ToolFault | OrderFault, call: FaultedCall) -> McpAnswer:
     """Return the answer that the client gets if `fault` applies to its call."""
     raise TypeError(f"{fault.type} has no form over MCP")
+
+
+@apply_fault.register
+def _(fault: OrderFault, call: FaultedCall) -> McpAnswer:
+    return call.clean()  # when it is sent is up to the session
+
+
+@apply_fault.register
+def _(fault: DeliveredTwice, call: FaultedCall) -> McpAnswer:
+    clean = call.clean()
+    return replace(clean, messages=(*clean.messages, *clean.messages[-1:]))
 
 
 @apply_fault.register
@@ -203,7 +220,7 @@ class LastingFaults:
         self._changed: dict[str, ToolsChanged] = {}
         self._asking: dict[str, InputRequiredForever] = {}
 
-    def note(self, fault: AnyToolFault, tool: str) -> None:
+    def note(self, fault: AnyToolFault | AnyOrderFault, tool: str) -> None:
         """Note that a fault fires at a call of a tool."""
         if isinstance(fault, ToolsChanged):
             self._changed[tool] = fault
@@ -248,6 +265,6 @@ class LastingFaults:
         return tool | {"inputSchema": schema | {"properties": properties, "required": required}}
 
 
-def spoils_call(fault: AnyToolFault) -> bool:
+def spoils_call(fault: AnyToolFault | AnyOrderFault) -> bool:
     """Return whether the client may send the call again after the fault: its recorded answer stays for that."""
-    return not isinstance(fault, ToolEmpty | ToolGarbled | StdoutNoise | OversizedResult | InjectedText)
+    return not isinstance(fault, ToolEmpty | ToolGarbled | StdoutNoise | OversizedResult | InjectedText | OrderFault)

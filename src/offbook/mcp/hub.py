@@ -16,25 +16,31 @@ from msgspec import Struct
 from offbook.errors import InputError
 from offbook.mcp.config import McpConfig, ServerConfig, write_config
 from offbook.mcp.connect import FRAME_HEAD
-from offbook.mcp.http import HttpEndpoint
-from offbook.mcp.http_upstream import HttpUpstream
+from offbook.mcp.http.endpoint import HttpEndpoint
+from offbook.mcp.http.upstream import HttpUpstream
 from offbook.mcp.recorder import McpRecorder
 from offbook.mcp.replay import NO_LATENCY, McpReplay, McpSource
 from offbook.mcp.session import McpSession, McpToolCall, ignore_tool_call
 from offbook.mcp.stdio import READ_BYTES, LineServer, ServerProcess
 from offbook.messages import JsonObject
+from offbook.recording.format.exchange import ToolExchange
 from offbook.recording.format.keys import tool_key
-from offbook.recording.format.tool_exchange import ToolExchange
 from offbook.recording.latency import Latency
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.stores.store import ExchangeIndex, StoredExchange
 from offbook.text import printable, shorten
 from offbook.tools.result_text import result_text
-from offbook.wire.backend import MAX_DESCRIPTION_CHARS, SessionRegistry, UnusedExchange, session_prefix
+from offbook.wire.backend import (
+    MAX_DESCRIPTION_CHARS,
+    SessionRegistry,
+    UnusedExchange,
+    session_prefix,
+    split_session_path,
+)
 from offbook.wire.options import LOOPBACK
 from offbook.wire.request import HttpRequest
 from offbook.wire.response import HttpResponse, whole_response
-from offbook.wire.server.connection import send_response, until_client_leaves
+from offbook.wire.server.connection import send_response, while_client_waits
 from offbook.wire.server.http_protocol import Receive, Scope, Send
 from offbook.wire.session import WireSession
 
@@ -62,9 +68,11 @@ class McpHub:
         latency: how long replayed answers take.
         source_of: makes what answers the requests of a session to a server instead of its recording.
         on_tool_call: called with each tool call when it is answered, on the loop of the server.
+        recorded_as: returns the name of a server in the recordings of a session; by default its own.
     """
 
     prefix = "/mcp"
+    login_prefix = "/.well-known/oauth-"
 
     def __init__(
         self,
@@ -75,9 +83,11 @@ class McpHub:
         latency: Latency = NO_LATENCY,
         source_of: Callable[[str, WireSession], McpSource | None] | None = None,
         on_tool_call: Callable[[McpToolCall], None] = ignore_tool_call,
+        recorded_as: Callable[[str, WireSession], str] = lambda server, _: server,
     ) -> None:
         self.recorder, self._latency, self._environment = recorder, latency, environment or {}
         self._source_of, self._on_tool_call = source_of or self._recorded, on_tool_call
+        self._recorded_as = recorded_as
         self._mocks: dict[str, Callable[[], McpSource]] = {}
         self._configs: dict[str, ServerConfig | str] = {}
         self._upstreams: dict[str, HttpUpstream] = {}
@@ -128,7 +138,12 @@ class McpHub:
             source = self._source_of(server, session) if mock is None else mock()
             recorder = self.recorder if mock is None else None
             answering = McpSession(
-                server, session=session, source=source, recorder=recorder, on_tool_call=self._on_tool_call
+                server,
+                session=session,
+                source=source,
+                recorder=recorder,
+                on_tool_call=self._on_tool_call,
+                recorded_as=self._recorded_as(server, session),
             )
             endpoints[server] = HttpEndpoint(answering)
         return endpoints[server]
@@ -139,19 +154,33 @@ class McpHub:
 
     def respond(self, request: HttpRequest, session: WireSession) -> HttpResponse | None:
         """Return the response to an HTTP request; None if a real server may have to answer it, or it takes time."""
+        if request.path.startswith(self.login_prefix):
+            return None if self._login_server(request.path) else whole_response(404, b"{}")
         server = self._server_at(request.path)
         if server is None:
             known = ", ".join(f"{self.prefix}/{quote(name)}" for name in self._configs)
             return whole_response(404, f"no such MCP server; there is {known}\n".encode(), content_type="text/plain")
-        return None if self.is_live or server in self._mocks else self.endpoint(server, session).respond(request)
+        return (
+            None
+            if self.is_live or self._takes_time(server, session)
+            else self.endpoint(server, session).respond(request)
+        )
+
+    def _takes_time(self, server: str, session: WireSession) -> bool:
+        """Return whether answers of the server may have to be waited for."""
+        return server in self._mocks or (session.order.has_orders and not self.is_live)
 
     async def forward(
         self, request: HttpRequest, session: WireSession, scope: Scope, receive: Receive, send: Send
     ) -> None:
         """Answer a request that has no response yet."""
+        if request.path.startswith(self.login_prefix):
+            upstream = self._upstreams[self._login_server(request.path)]
+            await upstream.send_metadata(request, scope, receive, send)
+            return
         server = self._server_at(request.path)
         assert server is not None
-        if server in self._mocks:
+        if self._takes_time(server, session):
             await self._answer_after_work(self.endpoint(server, session), request, scope, receive, send)
             return
         await self._upstreams[server].forward(request, self.session(server, session), scope, receive, send)
@@ -160,15 +189,7 @@ class McpHub:
         self, endpoint: HttpEndpoint, request: HttpRequest, scope: Scope, receive: Receive, send: Send
     ) -> None:
         """Answer a request when its answer is made, unless the client leaves before."""
-        work = asyncio.ensure_future(endpoint.respond_after_work(request))
-        leaving = asyncio.ensure_future(until_client_leaves(receive))
-        try:
-            await asyncio.wait([work, leaving], return_when=asyncio.FIRST_COMPLETED)
-            response = work.result() if work.done() else None
-        finally:
-            work.cancel()
-            leaving.cancel()
-            await asyncio.gather(work, leaving, return_exceptions=True)
+        response = await while_client_waits(endpoint.respond_after_work(request), receive)
         if response is not None:
             await send_response(response, scope, receive, send)
 
@@ -236,7 +257,8 @@ class McpHub:
             reader = self.recorder.replay
         else:
             reader = None if session.replay is None else session.replay.source.reader
-        return None if reader is None else McpReplay(server, reader.tools, latency=self._latency)
+        name = self._recorded_as(server, session)
+        return None if reader is None else McpReplay(name, reader.tools, latency=self._latency)
 
     def _server_at(self, path: str) -> str | None:
         """Return the server that a path names; the only one if it names none."""
@@ -245,6 +267,12 @@ class McpHub:
             return next(iter(self._configs))
         is_reached = not self.is_live or name in self._upstreams or name in self._mocks
         return name if name in self._configs and is_reached else None
+
+    def _login_server(self, path: str) -> str:
+        """Return the real server whose metadata for a login a path is; empty if there is none."""
+        _, _, place = path.removeprefix(self.login_prefix).partition("/")
+        server = self._server_at(split_session_path(f"/{place}")[1]) if self.is_live else None
+        return server if server in self._upstreams else ""
 
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -300,7 +328,7 @@ async def _serve(
         code = 0 if upstream is None else await upstream.stop()
         if running is not None:
             await running
-        server.end(code)
+        server.close(code)
 
 
 async def _read_server(upstream: ServerProcess, server: LineServer) -> None:

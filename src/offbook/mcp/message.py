@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
 from offbook.messages import JsonObject
-from offbook.recording.format.tool_exchange import hash_arguments
+from offbook.recording.format.exchange import hash_arguments
 
 HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 """The revisions that start with `initialize`, oldest first."""
@@ -19,6 +20,7 @@ MODERN_VERSIONS = ("2026-07-28",)
 VERSION_META = "io.modelcontextprotocol/protocolVersion"
 CAPABILITIES_META = "io.modelcontextprotocol/clientCapabilities"
 SERVER_INFO_META = "io.modelcontextprotocol/serverInfo"
+LOG_LEVEL_META = "io.modelcontextprotocol/logLevel"
 SUBSCRIPTION_META = "io.modelcontextprotocol/subscriptionId"
 
 PARSE_ERROR = -32700
@@ -122,6 +124,36 @@ def parse_message(raw: bytes) -> Message:
     if not isinstance(fields, dict) or not ("method" in fields or "result" in fields or "error" in fields):
         raise MessageError("not a JSON-RPC message: it has neither a method, a result nor an error")
     return Message(raw.strip(), fields)
+
+
+def is_batch(raw: bytes) -> bool:
+    """Return whether bytes are meant as a batch of messages, which revision 2025-03-26 has."""
+    return raw.lstrip()[:1] == b"["
+
+
+def parse_batch(raw: bytes) -> list[Message]:
+    """Parse a batch: each message keeps its own bytes.
+
+    Raises:
+        MessageError: it is not JSON, it is empty, or one of it is not a JSON-RPC message.
+    """
+    try:
+        messages = msgspec.json.decode(raw, type=list[msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MessageError(f"not JSON: {error}") from None
+    if not messages:
+        raise MessageError("not a JSON-RPC message: the batch is empty")
+    return [parse_message(bytes(each)) for each in messages]
+
+
+def encode_batch(messages: Iterable[bytes]) -> bytes:
+    """Encode messages as one batch, each with its own bytes."""
+    return b"[" + b",".join(messages) + b"]"
+
+
+def id_key(id: Any) -> bytes:
+    """Return an id as the key of a dict: 1, 1.0 and "1" are different ids."""
+    return msgspec.json.encode(id)
 
 
 def encode(fields: JsonObject) -> bytes:

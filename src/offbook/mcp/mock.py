@@ -15,21 +15,27 @@ import msgspec
 from msgspec import Struct
 
 from offbook import __version__
-from offbook.effects import UNDECLARED, ToolDeclaration
 from offbook.errors import InputError, MockDriftError, MockError
 from offbook.mcp.answer import McpAnswer, error_answer, result_answer
 from offbook.mcp.message import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, Message, text_result
-from offbook.mcp.replay import FoundAnswer, McpReplay
+from offbook.mcp.replay import NOTHING_DUE, DueMessages, FoundAnswer, McpReplay
 from offbook.messages import JsonObject, ToolCall
 from offbook.recording.stores.locate import read_document
 from offbook.scenarios.mocks import Mocks
 from offbook.scenarios.mocks.mock import json_value
 from offbook.scenarios.mocks.mocked_tools import exception_text
-from offbook.scenarios.mocks.real_tool import NoResultCheck, RealTool, ResultCheck, build_real_tool, build_result_check
-from offbook.scenarios.mocks.suggestion import EXAMPLE_STRINGS
+from offbook.scenarios.mocks.real_tool import (
+    EXAMPLE_STRINGS,
+    NoResultCheck,
+    RealTool,
+    ResultCheck,
+    build_real_tool,
+    build_result_check,
+)
 from offbook.schema_errors import explain_json_error
 from offbook.tools import Toolbox, ToolDef, ToolSpec
 from offbook.tools.dispatch import run_tool
+from offbook.tools.effects import UNDECLARED, ToolDeclaration
 from offbook.tools.result_text import result_text
 from offbook.tools.toolbox import GivenTool, GivenTools
 
@@ -109,8 +115,15 @@ class MockServer:
             return FoundAnswer(error_answer(request, METHOD_NOT_FOUND, f"Method not found: {request.method}"))
         return FoundAnswer(self._replay.find(request).answer)
 
-    def use(self, found: FoundAnswer) -> None:
-        """Nothing is used up."""
+    def use(self, found: FoundAnswer) -> DueMessages:
+        """Nothing is used up, and nothing is sent on its own."""
+        return NOTHING_DUE
+
+    def first_messages(self) -> Sequence[Any]:
+        return ()
+
+    def tool_headers(self, tool: str) -> Mapping[str, str]:
+        return self._replay.tool_headers(tool)
 
     async def _call(self, request: Message) -> McpAnswer:
         arguments = request.params.get("arguments") or {}

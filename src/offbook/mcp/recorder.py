@@ -11,8 +11,8 @@ from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.mcp.answer import TimedMessage
 from offbook.mcp.message import Message, arguments_hash, further_params, parse_message, recorded_arguments
 from offbook.mcp.replay import DISCOVERIES, PROTOCOL, call_outcome
+from offbook.recording.format.exchange import RecordedError, ToolExchange
 from offbook.recording.format.keys import mcp_key
-from offbook.recording.format.tool_exchange import RecordedError, ToolExchange
 from offbook.recording.format.wire_record import WireRecord, wire_text
 from offbook.recording.record_mode import RecordMode, open_recording, timestamp
 from offbook.recording.redact.redactor import Redactor
@@ -75,10 +75,11 @@ class McpRecorder:
         exchange = replace(outcome, arguments=arguments, arguments_hash=hashed, latency_ms=at_ms)
         return self._append(key, exchange, self._redactor.knowing(credentials))
 
-    def record_notification(self, server: str, message: Message) -> None:
-        """Record a notification that the server sent on its own."""
+    def record_own_message(self, server: str, message: Message, answer: Message | None = None) -> None:
+        """Record a notification that the server sent on its own, or a request with the client's answer."""
         params = {name: value for name, value in message.params.items() if name != "_meta"}
-        self._append(mcp_key(server, message.method), ToolExchange(arguments=params), self._redactor)
+        outcome = ToolExchange() if answer is None else _outcome(answer, [(0.0, answer.raw)])
+        self._append(mcp_key(server, message.method), replace(outcome, arguments=params), self._redactor)
 
     def _append(self, key: str, exchange: ToolExchange, redactor: Redactor) -> str:
         stamped = replace(exchange, recorded_at=timestamp(self._clock))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Protocol
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, field
 
 from offbook.errors import RecordingMismatchError
 from offbook.mcp.answer import (
     McpAnswer,
     TimedMessage,
+    client_answers,
     discover_result,
     error_answer,
     fit_messages,
@@ -34,8 +37,8 @@ from offbook.mcp.message import (
     text_result,
 )
 from offbook.messages import JsonObject
+from offbook.recording.format.exchange import RecordedError, ToolExchange
 from offbook.recording.format.keys import is_mcp_key, mcp_key, split_mcp_key
-from offbook.recording.format.tool_exchange import RecordedError, ToolExchange
 from offbook.recording.latency import Latency
 from offbook.recording.match.cursor import Cursor, ExchangeMatch, UnusedEntry
 from offbook.recording.match.mismatch import nearest_success, tool_mismatch_error
@@ -47,18 +50,83 @@ PROTOCOL = "mcp"
 
 DISCOVERIES = ("server/discover", "initialize")
 _EMPTY_RESULTS = frozenset(("ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"))
+_HANDSHAKE_METHODS = _EMPTY_RESULTS | {"initialize"}
+"""What clients of the modern era cannot ask for any more."""
+
 NO_LATENCY = Latency("constant", latency_ms=0.0, seed=0)
 
 
+SERVER_REQUESTS = frozenset(("sampling/createMessage", "elicitation/create", "roots/list", "ping"))
+"""The requests that servers send on their own. Those of clients are recorded under other methods; `ping` is not."""
+
+
 class FoundAnswer(Struct, frozen=True):
-    """An answer, and the exchange that it is from; None if it is synthetic. `key` names the exchange."""
+    """An answer, and the exchange that it is from; None if it is synthetic. `key` names the exchange.
+
+    `client_answers` are what the client answered to requests of the server when the exchange was recorded, by id.
+    """
 
     answer: McpAnswer
     stored: StoredExchange[ToolExchange] | None = None
+    client_answers: dict[bytes, Message] = field(default_factory=dict)
 
     @property
     def key(self) -> str | None:
         return None if self.stored is None else self.stored.key
+
+
+class DueMessages(Struct, frozen=True):
+    """What a server sent on its own around an exchange: the entries that come before its answer, and after it."""
+
+    before: tuple[StoredExchange[ToolExchange], ...] = ()
+    after: tuple[StoredExchange[ToolExchange], ...] = ()
+
+
+NOTHING_DUE = DueMessages()
+
+
+class OwnMessages:
+    """What a server sent outside of any call, in its place among the exchanges of `server` in a recording.
+
+    The place is the time of recording: what was sent between two exchanges is due after the first was served, and at
+    the latest before the second is. An entry without a time, which was written by hand, is due first.
+    """
+
+    def __init__(self, server: str, index: ExchangeIndex[ToolExchange]) -> None:
+        self._waiting: list[tuple[str, StoredExchange[ToolExchange]]] = []
+        self._times: list[str] = []
+        for stored in index:
+            owner, method = split_mcp_key(stored.key) if is_mcp_key(stored.key) else ("", "")
+            is_ours = owner == server if method else stored.key.startswith(f"{server}.")
+            if not is_ours or method in DISCOVERIES:
+                continue
+            recorded_at = stored.exchange.recorded_at or ""
+            if method.startswith("notifications/") or method in SERVER_REQUESTS:
+                self._waiting.append((recorded_at, stored))
+            elif recorded_at:
+                self._times.append(recorded_at)
+        self._waiting.sort(key=lambda each: each[0])
+        self._times.sort()
+
+    def take_first(self) -> tuple[StoredExchange[ToolExchange], ...]:
+        """Return what was sent before any exchange; each message is returned once."""
+        return self._take(self._times[0] if self._times else None)
+
+    def take_around(self, exchange: ToolExchange) -> DueMessages:
+        """Return what is due around an exchange that is served."""
+        if not self._waiting:
+            return NOTHING_DUE
+        at = exchange.recorded_at or ""
+        before = self._take(at)
+        place = bisect_right(self._times, at)
+        return DueMessages(before, self._take(self._times[place] if place < len(self._times) else None))
+
+    def _take(self, until: str | None) -> tuple[StoredExchange[ToolExchange], ...]:
+        count = len(self._waiting)
+        if until is not None:
+            count = next((place for place, (at, _) in enumerate(self._waiting) if at and at >= until), count)
+        taken, self._waiting = self._waiting[:count], self._waiting[count:]
+        return tuple(stored for _, stored in taken)
 
 
 class McpSource(Protocol):
@@ -72,8 +140,16 @@ class McpSource(Protocol):
         """
         ...
 
-    def use(self, found: FoundAnswer) -> None:
-        """Count an answer as served."""
+    def use(self, found: FoundAnswer) -> DueMessages:
+        """Count an answer as served, and return what the server sends on its own around it."""
+        ...
+
+    def first_messages(self) -> Sequence[StoredExchange[ToolExchange]]:
+        """Return what the server sends on its own before it has answered anything; each message once."""
+        ...
+
+    def tool_headers(self, tool: str) -> Mapping[str, str]:
+        """Return the arguments of a tool that clients repeat in headers, `Mcp-Param-NAME`, by the names of these."""
         ...
 
 
@@ -90,8 +166,14 @@ class McpReplay:
         self._cursors = CursorNames()
         self._lenient: dict[str, dict[str, str]] = {}
 
+    @cached_property
+    def _own_messages(self) -> OwnMessages:
+        return OwnMessages(self.server, self._index)
+
     def find(self, request: Message) -> FoundAnswer:
         """Return the answer to a request; see `McpSource`."""
+        if request.method in _HANDSHAKE_METHODS and request.era == "modern":
+            return FoundAnswer(error_answer(request, METHOD_NOT_FOUND, f"Method not found: {request.method}"))
         if request.method in _EMPTY_RESULTS:
             return FoundAnswer(result_answer(request, {}))
         if request.method == "subscriptions/listen":
@@ -105,15 +187,41 @@ class McpReplay:
             return FoundAnswer(result_answer(request, {"tools": self._tools_by_name()}))
         if match.mismatch is not None or match.stored is None:
             raise self._mismatch(request, match)
-        return FoundAnswer(self._answer(match.stored.exchange, request), match.stored)
+        return self._found(match.stored.exchange, match.stored, request)
 
-    def use(self, found: FoundAnswer) -> None:
+    def _found(
+        self, exchange: ToolExchange, stored: StoredExchange[ToolExchange] | None, request: Message
+    ) -> FoundAnswer:
+        messages = recorded_messages(exchange, request)
+        answer = self._answer(exchange, messages, request)
+        return FoundAnswer(answer, stored, client_answers(messages) if answer.asks_client else {})
+
+    def first_messages(self) -> Sequence[StoredExchange[ToolExchange]]:
+        return self._count(self._own_messages.take_first())
+
+    def tool_headers(self, tool: str) -> Mapping[str, str]:
+        return self._tool_headers.get(tool, {})
+
+    @cached_property
+    def _tool_headers(self) -> dict[str, dict[str, str]]:
+        tools = listed_tools(self._index, self.server)
+        return {tool["name"]: headers for tool in tools if (headers := _headers_of(tool.get("inputSchema")))}
+
+    def _count(self, own: tuple[StoredExchange[ToolExchange], ...]) -> tuple[StoredExchange[ToolExchange], ...]:
+        for stored in own:
+            self._cursor.use(stored)
+        return own
+
+    def use(self, found: FoundAnswer) -> DueMessages:
         if found.stored is None:
-            return
+            return NOTHING_DUE
         self._cursor.use(found.stored)
         result = found.answer.response.get("result")
         if isinstance(result, dict):
             self._cursors.see(result.get("nextCursor"))
+        due = self._own_messages.take_around(found.stored.exchange)
+        self._count((*due.before, *due.after))
+        return due
 
     def unused(self) -> list[UnusedEntry]:
         """Return the exchanges of the recording that were never served, in order; their key is the name of the tool."""
@@ -158,8 +266,8 @@ class McpReplay:
         last = self._index.last(key=self._key(request), fingerprint=arguments_hash(request))
         return match if last is None else ExchangeMatch("step_id", last)
 
-    def _answer(self, exchange: ToolExchange, request: Message) -> McpAnswer:
-        messages = fit_messages(recorded_messages(exchange, request), request)
+    def _answer(self, exchange: ToolExchange, recorded: list[TimedMessage], request: Message) -> McpAnswer:
+        messages = fit_messages(recorded, request)
         if self._latency.is_none:
             return McpAnswer(messages=tuple((0.0, raw) for _, raw in messages))
         if self._latency.is_recorded:
@@ -226,10 +334,10 @@ class ExploredMcpReplay(McpReplay):
                 raise
             last = self._last_equal(request)
             if last is not None:
-                return FoundAnswer(self._answer(last.exchange, request), last)
+                return self._found(last.exchange, last, request)
             given = self._on_diverged(error)
             exchange = self._nearest(request) if given is None else ToolExchange(result=given)
-            return FoundAnswer(self._answer(exchange, request))
+            return self._found(exchange, None, request)
 
     def _last_equal(self, request: Message) -> StoredExchange[ToolExchange] | None:
         key = self._key(request)
@@ -311,10 +419,24 @@ def recorded_servers(index: ExchangeIndex[ToolExchange]) -> list[str]:
 def annotations_of(index: ExchangeIndex[ToolExchange], server: str) -> dict[str, JsonObject]:
     """Return the annotations of each tool of a server, by name, from its last lists: `readOnlyHint` and the like."""
     annotations: dict[str, JsonObject] = {}
+    for tool in listed_tools(index, server):
+        declared = tool.get("annotations")
+        annotations[tool["name"]] = declared if isinstance(declared, dict) else {}
+    return annotations
+
+
+def listed_tools(index: ExchangeIndex[ToolExchange], server: str) -> Iterator[JsonObject]:
+    """Yield the tools that a server has listed, in order; one that was listed again is yielded again."""
     for stored in _exchanges(index, mcp_key(server, "tools/list")):
         listed = stored.exchange.result
         for tool in listed.get("tools", []) if isinstance(listed, dict) else []:
             if isinstance(tool, dict) and isinstance(tool.get("name"), str):
-                declared = tool.get("annotations")
-                annotations[tool["name"]] = declared if isinstance(declared, dict) else {}
-    return annotations
+                yield tool
+
+
+def _headers_of(schema: object) -> dict[str, str]:
+    """Return the properties of a schema that clients repeat in headers, by the names of these."""
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    declared = properties.items() if isinstance(properties, dict) else ()
+    named = {name: each.get("x-mcp-header") for name, each in declared if isinstance(each, dict)}
+    return {header: name for name, header in named.items() if isinstance(header, str) and header}

@@ -27,7 +27,6 @@ from offbook.mcp.session import McpSession, McpToolCall
 from offbook.mcp.stdio import LineBuffer, LineServer, ServerProcess
 from offbook.messages import JsonObject
 from offbook.recording.latency import Latency
-from offbook.wire.api import serving as serving_models
 from offbook.wire.calls import MAX_CALLS
 from offbook.wire.options import LOOPBACK, ServingOptions, WireOptions
 from offbook.wire.server.wire_server import WireServer
@@ -103,7 +102,7 @@ async def client_streams(
         working[0].cancel()
         code = 0 if upstream is None else await upstream.stop()
         await asyncio.gather(*working, return_exceptions=True)
-        server.end(code)
+        server.close(code)
         for stream in (to_client, client_reads, client_writes, from_client):
             stream.close()
 
@@ -163,7 +162,8 @@ class McpWireServer(WireServer):
     """A WireServer that stands in for the MCP `servers`, too, at `/mcp/NAME` of each session and over stdio.
 
     `tool_calls` are the latest calls of their tools, of all sessions, in the order in which they were made. With a
-    `recorder`, which is closed with the server, the real servers answer what it has no answer for.
+    `recorder`, which is closed with the server, the real servers answer what it has no answer for. A `hub` of these
+    servers may be given instead; `tool_calls` are then none.
 
     Raises:
         InputError: as for WireServer, or the URL of a server is not one.
@@ -175,16 +175,17 @@ class McpWireServer(WireServer):
         config: McpConfig,
         *,
         recorder: McpRecorder | None = None,
+        hub: McpHub | None = None,
         host: str = LOOPBACK,
         port: int = 0,
         api_key: str = "",
     ) -> None:
-        self._config, self._mcp_recorder = config, recorder
+        self._config, self._mcp_recorder = config, recorder if hub is None else hub.recorder
         self._tool_calls: deque[McpToolCall] = deque(maxlen=MAX_CALLS)
         self._folder = TemporaryDirectory(prefix="offbook-")
         latency = Latency(options.latency_model, latency_ms=options.latency_ms, seed=options.seed)
         try:
-            self.hub = McpHub(
+            self.hub = hub or McpHub(
                 config.servers,
                 recorder=recorder,
                 environment=os.environ,
@@ -322,9 +323,10 @@ def serving(
         InputError: an option or the config is invalid, a recording cannot be read, or the server cannot listen at the
             address.
     """
+    given = WireOptions(recording=recording, **options)
     if mcp is None:
-        return serving_models(recording, host=host, port=port, api_key=api_key, **options)
-    given, config = WireOptions(recording=recording, **options), read_servers(mcp)
+        return WireServer(given, host=host, port=port, api_key=api_key)
+    config = read_servers(mcp)
     if api_key and given.record is not None:
         hint = "clients of MCP servers send the keys of those; listen on loopback without an api_key"
         raise InputError("MCP servers are not recorded behind an API key", source="api_key", hint=hint)

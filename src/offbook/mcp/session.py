@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, field
 from msgspec.structs import replace
 
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import RecordingMismatchError, RecordingWriteError
-from offbook.faults.catalog import AnyToolFault
-from offbook.mcp.answer import McpAnswer, TimedMessage, error_answer
+from offbook.faults.catalog import AnyOrderFault, AnyToolFault
+from offbook.faults.crash import Crash
+from offbook.faults.site import ToolSite
+from offbook.mcp.answer import McpAnswer, TimedMessage, error_answer, server_messages
+from offbook.mcp.dialogue import OwnMessage, client_answer_mismatch
 from offbook.mcp.faults import FOREVER, FaultedCall, LastingFaults, apply_fault, spoils_call
 from offbook.mcp.message import (
     INTERNAL_ERROR,
@@ -21,19 +25,27 @@ from offbook.mcp.message import (
     METHOD_NOT_FOUND,
     MISSED,
     Message,
+    id_key,
     parse_message,
     recorded_arguments,
 )
 from offbook.mcp.recorder import McpRecorder
-from offbook.mcp.replay import DISCOVERIES, FoundAnswer, McpSource, call_outcome
+from offbook.mcp.replay import DISCOVERIES, SERVER_REQUESTS, FoundAnswer, McpSource, call_outcome
 from offbook.messages import JsonObject
+from offbook.recording.format.exchange import ToolExchange
+from offbook.recording.format.keys import split_mcp_key
+from offbook.recording.stores.store import StoredExchange
 from offbook.text import shorten
-from offbook.wire.calls import WireCall, WireOutcome
+from offbook.wire.calls import CallOutcome, WireCall, WireOutcome
 from offbook.wire.session import MAX_ERROR_CHARS, WireSession
 
 logger = logging.getLogger("offbook.wire")
 
 MAX_RECORDED_BYTES = 32 * 1024 * 1024
+MAX_HELD_MESSAGES = 1_000
+"""How many messages of a recorded server wait for a client that listens."""
+
+UNRECORDED_NOTIFICATIONS = frozenset(("notifications/subscriptions/acknowledged", "notifications/cancelled"))
 _TOO_LARGE = f"the response has more than {MAX_RECORDED_BYTES:,} bytes"
 _UNCOUNTED_PREFIXES = ("notifications/", "logging/", "subscriptions/")
 _UNCOUNTED = frozenset(("initialize", "server/discover", "ping", "resources/subscribe", "resources/unsubscribe"))
@@ -56,8 +68,17 @@ class McpCall(Struct, frozen=True):
     started_s: float
     number: int = 0
     tool_call: int = 0
-    fault: AnyToolFault | None = None
+    fault: AnyToolFault | AnyOrderFault | None = None
     mark: str = ""
+    crash: Crash | None = None
+
+
+class PendingCall(Struct):
+    """A call that the real server is to answer, and what was sent for it so far, by the server and, in answer to its
+    requests, by the client."""
+
+    call: McpCall
+    messages: list[TimedMessage] = field(default_factory=list)
 
 
 class McpToolCall(Struct, frozen=True, kw_only=True):
@@ -100,7 +121,8 @@ class McpSession:
 
     `session` is the session of the run, which has its faults, calls and misses. Without a `recorder` that is live,
     there is no real server: what the source cannot answer is a miss. `on_tool_call` is called with each tool call when
-    it is answered, before the client gets the answer.
+    it is answered, before the client gets the answer. `recorded_as` is the name of the server in the recording, if that
+    is another.
     """
 
     def __init__(
@@ -111,11 +133,17 @@ class McpSession:
         source: McpSource | None,
         recorder: McpRecorder | None = None,
         on_tool_call: Callable[[McpToolCall], None] = ignore_tool_call,
+        recorded_as: str = "",
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.server, self.session, self.source = server, session, source
+        self._recorded_as = recorded_as or server
         self._recorder, self._on_tool_call, self._clock = recorder, on_tool_call, clock
         self._lasting = LastingFaults()
+        self._asked: dict[bytes, tuple[Message, PendingCall | None]] = {}
+        self._listeners: list[Callable[[OwnMessage], None]] = []
+        self._held: deque[OwnMessage] = deque(maxlen=MAX_HELD_MESSAGES)
+        self._has_listened = False
 
     @property
     def is_live(self) -> bool:
@@ -127,18 +155,25 @@ class McpSession:
         started_s = self._clock.monotonic_s()
         if request.tool and request.params.get("requestState") != FOREVER:
             attempt = self.session.start_tool_call(f"{self.server}.{request.tool}")
-            return McpCall(request, started_s, attempt.number, attempt.site.call, attempt.fault, attempt.mark)
+            fault, mark, crash = attempt.fault, attempt.mark, attempt.crash
+            return McpCall(request, started_s, attempt.number, attempt.site.call, fault, mark, crash)
         return McpCall(request, started_s, self.session.next_number() if is_counted(request) else 0)
 
     def answer(self, call: McpCall) -> McpAnswer | None:
         """Return the answer to a request, or None if only the real server can answer it."""
+        if call.crash is not None:
+            if call.crash.when == "after":
+                self.answer(replace(call, crash=None))
+            self.session.on_crash()
+            return McpAnswer(ending="silence", end_ms=float("inf"))
         lasting = self._lasting.answer(call.request) if call.fault is None else None
         if lasting is not None:
-            return self._note(call, lasting, "fault")
+            return self._note(call, lasting, CallOutcome("fault"))
         if self.is_live and call.request.method in DISCOVERIES:
             return None  # a real server answers nothing before
         try:
-            return self._lasting.listed(call.request, self._answer(call))
+            answer = self._lasting.listed(call.request, self._answer(call))
+            return McpAnswer(work=partial(self._in_order, call, answer)) if self._is_ordered(call) else answer
         except RecordingMismatchError as error:
             return None if self.is_live else self._answer_miss(call, error)
 
@@ -158,45 +193,108 @@ class McpSession:
         What cannot be recorded is not answered, unless it is only too large. `credentials` are those that the server
         was given. The last of the messages is the response.
         """
-        clean = McpAnswer(messages=tuple(messages))
+        clean = McpAnswer(messages=_without_dialogue(messages))  # the client has been asked already
         if len(messages[-1][1]) > MAX_RECORDED_BYTES:
-            self._note(call, clean, "passed", unrecorded=_TOO_LARGE, clean=clean)
+            self._note(call, clean, CallOutcome("passed", unrecorded=_TOO_LARGE), clean=clean)
             return None if call.fault is None else self._broken(call, clean)
         try:
             key = self._record(call, messages, credentials)
         except RecordingWriteError as error:
             logger.error("%s: not recorded, and so not answered: %s", self.server, error)  # noqa: TRY400
             refusal = error_answer(call.request, INTERNAL_ERROR, f"the answer could not be recorded: {error.reason}")
-            return self._note(call, refusal, "refused", unrecorded=error.reason, clean=clean)
+            return self._note(call, refusal, CallOutcome("refused", unrecorded=error.reason), clean=clean)
         if call.fault is not None:
-            return self._note(call, self._broken(call, clean), "fault", key=key, clean=clean)
-        self._note(call, clean, "passed" if key is None else "recorded", key=key, clean=clean)
+            return self._note(call, self._broken(call, clean), CallOutcome("fault", key), clean=clean)
+        self._note(call, clean, CallOutcome("passed" if key is None else "recorded", key), clean=clean)
         listed = self._lasting.listed(call.request, clean)
         return None if listed is clean else listed
 
     def _record(self, call: McpCall, messages: Sequence[TimedMessage], credentials: Iterable[str]) -> str | None:
         if self._recorder is None:
             return None
-        return self._recorder.record(self.server, call.request, messages, credentials=credentials)
+        return self._recorder.record(self._recorded_as, call.request, messages, credentials=credentials)
 
-    def lose(self, call: McpCall, reason: str) -> McpAnswer:
-        """Return the answer to a call that the real server failed to answer; nothing is recorded."""
+    def lose(self, call: McpCall, reason: str, *, is_noted: bool = False) -> McpAnswer:
+        """Return the answer to a call that the real server failed to answer; nothing is recorded. A request that does
+        not count as a call is among the failures of the session if that `is_noted`."""
         answer = error_answer(call.request, INTERNAL_ERROR, reason)
-        return self._note(call, answer, "passed", failure=reason)
+        if is_noted and not call.number:
+            self.session.failures[reason] += 1
+        return self._note(call, answer, CallOutcome("passed", failure=reason))
 
-    def notice(self, raw: bytes) -> None:
+    def note_own_message(self, message: Message) -> None:
         """Record a notification that the real server sent on its own."""
-        message = parse_message(raw)
-        if self._recorder is not None and message.is_notification:
-            self._recorder.record_notification(self.server, message)
+        if self._recorder is not None and message.method not in UNRECORDED_NOTIFICATIONS:
+            self._recorder.record_own_message(self._recorded_as, message)
+
+    def note_question(self, key: bytes, asked: Message, pending: PendingCall | None) -> None:
+        """Note a request of the real server, for a call or on its own. `key` is its id, unique among all clients."""
+        self._asked[key] = asked, pending
+
+    def note_client_answer(self, key: bytes, answer: Message) -> None:
+        """Note what a client has answered to a request of the real server: it is recorded with its call, or alone."""
+        asked, pending = self._asked.pop(key, (None, None))
+        if pending is not None:
+            pending.messages.append((self.elapsed_ms(pending.call), answer.raw))
+        elif asked is not None and self._recorder is not None and asked.method in SERVER_REQUESTS:
+            self._recorder.record_own_message(self._recorded_as, asked, answer)
+
+    def listen(self, listener: Callable[[OwnMessage], None]) -> Callable[[], None]:
+        """Call `listener` with what the recorded server sends on its own, from now on, and with what nobody has heard
+        yet. Return a function that ends this."""
+        if self.is_live or self.source is None:
+            return lambda: None
+        self._listeners.append(listener)
+        if not self._has_listened:
+            self._has_listened = True
+            self._held.extendleft(reversed([self._own_message(each) for each in self.source.first_messages()]))
+        while self._held:
+            listener(self._held.popleft())
+        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+
+    def _send_own(self, due: Iterable[StoredExchange[ToolExchange]]) -> None:
+        for message in [self._own_message(each) for each in due]:
+            if not self._listeners:
+                self._held.append(message)
+            for listener in list(self._listeners):
+                listener(message)
+
+    def _own_message(self, stored: StoredExchange[ToolExchange]) -> OwnMessage:
+        method, arguments = split_mcp_key(stored.key)[1], stored.exchange.arguments
+        params = arguments if isinstance(arguments, dict) and arguments else None
+        if method.startswith("notifications/"):
+            return OwnMessage(method=method, params=params)
+        return OwnMessage(method=method, params=params, on_answer=partial(self._check_own_answer, stored))
+
+    def _check_own_answer(self, stored: StoredExchange[ToolExchange], answer: Message | None) -> None:
+        """Compare the answer to a request that the server sent on its own with the recorded one."""
+        method, exchange = split_mcp_key(stored.key)[1], stored.exchange
+        expected = None
+        if exchange.result is not UNSET or exchange.error is not None:
+            result = {} if exchange.result is UNSET else exchange.result
+            error = exchange.error and {"error": {"message": exchange.error.message}}
+            expected = Message(b"", error or {"result": result})
+        mismatch = client_answer_mismatch(method, expected, answer, key=stored.key)
+        if mismatch is not None:
+            asked = Message(b"", {"method": method})
+            self.session.note_tool_miss(self._wire_call(McpCall(asked, 0.0), CallOutcome("missed")), mismatch)
 
     def _answer(self, call: McpCall) -> McpAnswer:
         if call.fault is not None and not call.fault.runs_tool:
-            return self._note(call, self._broken(call, McpAnswer()), "fault")
+            return self._note(call, self._broken(call, McpAnswer()), CallOutcome("fault"))
         found = self._require_source().find(call.request)
         if found.answer.work is not None:
             return McpAnswer(work=partial(self._answer_after_work, call, found))
         return self._answer_found(call, found)
+
+    def _is_ordered(self, call: McpCall) -> bool:
+        return call.tool_call > 0 and self.session.order.has_orders
+
+    async def _in_order(self, call: McpCall, answer: McpAnswer) -> McpAnswer:
+        """Return the answer to a tool call when it is its turn."""
+        site = ToolSite(f"{self.server}.{call.request.tool}", call.tool_call)
+        async with self.session.order.in_order(site, call.fault):
+            return answer if answer.work is None else await answer.work()
 
     async def _answer_after_work(self, call: McpCall, found: FoundAnswer) -> McpAnswer:
         assert found.answer.work is not None
@@ -206,14 +304,23 @@ class McpSession:
             return self._answer_miss(call, error)
 
     def _answer_found(self, call: McpCall, found: FoundAnswer) -> McpAnswer:
-        source = self._require_source()
-        if call.fault is None:
-            source.use(found)
-            outcome: WireOutcome = "synthetic" if found.stored is None else "served"
-            return self._note(call, found.answer, outcome, key=found.key, clean=found.answer)
-        if not spoils_call(call.fault):
-            source.use(found)
-        return self._note(call, self._broken(call, found.answer), "fault", key=found.key, clean=found.answer)
+        if call.fault is not None and spoils_call(call.fault):
+            outcome = CallOutcome("fault", found.key)
+            return self._note(call, self._broken(call, found.answer), outcome, clean=found.answer)
+        due = self._require_source().use(found)
+        self._send_own(due.before)
+        answer = found.answer
+        if due.after:
+            answer = replace(answer, on_sent=partial(self._send_own, due.after))
+        if call.fault is not None:
+            return self._note(call, self._broken(call, answer), CallOutcome("fault", found.key), clean=found.answer)
+        if answer.asks_client:
+            return replace(answer, questions=_CallQuestions(self, call, found))
+        return self._note_served(call, answer, found)
+
+    def _note_served(self, call: McpCall, answer: McpAnswer, found: FoundAnswer) -> McpAnswer:
+        outcome = CallOutcome("synthetic" if found.stored is None else "served", found.key)
+        return self._note(call, answer, outcome, clean=found.answer)
 
     def _require_source(self) -> McpSource:
         if self.source is None:
@@ -226,33 +333,24 @@ class McpSession:
         return apply_fault(call.fault, FaultedCall(call.request, lambda: clean, call.mark))
 
     def _answer_miss(self, call: McpCall, error: RecordingMismatchError) -> McpAnswer:
-        error = self.session.note_tool_miss(self._wire_call(call, "missed"), error)
+        missed = CallOutcome("missed")
+        error = self.session.note_tool_miss(self._wire_call(call, missed), error)
         message = shorten(str(error), MAX_ERROR_CHARS)
         data = {"kind": error.kind, "key": error.key}
         code = MISSED if call.request.method in KNOWN_METHODS else METHOD_NOT_FOUND
-        return self._note(call, error_answer(call.request, code, message, data), "missed")
+        return self._note(call, error_answer(call.request, code, message, data), missed)
 
     def _note(
-        self,
-        call: McpCall,
-        answer: McpAnswer,
-        outcome: WireOutcome,
-        *,
-        key: str | None = None,
-        failure: str = "",
-        unrecorded: str = "",
-        clean: McpAnswer | None = None,
+        self, call: McpCall, answer: McpAnswer, outcome: CallOutcome, *, clean: McpAnswer | None = None
     ) -> McpAnswer:
-        if call.number or unrecorded or outcome == "missed":
-            shown = f"not recorded: {unrecorded}" if unrecorded else failure
-            noted = self._wire_call(call, outcome, key=key, failure=shown)
-            self.session.note_tool_call(noted, failure=failure, unrecorded=unrecorded)
+        if call.number or outcome.unrecorded or outcome.type == "missed":
+            self.session.note_tool_call(self._wire_call(call, outcome), outcome)
         if call.request.tool:
             answered = McpToolCall(
                 name=f"{self.server}.{call.request.tool}",
                 arguments=recorded_arguments(call.request),
                 number=call.number,
-                outcome=outcome,
+                outcome=outcome.type,
                 fault="" if call.fault is None else call.fault.type,
                 answer=answer,
                 call=call.tool_call,
@@ -262,17 +360,43 @@ class McpSession:
             self._on_tool_call(answered)
         return answer
 
-    def _wire_call(self, call: McpCall, outcome: WireOutcome, *, key: str | None = None, failure: str = "") -> WireCall:
+    def _wire_call(self, call: McpCall, outcome: CallOutcome) -> WireCall:
         tool = call.request.tool
         return WireCall(
             number=call.number,
             session=self.session.name,
             vendor=self.server,
             place=f"{self.server}.{tool}" if tool else self.server,
-            outcome=outcome,
+            outcome=outcome.type,
             status=200,
-            key=key,
+            key=outcome.key,
             fault=None if call.fault is None else call.fault.type,
             method=call.request.method,
-            failure=failure,
+            failure=outcome.problem,
         )
+
+
+class _CallQuestions:
+    """What a client answers to the requests of the server for one call, compared with what was recorded."""
+
+    def __init__(self, session: McpSession, call: McpCall, found: FoundAnswer) -> None:
+        self._session, self._call, self._found = session, call, found
+        self._open = sum(parse_message(raw).is_request for _, raw in found.answer.messages)
+
+    def check(self, asked: Message, answer: Message | None) -> McpAnswer | None:
+        expected = self._found.client_answers.get(id_key(asked.id))
+        mismatch = client_answer_mismatch(asked.method, expected, answer, key=self._found.key)
+        if mismatch is not None:
+            return self._session._answer_miss(self._call, mismatch)  # noqa: SLF001 - a part of it
+        self._open -= 1
+        if not self._open:
+            self.abandon()
+        return None
+
+    def abandon(self) -> None:
+        self._session._note_served(self._call, self._found.answer, self._found)  # noqa: SLF001
+
+
+def _without_dialogue(messages: Sequence[TimedMessage]) -> tuple[TimedMessage, ...]:
+    """Return the messages of a call without the requests of the server."""
+    return tuple(each for each in server_messages(messages) if not parse_message(each[1]).is_request)

@@ -9,19 +9,27 @@ import re
 import stat
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from math import isfinite
 from typing import Any, Protocol
 
-import msgspec
-from msgspec import Struct, field
-
 from offbook.errors import InputError
-from offbook.mcp.answer import McpAnswer, TimedMessage
-from offbook.mcp.message import PARSE_ERROR, Message, MessageError, error_message, parse_message
-from offbook.mcp.session import McpCall, McpSession
+from offbook.mcp.answer import McpAnswer
+from offbook.mcp.dialogue import AnswerSender, AnswerSink, subscriber
+from offbook.mcp.message import (
+    PARSE_ERROR,
+    SUBSCRIPTION_META,
+    Message,
+    MessageError,
+    encode_batch,
+    error_message,
+    id_key,
+    is_batch,
+    parse_batch,
+    parse_message,
+)
+from offbook.mcp.session import McpSession, PendingCall
 
 logger = logging.getLogger("offbook.wire")
 
@@ -77,13 +85,6 @@ class ClientLines(Protocol):
         ...
 
 
-class _PendingCall(Struct):
-    """A call that the real server is to answer, and what it sent for it so far."""
-
-    call: McpCall
-    messages: list[TimedMessage] = field(default_factory=list)
-
-
 class LineServer:
     """Serves one client over stdio: `receive` takes what it writes, and answers go to `client`.
 
@@ -91,14 +92,13 @@ class LineServer:
     order. Lines that are not messages pass untouched in both directions.
     """
 
-    def __init__(self, session: McpSession, client: ClientLines, *, upstream: ServerProcess | None = None) -> None:
+    def __init__(self, session: McpSession, client: ClientLines, *, upstream: LineUpstream | None = None) -> None:
         self._session, self._client, self._upstream = session, client, upstream
         self._credentials = () if upstream is None else upstream.credentials
         self._lines = LineBuffer()
-        self._pending: dict[bytes, _PendingCall] = {}
-        self._waiting: dict[bytes, Callable[[], None]] = {}
-        self._timers: dict[bytes, asyncio.TimerHandle] = {}
-        self._work: dict[bytes, asyncio.Task[None]] = {}
+        self._pending: dict[bytes, PendingCall] = {}
+        self._sender = AnswerSender()
+        self._listening: dict[bytes, Callable[[], None]] = {}
         self._has_ended = False
 
     def receive(self, data: bytes) -> None:
@@ -109,84 +109,59 @@ class LineServer:
 
     def _receive_line(self, line: bytes) -> None:
         try:
-            message = parse_message(line)
+            messages = parse_batch(line) if is_batch(line) else [parse_message(line)]
         except MessageError as error:
             if self._upstream is None:
                 self._write(error_message(None, PARSE_ERROR, f"Parse error: {error}"))
             else:
                 self._upstream.write(line + b"\n")
             return
-        if message.is_request:
-            self._receive_request(message)
-        else:
-            self._receive_other(message)
+        batch = _BatchSink(self, messages) if is_batch(line) else None
+        forwarded = [message for message in messages if self._takes(message, batch or self)]
+        if batch is not None:
+            batch.leave_out(forwarded)
+        if forwarded and self._upstream is not None:
+            is_whole = len(forwarded) == len(messages)
+            self._upstream.write((line if is_whole else encode_batch(each.raw for each in forwarded)) + b"\n")
 
-    def _receive_request(self, request: Message) -> None:
+    def _takes(self, message: Message, sink: AnswerSink) -> bool:
+        """Take a message of the client, and return whether it is for the real server."""
+        return self._receive_request(message, sink) if message.is_request else self._receive_other(message)
+
+    def _receive_request(self, request: Message, sink: AnswerSink) -> bool:
         call = self._session.start(request)
         answer = self._session.answer(call)
-        if answer is not None:
-            self._send(request, answer)
-        elif self._upstream is not None:
-            self._pending[_key(request.id)] = _PendingCall(call)
-            self._upstream.write(request.raw + b"\n")
+        if answer is None:
+            self._pending[id_key(request.id)] = PendingCall(call)
+            return True
+        self._sender.send(request, answer, sink)
+        if request.method == "subscriptions/listen" and answer.ending == "silence":
+            key = id_key(request.id)
+            self._listening[key] = self._session.listen(subscriber(request, self.write))
+        return False
 
-    def _receive_other(self, message: Message) -> None:
-        go_on = self._waiting.pop(_key(message.id), None) if message.is_response else None
-        if go_on is not None:
-            go_on()
+    def _receive_other(self, message: Message) -> bool:
+        if message.is_response and self._sender.receive(message):
+            return False
+        if message.is_response:
+            self._session.note_client_answer(id_key(message.id), message)
         elif message.method == "notifications/cancelled":
-            self._cancel(message)
-        if go_on is None and self._upstream is not None:
-            self._upstream.write(message.raw + b"\n")
+            self._cancel(message.params.get("requestId"))
+        elif message.method == "notifications/initialized" and b"" not in self._listening:
+            self._listening[b""] = self._session.listen(partial(self._sender.notify, write=self.write))
+        return True
 
-    def _cancel(self, message: Message) -> None:
-        key = _key(message.params.get("requestId"))
-        for waiting in (self._timers.pop(key, None), self._work.pop(key, None)):
-            if waiting is not None:
-                waiting.cancel()
-
-    def _send(self, request: Message, answer: McpAnswer, *, elapsed_ms: float = 0.0) -> None:
-        """Send an answer. The times of its messages count from the request, which came `elapsed_ms` ago."""
-        if answer.work is not None:
-            self._work[_key(request.id)] = asyncio.ensure_future(self._send_after(answer.work, request))
-            return
-        if answer.noise:
-            self._client.write(answer.noise + b"\n")
-        self._send_from(request, answer, 0, asyncio.get_running_loop().time() - elapsed_ms / 1000.0)
-
-    def _send_from(self, request: Message, answer: McpAnswer, place: int, started_s: float) -> None:
-        """Send the messages from a place on, each when it is due. A request of the server waits for its answer."""
-        for index in range(place, len(answer.messages)):
-            at_ms, raw = answer.messages[index]
-            if self._waits(request, at_ms, started_s, partial(self._send_from, request, answer, index, started_s)):
-                return
-            self._write(raw)
-            if index < len(answer.messages) - 1 and (message := parse_message(raw)).is_request:
-                go_on = partial(self._send_from, request, answer, index + 1, started_s)
-                self._waiting[_key(message.id)] = go_on
-                return
-        if answer.ending in ("cut", "exit"):
-            self.end(answer.exit_code)
-
-    async def _send_after(self, work: Callable[[], Awaitable[McpAnswer]], request: Message) -> None:
-        answer = await work()
-        self._work.pop(_key(request.id), None)
-        self._send(request, answer)
+    def _cancel(self, request_id: Any) -> None:
+        self._sender.cancel(request_id)
+        self._listening.pop(id_key(request_id), lambda: None)()
 
     async def finish_work(self) -> None:
         """Wait for the answers that take time, for as long as a server may take to end."""
-        if self._work:
-            await asyncio.wait(self._work.values(), timeout=END_GRACE_S)
+        await self._sender.finish_work(limit_s=END_GRACE_S)
 
-    def _waits(self, request: Message, at_ms: float, started_s: float, go_on: Callable[[], None]) -> bool:
-        """Return whether it is too early, and `go_on` is called later."""
-        loop = asyncio.get_running_loop()
-        due_s = started_s + at_ms / 1000.0
-        if at_ms <= 0 or due_s <= loop.time():
-            return False
-        if isfinite(due_s):
-            self._timers[_key(request.id)] = loop.call_at(due_s, go_on)
-        return True
+    def write(self, raw: bytes) -> None:
+        """Write a message to the client."""
+        self._write(raw)
 
     def _write(self, raw: bytes) -> None:
         if not self._has_ended:
@@ -195,58 +170,104 @@ class LineServer:
     def receive_from_server(self, line: bytes) -> None:
         """Take a line that the real server wrote."""
         try:
-            message = parse_message(line)
+            messages = parse_batch(line) if is_batch(line) else [parse_message(line)]
         except MessageError:
             self._write(line)  # the client is to see what the server prints
             return
+        passed = [message for message in messages if self._passes(message)]
+        if len(passed) == len(messages):
+            self._write(line)
+        elif passed:
+            self._write(encode_batch(message.raw for message in passed))
+
+    def _passes(self, message: Message) -> bool:
+        """Take a message of the real server, and return whether it goes to the client as it is."""
         pending = self._pending_for(message)
+        if message.is_request:
+            self._session.note_question(id_key(message.id), message, pending)
         if pending is None:
             if message.is_notification:
-                self._session.notice(line)
-            self._write(line)
-            return
+                self._session.note_own_message(message)
+            return True
         pending.messages.append((self._session.elapsed_ms(pending.call), message.raw))
         if not message.is_response:
-            if not self._session.is_held(pending.call):
-                self._write(line)
-            return
-        del self._pending[_key(message.id)]
+            return message.is_request or not self._session.is_held(pending.call)
+        del self._pending[id_key(message.id)]
         answer = self._session.finish(pending.call, pending.messages, credentials=self._credentials)
         if answer is None:
-            self._write(line)
-        else:
-            self._send(pending.call.request, answer, elapsed_ms=self._session.elapsed_ms(pending.call))
+            return True
+        self._sender.send(pending.call.request, answer, self, elapsed_ms=self._session.elapsed_ms(pending.call))
+        return False
 
-    def _pending_for(self, message: Message) -> _PendingCall | None:
+    def _pending_for(self, message: Message) -> PendingCall | None:
         """Return the call that a message belongs to: its response, its progress, or what else comes meanwhile."""
         if message.is_response:
-            return self._pending.get(_key(message.id))
+            return self._pending.get(id_key(message.id))
         if message.method == "notifications/progress":
             token = message.progress_token
             return next((each for each in self._pending.values() if each.call.request.progress_token == token), None)
-        return next(iter(self._pending.values()), None)
+        if SUBSCRIPTION_META in message.meta:
+            return None
+        calls = self._pending.values()
+        return next((each for each in calls if each.call.request.method != "subscriptions/listen"), None)
 
     def server_ended(self, exit_code: int) -> None:
         """Note that the real server has ended. Calls that it did not answer are lost, and the client gets an end."""
         for pending in self._pending.values():
-            self._session.lose(pending.call, f"the server exited with {exit_code} before it answered")
+            self._session.lose(pending.call, f"the server exited with {exit_code} before it answered", is_noted=True)
         self._pending.clear()
-        self.end(exit_code)
+        self.close(exit_code)
 
-    def end(self, exit_code: int) -> None:
+    def end(self, answer: McpAnswer) -> None:
+        """End the server if that is how an answer ends."""
+        if answer.ending in ("cut", "exit"):
+            self.close(answer.exit_code)
+
+    def close(self, exit_code: int) -> None:
         """End the server for this client. Safe to call twice."""
         if not self._has_ended:
             self._has_ended = True
-            for timer in self._timers.values():
-                timer.cancel()
-            for work in self._work.values():
-                work.cancel()
+            self._sender.close()
+            for stop_listening in self._listening.values():
+                stop_listening()
             self._client.end(exit_code)
 
 
-def _key(id: Any) -> bytes:
-    """Return an id as the key of a dict: 1, 1.0 and "1" are different ids."""
-    return msgspec.json.encode(id)
+class _BatchSink:
+    """Where the answers to a batch go: the responses together, as a batch, and all else at once."""
+
+    def __init__(self, server: LineServer, messages: Sequence[Message]) -> None:
+        self._server = server
+        self._open = {id_key(message.id) for message in messages if message.is_request}
+        self._responses: list[bytes] = []
+
+    def write(self, raw: bytes) -> None:
+        message = parse_message(raw)
+        if not message.is_response:
+            self._server.write(raw)
+            return
+        self._responses.append(raw)
+        self.leave_out([message])
+
+    def leave_out(self, messages: Sequence[Message]) -> None:
+        """Wait for no response to these."""
+        self._open -= {id_key(message.id) for message in messages}
+        if not self._open and self._responses:
+            self._server.write(encode_batch(self._responses))
+            self._responses = []
+
+    def end(self, answer: McpAnswer) -> None:
+        self._server.end(answer)
+
+
+class LineUpstream(Protocol):
+    """A real server behind a `LineServer`. `credentials` are secrets that it was given."""
+
+    credentials: tuple[str, ...]
+
+    def write(self, data: bytes) -> None:
+        """Write a line to it."""
+        ...
 
 
 class ServerProcess:

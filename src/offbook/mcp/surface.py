@@ -11,8 +11,8 @@ from msgspec import UNSET, Struct
 from offbook.mcp.answer import server_info
 from offbook.mcp.replay import DISCOVERIES
 from offbook.messages import JsonObject
+from offbook.recording.format.exchange import ToolExchange
 from offbook.recording.format.keys import is_mcp_key, split_mcp_key
-from offbook.recording.format.tool_exchange import ToolExchange
 from offbook.text import shorten
 
 Level: TypeAlias = Literal["breaking", "dangerous", "harmless"]

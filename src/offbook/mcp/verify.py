@@ -14,8 +14,9 @@ from msgspec import Struct, field
 from offbook import __version__
 from offbook.codecs.framing import SseDecoder
 from offbook.errors import InputError
-from offbook.mcp.http import SESSION_ID, SSE_TYPE, VERSION_HEADER, encode_header
-from offbook.mcp.http_upstream import CONNECT_TIMEOUT_S, LOOPBACK_HOSTS, checked_url
+from offbook.mcp.http.endpoint import SESSION_ID, VERSION_HEADER, encode_header
+from offbook.mcp.http.streams import SSE_TYPE
+from offbook.mcp.http.upstream import CONNECT_TIMEOUT_S, LOOPBACK_HOSTS, checked_url
 from offbook.mcp.message import (
     CAPABILITIES_META,
     HANDSHAKE_VERSIONS,
@@ -36,8 +37,8 @@ from offbook.mcp.stdio import ServerProcess
 from offbook.mcp.surface import SECTIONS, Surface, SurfaceChange, compare_surfaces, items_by_name, surfaces_of
 from offbook.messages import JsonObject
 from offbook.recording.format.document import Document, each_exchange, exchanges_of
+from offbook.recording.format.exchange import ToolExchange
 from offbook.recording.format.keys import mcp_key, tool_key
-from offbook.recording.format.tool_exchange import ToolExchange
 from offbook.recording.match.fingerprint import NormaliseRules, apply_rules
 from offbook.recording.match.mismatch import difference_between
 from offbook.recording.redact.redactor import Redactor

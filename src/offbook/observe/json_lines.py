@@ -13,10 +13,10 @@ import orjson
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from offbook.atomic_file import open_output, open_regular
 from offbook.clock import Clock
 from offbook.errors import InputError
 from offbook.events import Event
+from offbook.files import open_output, open_regular
 from offbook.recording.redact.rules import mask_encoded
 
 _KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Event)}

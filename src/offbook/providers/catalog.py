@@ -1,8 +1,16 @@
-"""The providers of the vendors, each an HTTP provider with its codec and base URL."""
+"""The vendors: for each an HTTP provider with its codec and base URL, and the responses of its SDK as ours."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Protocol, TypeAlias, runtime_checkable
+
+import orjson
+from msgspec.structs import replace
+
 from offbook.clock import SYSTEM_CLOCK, Clock
+from offbook.errors import InputError
+from offbook.messages import JsonObject, Response
 from offbook.providers.http import HttpOptions, HttpProvider
 from offbook.providers.pricing import PriceTable
 from offbook.vendors import CODEC_NAMES, VENDOR_OF, ProviderName, codec_of
@@ -69,3 +77,46 @@ PROVIDERS: dict[str, type[CatalogProvider]] = {
     kind.vendor_name: kind
     for kind in (OpenAIProvider, OpenAIResponsesProvider, AnthropicProvider, GoogleProvider, OllamaProvider)
 }
+
+
+@runtime_checkable
+class SdkObject(Protocol):
+    """A response object of a vendor's SDK: a pydantic model."""
+
+    def model_dump_json(self, *, by_alias: bool, exclude_none: bool) -> str: ...
+
+
+SdkAnswer: TypeAlias = SdkObject | JsonObject | str | bytes
+
+
+def read_response(answer: SdkAnswer, vendor: str = "openai", *, prices: PriceTable | None = None) -> Response:
+    """Convert a complete response of a vendor's SDK to a Response.
+
+    Args:
+        answer: the object that the SDK returned, or its JSON.
+        vendor: `openai`, `anthropic`, `google`, `ollama` or `openai_responses`.
+        prices: the prices of tokens; by default, offbook's own table.
+
+    Raises:
+        InputError: the vendor is unknown, or `answer` has another type.
+        MalformedResponseError: the answer is not in the vendor's format.
+    """
+    if vendor not in CODEC_NAMES:
+        raise InputError(f"unknown vendor {vendor!r}", source="vendor", hint=f"one of: {', '.join(CODEC_NAMES)}")
+    response = codec_of(CODEC_NAMES[vendor]).decode_response(_to_json(answer))
+    cost_usd = (prices or PriceTable.shipped()).cost_usd(vendor, response.model, response.usage)
+    return replace(response, provider=vendor, cost_usd=cost_usd)
+
+
+def _to_json(answer: SdkAnswer) -> bytes:
+    if isinstance(answer, SdkObject):
+        return answer.model_dump_json(by_alias=True, exclude_none=True).encode()
+    if isinstance(answer, Mapping):
+        return orjson.dumps(answer)
+    if isinstance(answer, str | bytes):
+        return answer.encode() if isinstance(answer, str) else answer
+    raise InputError(
+        f"expected a response of a vendor's SDK or its JSON, got {type(answer).__name__}",
+        source="answer",
+        hint="collect a stream first",
+    )

@@ -11,8 +11,8 @@ from typing import Annotated, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
-from offbook.atomic_file import read_file
 from offbook.errors import InputError
+from offbook.files import read_file
 from offbook.messages import Usage
 from offbook.schema_errors import check_keys, explain_json_error, explain_msgspec_error
 

@@ -21,11 +21,10 @@ from offbook.pytest_plugin.pending_recording import PendingRecording
 from offbook.pytest_plugin.recordings import entry_names
 from offbook.recording.format.keys import is_mcp_key, tool_key
 from offbook.recording.match.cursor import Cursor, OverusedEntry, UnusedEntry
-from offbook.recording.record import RecordingProvider
+from offbook.recording.record import RecordingProvider, RecordingTools, record_tools
 from offbook.recording.record_mode import RecordMode
 from offbook.recording.replay import MockProvider
 from offbook.recording.stores.locate import open_store
-from offbook.recording.tool_record import RecordingTools, record_tools
 from offbook.recording.tool_replay import ClosableToolbox, ReplayedTools, replay_tools
 
 AnsweredCall: TypeAlias = ReplayServed | CallRecorded
@@ -34,7 +33,8 @@ AnsweredCall: TypeAlias = ReplayServed | CallRecorded
 class RecordingUsage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a test used its recording: the calls that were served from it, recorded live, and missing in it.
 
-    `dropped` calls were recorded by a test that failed, and not saved. `unused` names the unused entries.
+    `dropped` calls were recorded by a test that failed, and not saved. `unused` names the unused entries. `left_out` is
+    how many cases of which fault the budget of an explored test left out.
     """
 
     recording: str = ""
@@ -43,6 +43,7 @@ class RecordingUsage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     missed: int = 0
     dropped: int = 0
     unused: tuple[str, ...] = ()
+    left_out: dict[str, int] = {}
 
     def to_dict(self) -> dict[str, object]:
         """Return it as plain values, for a report."""

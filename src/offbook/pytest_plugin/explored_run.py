@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -19,6 +20,7 @@ from offbook.explore.harness import HarnessFactory
 from offbook.explore.isolation import CaseProcess
 from offbook.explore.monitor import RunMonitor
 from offbook.explore.run import Run
+from offbook.explore.schedule import Deadline, parse_budget
 from offbook.faults import FaultPlan
 from offbook.pytest_plugin.markers import ExploreMarker
 from offbook.pytest_plugin.options import OFFBOOK
@@ -29,6 +31,9 @@ from offbook.subjects.forked_run import IsolatedSubject
 ASSERTION_ERRORS = (AssertionError, pytest.fail.Exception)
 CONTROL_ERRORS = (pytest.skip.Exception, pytest.xfail.Exception, pytest.exit.Exception)
 """What a test raises to tell pytest something."""
+
+
+_PLACE = re.compile(r'File ".+", line \d+')
 
 
 class TestEnding(Struct, frozen=True, kw_only=True):
@@ -50,6 +55,11 @@ class TestEnding(Struct, frozen=True, kw_only=True):
     out: str = ""
     err: str = ""
 
+    @property
+    def place(self) -> str:
+        """The line at which it ended with an error, as the traceback has it; empty if it did not."""
+        return next(iter(_PLACE.findall(self.traceback)[-1:]), "")
+
 
 class ObservedRun(Struct, frozen=True):
     """A run of the test, how its function ended, and its error, if the run was made in this process."""
@@ -69,6 +79,9 @@ class ObservedRun(Struct, frozen=True):
 class TestSubject(IsolatedSubject):
     """An explored test as a subject, with its recording and, once it was made, its clean run.
 
+    A budget of time begins when it is created, with the first item of the test. `causes` are those for which items have
+    failed, each with the first such item.
+
     The call of its function is what runs in a forked process. Its fixtures are set up before that, for each item, so
     that every run of an item starts from what they have made.
     """
@@ -78,9 +91,12 @@ class TestSubject(IsolatedSubject):
 
     def __init__(self, recording: str, marker: ExploreMarker) -> None:
         self._marker = marker
-        super().__init__(HarnessFactory(open_store(recording).read(), marker.divergence), marker.deadlines)
+        reader, declared = open_store(recording).read(), marker.declarations
+        super().__init__(HarnessFactory(reader, marker.divergence, declarations=declared), marker.deadlines)
         self.name = recording
         self.clean: Run | None = None
+        self.deadline = Deadline(parse_budget(marker.budget).time_s)
+        self.causes: dict[tuple[str, str], str] = {}
         self._item: pytest.Function | None = None
         self._error: BaseException | None = None
 

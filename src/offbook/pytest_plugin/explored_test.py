@@ -5,48 +5,62 @@ from __future__ import annotations
 import shlex
 from collections.abc import Coroutine, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Never, TypeVar
+from typing import TYPE_CHECKING, Any, Never, TypeVar
 
 import pytest
 from msgspec import Struct
+from msgspec.structs import replace
 
 from offbook.clock import refuse_in_loop
 from offbook.errors import InputError, OffbookError
 from offbook.explore.cases import FaultCase, cases_of
-from offbook.explore.explorer import named_calls, next_continuation
+from offbook.explore.explorer import CaseResult, named_calls, next_continuation
 from offbook.explore.harness import Harness
 from offbook.explore.monitor import RunMonitor
 from offbook.explore.options import select_variants
 from offbook.explore.run import ModelCall, Run, recorded_run, sites_of
+from offbook.explore.schedule import LeftOut, in_case_order, left_out, parse_budget, rows_near_effects, schedule
 from offbook.explore.verdict import Assessment, assess
 from offbook.faults import FaultPlan
 from offbook.gateway.gateway import ProviderGateway
 from offbook.messages import Reply, Request
 from offbook.providers.provider import Provider
 from offbook.pytest_plugin.backend import RecordingUsage
-from offbook.pytest_plugin.explored_run import ObservedRun, TestSubject
-from offbook.pytest_plugin.fixture import NOTHING_EXPLORED, refuse_http
+from offbook.pytest_plugin.explored_run import ObservedRun, TestEnding, TestSubject
+from offbook.pytest_plugin.fixture import NOTHING_EXPLORED, UNEXPLORED, refuse_unexplored
 from offbook.pytest_plugin.markers import ExploreMarker, explore_marker_of, recording_plan_of
 from offbook.pytest_plugin.options import OFFBOOK
+from offbook.pytest_plugin.summary import USAGE
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.stores.locate import open_store
+from offbook.report.exploration.report_input import cause_of
 from offbook.subjects.regression import load_regression, reproduce
 from offbook.text import did_you_mean
 from offbook.tools import Toolbox, ToolDef
 from offbook.tools.definition import wrap_tool
 from offbook.tools.dispatch import is_async
 from offbook.tools.toolbox import GivenTool, GivenTools
+from offbook.wire.api import InProcessCall, InProcessClients
+from offbook.wire.request import HttpRequest
+
+if TYPE_CHECKING:
+    import httpx2
 
 CLEAN = "clean"
 """The id of the item without a fault."""
 
 
 class ExploredCase(Struct, frozen=True):
-    """A case of a test on its recording. Without `case` it is the clean run."""
+    """A case of a test on its recording. Without `case` it is the clean run, and knows what the budget left out.
+
+    `numbered` is the same case with the numbers of calls in place of their steps, which HTTP clients do not have.
+    """
 
     marker: ExploreMarker
     recording: str
     case: FaultCase | None = None
+    left_out: tuple[LeftOut, ...] = ()
+    numbered: FaultCase | None = None
 
     @property
     def id(self) -> str:
@@ -82,12 +96,27 @@ def _explored_cases(node: pytest.Item) -> list[ExploredCase | None]:
     if marker is None:
         return [None]
     variants = select_variants(marker.faults)
+    if any(variant.needs_overlap for variant in variants):
+        reason = "the cases of a test come from its recording, which does not show which calls overlap"
+        hint = "explore_function and offbook explore try orders; a test can be cancelled: faults='all,cancelled'"
+        raise InputError(reason, source="faults", hint=hint)
+    _ = marker.declarations  # so that a wrong one is reported before anything runs
     plan = recording_plan_of(node)
     store = open_store(plan.location)
     if plan.record is not None or not store.exists():
         return [None]
-    cases = cases_of(sites_of(recorded_run(store.load())), variants, budget=marker.budget)
-    return [ExploredCase(marker, plan.location, case) for case in (None, *cases)]
+    run, budget = recorded_run(store.load()), parse_budget(marker.budget)
+    cases, near = cases_of(sites_of(run), variants), rows_near_effects(run)
+    planned = schedule(cases, lambda case: case.is_in(near)).within(budget.cases).all
+    if budget.time_s is None:
+        planned = in_case_order(planned, lambda case: case)
+    numbered = {case.id: case for case in cases_of(sites_of(_without_steps(run)), variants)}
+    clean = ExploredCase(marker, plan.location, left_out=left_out(cases, planned))
+    return [clean, *(ExploredCase(marker, plan.location, case, numbered=numbered[case.id]) for case in planned)]
+
+
+def _without_steps(run: Run) -> Run:
+    return replace(run, calls=tuple(replace(call, step_id=None) for call in run.calls))
 
 
 T = TypeVar("T")
@@ -96,8 +125,8 @@ T = TypeVar("T")
 class ExploredFixture:
     """The fixture `offbook` of an explored test: models and tools for the runs of one item.
 
-    An item may make the clean run before its case. `provider` and `tools(…)` use the harness of the current run, even
-    if they were created before it.
+    An item may make the clean run before its case. `provider`, HTTP clients and `tools(…)` use the harness of the
+    current run, even if they were created before it.
     """
 
     is_recording = False
@@ -105,6 +134,7 @@ class ExploredFixture:
     def __init__(self, recording: str) -> None:
         self.recording = recording
         self.provider: Provider = _CurrentHarness(self)
+        self.stand_in: InProcessClients = _CurrentHttp(self)
         self._harness: Harness | None = None
         self._monitor: RunMonitor | None = None
         self._gateway: ProviderGateway | None = None
@@ -124,7 +154,7 @@ class ExploredFixture:
             InputError: the test does not run yet, as while fixtures are set up.
         """
         if self._harness is None:
-            hint = "let fixtures keep offbook.provider or offbook.tools(…), and call them in the test"
+            hint = "let fixtures keep offbook.provider, HTTP clients or offbook.tools(…), and call them in the test"
             raise InputError("no call is answered before the test runs", source="offbook", hint=hint)
         return self._harness
 
@@ -135,6 +165,14 @@ class ExploredFixture:
             self._gateway = ProviderGateway(sink=self.harness.recovery_counter)
             self._gateway.register(self.provider)
         return self._gateway
+
+    def http_client(self, transport: httpx2.AsyncBaseTransport | None = None) -> httpx2.AsyncClient:
+        """Return a client for an SDK: `AsyncOpenAI(http_client=offbook.http_client())`. No call goes to `transport`."""
+        return self.stand_in.http_client(transport)
+
+    def sync_http_client(self, transport: httpx2.BaseTransport | None = None) -> httpx2.Client:
+        """Return a client for a synchronous SDK: `OpenAI(http_client=offbook.sync_http_client())`."""
+        return self.stand_in.sync_http_client(transport)
 
     def tools(self, *given: GivenTool | GivenTools) -> Toolbox:
         """Wrap tools so that they are replayed, if the recording has calls of tools, and fail where the case says.
@@ -174,8 +212,8 @@ class ExploredFixture:
         raise InputError("the faults of an explored test come from its case", source="offbook.faults", hint=hint)
 
     def __getattr__(self, name: str) -> Never:
-        if name in {"stand_in", "http_client", "sync_http_client", "serving", "mcp"}:
-            refuse_http(name)
+        if name in UNEXPLORED:
+            refuse_unexplored(name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _on_current_harness(self, tool: ToolDef) -> ToolDef:
@@ -201,6 +239,19 @@ class _CurrentHarness(Provider):
         return await self._offbook.harness.provider.send(request)
 
 
+class _CurrentHttp(InProcessClients):
+    """Passes requests of HTTP clients on to the harness of the current run."""
+
+    def __init__(self, offbook: ExploredFixture) -> None:
+        self._offbook = offbook
+
+    def accept(self, request: HttpRequest) -> InProcessCall:
+        return self._offbook.harness.stand_in.accept(request)
+
+    def close(self) -> None:
+        """Do nothing: other clients may go on."""
+
+
 def finding_text(assessment: Assessment, case: str, again: str) -> str:
     """Return the verdict with its evidence, the faults, and the command that reproduces it."""
     first, *more = assessment.evidence or ("",)
@@ -222,13 +273,42 @@ class ExploredTest:
         subject, case = self._subject(), self._explored.case
         if subject.clean is None or case is None:
             observed = subject.observe(self._item, FaultPlan())
-            self._check_clean(observed)
+            self._check_clean(observed, subject)
             subject.clean = subject.clean or observed.run
         if case is None:
-            return self._usage(subject.clean)
+            self._warn_of_unknown_streams(subject.clean)
+            left = {each.fault: each.cases for each in self._explored.left_out}
+            return replace(self._usage(subject.clean), left_out=left)
+        self._skip_late(case, subject)
+        case = self._case_after(subject.clean)
         observed, assessment = self._worst(case.plan, subject, subject.clean)
-        self._check(observed, assessment)
+        self._check(CaseResult(case, observed.run, assessment), observed.ending, subject)
         return self._usage(observed.run)
+
+    def _skip_late(self, case: FaultCase, subject: TestSubject) -> None:
+        """Skip a case that would start after the time of the budget."""
+        __tracebackhide__ = True
+        if subject.deadline.has_passed:
+            left = {case.columns[0]: 1}
+            self._item.stash[USAGE] = RecordingUsage(recording=self._explored.recording, left_out=left)
+            pytest.skip(f"left out: the budget of {self._explored.marker.budget} is over")
+
+    def _warn_of_unknown_streams(self, clean: Run) -> None:
+        """Warn if answers are streamed and the recording, which the cases are made from, does not show that."""
+        recorded = recorded_run(open_store(self._explored.recording).load())
+        if any(call.is_streamed and call.is_over_http for call in clean.calls) and not any(
+            call.is_streamed for call in recorded.calls
+        ):
+            text = "no fault is tried inside streams: the recording has none; record the test with its HTTP client"
+            self._item.warn(pytest.PytestWarning(f"{self._item.nodeid}: {text}"))
+
+    def _case_after(self, clean: Run) -> FaultCase:
+        """Return the case, at calls that have no steps if those of the clean run have none."""
+        case, numbered = self._explored.case, self._explored.numbered
+        assert case is not None
+        assert numbered is not None
+        has_steps = any(call.step_id is not None for call in clean.calls) or not clean.calls
+        return case if has_steps else numbered
 
     def _worst(self, plan: FaultPlan, subject: TestSubject, clean: Run) -> tuple[ObservedRun, Assessment]:
         """Run the case, also with every continuation if one was needed, and return the run with the worst verdict."""
@@ -246,13 +326,14 @@ class ExploredTest:
             subjects[key] = TestSubject(self._explored.recording, self._explored.marker)
         return subjects[key]
 
-    def _check_clean(self, observed: ObservedRun) -> None:
+    def _check_clean(self, observed: ObservedRun, subject: TestSubject) -> None:
         __tracebackhide__ = True
         if not observed.problem:
             if not observed.run.calls and not observed.run.tools:
-                pytest.fail(NOTHING_EXPLORED, pytrace=False)
+                self._fail_once(("clean", ""), NOTHING_EXPLORED, subject)
             self._check_optional(named_calls(observed.run))
             return
+        self._expect_known(("clean", ""), subject)
         if observed.error is not None and self._explored.case is None:
             raise observed.error
         if observed.ending.failure and self._explored.case is None:
@@ -266,12 +347,30 @@ class ExploredTest:
             if name not in names and (hint := did_you_mean(name, names)):
                 pytest.fail(f"mark.explore: optional: there is no step or tool {name!r}\n  hint: {hint}", pytrace=False)
 
-    def _check(self, observed: ObservedRun, assessment: Assessment) -> None:
+    def _check(self, result: CaseResult, ending: TestEnding, subject: TestSubject) -> None:
         __tracebackhide__ = True
-        self._item.add_report_section("call", "error", observed.ending.traceback)
-        if assessment.verdict in self._explored.marker.fail_on:
+        self._item.add_report_section("call", "error", ending.traceback)
+        if result.verdict in self._explored.marker.fail_on:
             again = f"pytest {shlex.quote(self._item.nodeid)}"
-            pytest.fail(finding_text(assessment, str(self._explored.case), again), pytrace=False)
+            cause = cause_of(result)
+            if result.verdict == "wrong" and ending.place:
+                cause = result.verdict, ending.place
+            self._fail_once(cause, finding_text(result.assessment, str(result.case), again), subject)
+
+    def _fail_once(self, cause: tuple[str, str], text: str, subject: TestSubject) -> Never:
+        __tracebackhide__ = True
+        self._expect_known(cause, subject)
+        pytest.fail(text, pytrace=False)
+
+    def _expect_known(self, cause: tuple[str, str], subject: TestSubject) -> None:
+        """Expect the failure of an item if another one has failed for this cause, unless pytest ignores such.
+
+        So each cause fails one item: the first.
+        """
+        __tracebackhide__ = True
+        first = subject.causes.setdefault(cause, self._item.nodeid)
+        if first != self._item.nodeid and not self._item.config.option.runxfail:
+            pytest.xfail(f"for the same cause as {first}")
 
     def _usage(self, run: Run) -> RecordingUsage:
         return RecordingUsage(recording=self._explored.recording, served=len(run.calls) + len(run.tools))

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Never, TypeVar
 
 import pytest
 
-from offbook.call_numbers import CallNumbers
 from offbook.clock import refuse_in_loop, run
 from offbook.errors import InputError, RecordingMismatchError
 from offbook.faults import FaultInjector, FaultLog, FaultPlan, PlannedFault, inject_tools, parse_fault
+from offbook.faults.order import CallOrder
+from offbook.faults.site import CallNumbers
 from offbook.gateway.gateway import ProviderGateway
 from offbook.messages import Reply, Request
 from offbook.pipeline import live_provider
@@ -48,15 +49,20 @@ class RuntimeFaultInjector(Provider):
     error with `hint`, and is one of `misses`.
     """
 
-    def __init__(self, provider: Provider, plan: FaultPlan, *, fault_log: FaultLog, hint: str) -> None:
+    def __init__(
+        self, provider: Provider, plan: FaultPlan, *, fault_log: FaultLog, order: CallOrder, hint: str
+    ) -> None:
         self.name = provider.name
         self.misses: list[RecordingMismatchError] = []
         self._provider, self._call_numbers, self._fault_log, self._hint = provider, CallNumbers(), fault_log, hint
+        self._order = order
         self.follow(plan)
 
     def follow(self, plan: FaultPlan) -> None:
         """Follow this plan from now on."""
-        self._injector = FaultInjector(self._provider, plan, call_numbers=self._call_numbers, fault_log=self._fault_log)
+        self._injector = FaultInjector(
+            self._provider, plan, call_numbers=self._call_numbers, fault_log=self._fault_log, order=self._order
+        )
 
     async def send(self, request: Request) -> Reply:
         try:
@@ -69,15 +75,18 @@ class RuntimeFaultInjector(Provider):
 MAX_SHOWN_MISSES = 3
 NOTHING_EXPLORED = (
     "the run made no call that could fail\n"
-    "  hint: let the test use offbook.provider, offbook.gateway or offbook.tools(…), or remove mark.explore"
+    "  hint: let the test use offbook.provider, offbook.gateway, an HTTP client of offbook or offbook.tools(…), or "
+    "remove mark.explore"
 )
+UNEXPLORED = frozenset(("serving", "mcp"))
+"""What the fixture of an explored test does not have."""
 
 
-def refuse_http(name: str) -> Never:
+def refuse_unexplored(name: str) -> Never:
     """Refuse what an explored test cannot use, also while it is recorded."""
     __tracebackhide__ = True
-    hint = "use offbook.provider, or explore it as a program: offbook explore --replay PATH --run-tools -- COMMAND"
-    what = "MCP servers" if name == "mcp" else "HTTP clients"
+    hint = "explore it as a program: offbook explore --replay PATH --run-tools -- COMMAND"
+    what = "MCP servers" if name == "mcp" else "servers for other programs"
     raise InputError(f"{what} are not explored in a test", source=f"offbook.{name}", hint=hint)
 
 
@@ -95,7 +104,8 @@ class Offbook:
         self._gateway: ProviderGateway | None = None
         self._has_http = False
         self._faults, self._fault_log = FaultPlan(), FaultLog()
-        self._faulty_tools = inject_tools((), self._faults, fault_log=self._fault_log)
+        self._order = CallOrder()
+        self._faulty_tools = inject_tools((), self._faults, fault_log=self._fault_log, order=self._order)
         self._reported_misses = set[str]()
 
     def __repr__(self) -> str:
@@ -117,7 +127,7 @@ class Offbook:
         if self._fault_injector is None:
             hint = record_again_hint(self._plan.node_id)
             self._fault_injector = RuntimeFaultInjector(
-                self._backend.provider, self._faults, fault_log=self._fault_log, hint=hint
+                self._backend.provider, self._faults, fault_log=self._fault_log, order=self._order, hint=hint
             )
         return self._fault_injector
 
@@ -327,8 +337,8 @@ class Offbook:
 
     def _http(self, name: str, *, needs_recording: bool = True) -> HttpDoubles:
         __tracebackhide__ = True
-        if self._plan.is_explored:
-            refuse_http(name)
+        if self._plan.is_explored and name in UNEXPLORED:
+            refuse_unexplored(name)
         http = self._backend.http if needs_recording else self._backend.http_without_recording
         if not self._has_http:
             http.follow(self._faults)

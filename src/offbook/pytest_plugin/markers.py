@@ -14,13 +14,16 @@ from msgspec.structs import replace
 
 from offbook.errors import InputError
 from offbook.explore.options import DEFAULT_DEADLINES, Deadlines, Divergence
+from offbook.explore.schedule import parse_budget
 from offbook.explore.verdict import FINDINGS, Verdict
 from offbook.pytest_plugin.options import EXPLORE, OFFBOOK, RecordOption, options_of
 from offbook.pytest_plugin.recordings import default_recording, resolve_recording
 from offbook.recording.record_mode import RecordMode
 from offbook.recording.replace_on_close import FoundExchanges
 from offbook.recording.stores.locate import open_store
+from offbook.subjects.specs import ExploreSettings
 from offbook.text import did_you_mean
+from offbook.tools.effects import ToolDeclaration
 from offbook.vendors import CODEC_NAMES
 
 M = TypeVar("M", bound="OffbookMarker | ExploreMarker")
@@ -41,7 +44,7 @@ class ExploreMarker(Struct, frozen=True, kw_only=True):
 
     recording: str | None = None
     faults: str | tuple[str, ...] = "all"
-    budget: int | None = None
+    budget: int | str | None = None
     declared: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
     fail_on: tuple[Verdict, ...] = tuple(FINDINGS)
@@ -49,6 +52,10 @@ class ExploreMarker(Struct, frozen=True, kw_only=True):
     default_response: str = "Mock response"
     deadline_s: float = DEFAULT_DEADLINES.virtual_s
     isolated: bool = True
+    side_effects: tuple[str, ...] = ()
+    read_only: tuple[str, ...] = ()
+    idempotent: tuple[str, ...] = ()
+    undoes: tuple[str, ...] = ()
 
     @property
     def divergence(self) -> Divergence:
@@ -57,6 +64,13 @@ class ExploreMarker(Struct, frozen=True, kw_only=True):
     @property
     def deadlines(self) -> Deadlines:
         return Deadlines(self.deadline_s)
+
+    @property
+    def declarations(self) -> dict[str, ToolDeclaration]:
+        """What the marker declares about tools, by their names. Raises InputError if that contradicts itself."""
+        return ExploreSettings(
+            side_effects=self.side_effects, read_only=self.read_only, idempotent=self.idempotent, undoes=self.undoes
+        ).declarations
 
 
 def offbook_marker_of(item: pytest.Item) -> OffbookMarker:
@@ -78,7 +92,14 @@ def explore_marker_of(item: pytest.Item) -> ExploreMarker | None:
     Raises:
         InputError: an argument is wrong; names the test.
     """
-    return None if item.get_closest_marker(EXPLORE) is None else _read_marker(item, EXPLORE, ExploreMarker)
+    if item.get_closest_marker(EXPLORE) is None:
+        return None
+    marker = _read_marker(item, EXPLORE, ExploreMarker)
+    try:
+        parse_budget(marker.budget)
+    except InputError as error:
+        raise _marker_error(item, EXPLORE, f"budget: {error.reason}", hint=error.hint) from None
+    return marker
 
 
 def _read_marker(item: pytest.Item, name: str, kind: type[M]) -> M:
@@ -106,7 +127,7 @@ def _plain_value(argument: str, value: object) -> object:
     items = [value] if isinstance(value, str | type) else value
     if argument == "declared" and isinstance(items, list | tuple):
         return [each.__name__ if isinstance(each, type) else each for each in items]
-    if argument == "optional":
+    if argument in ("optional", "side_effects", "read_only", "idempotent", "undoes"):
         return items
     if argument == "fail_on" and isinstance(items, list | tuple):
         return [each.replace("-", " ") if isinstance(each, str) else each for each in items]

@@ -11,9 +11,8 @@ from typing import TypeVar
 from msgspec import Struct
 
 from offbook.recording.format.document import FORMAT_VERSION, AnyExchange, Document, Entries, exchanges_of
-from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.keys import is_mcp_key
-from offbook.recording.format.tool_exchange import ToolExchange
 from offbook.recording.record_mode import RecordMode
 from offbook.recording.replace_on_close import FoundExchanges
 from offbook.recording.stores.locate import open_store

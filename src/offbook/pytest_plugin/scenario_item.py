@@ -11,7 +11,16 @@ import pytest
 from msgspec.structs import replace
 
 from offbook.clock import run
-from offbook.config import Config, collect_scenarios, find_config, import_from, open_participants, plan_run, run_rules
+from offbook.config import (
+    Config,
+    collect_scenarios,
+    find_config,
+    import_from,
+    mcp_configs,
+    open_participants,
+    plan_run,
+    run_rules,
+)
 from offbook.config.recordings import slug
 from offbook.errors import InputError, OffbookError
 from offbook.pipeline import Live, Replay
@@ -21,8 +30,8 @@ from offbook.pytest_plugin.markers import OffbookMarker, RecordingPlan, recordin
 from offbook.pytest_plugin.recordings import FOLDER, fail_if_unused
 from offbook.pytest_plugin.summary import PLAN, USAGE, has_passed
 from offbook.recording.redact.rules import add_rules_of
+from offbook.report.reporter import one_line
 from offbook.report.scenarios.figures import failure_notes, parse_location
-from offbook.report.text import one_line
 from offbook.scenarios import ConversationResult, Scenario, ScenarioResult, ScenarioRunner
 
 MAX_LINE_CHARS = 200
@@ -68,7 +77,11 @@ class ScenarioItem(pytest.Item):
 
     def runtest(self) -> None:
         plan = self.stash[PLAN]
-        result = run(self._hold(plan), virtual_time=plan.record is None)
+        has_mcp = bool(mcp_configs(self._project, plan_run(self._project, [self.scenario])))
+        if has_mcp and plan.record is not None:
+            hint = f"offbook test --record {FOLDER}/ records them; pytest replays"
+            raise InputError("MCP servers of scenarios are not recorded by pytest", source=self.name, hint=hint)
+        result = run(self._hold(plan), virtual_time=plan.record is None and not has_mcp)
         self.add_report_section("call", "conversation", conversation_text(result))
         if not result.passed:
             pytest.fail(failure_text(result, again=record_again_hint(self.nodeid)), pytrace=False)
@@ -86,8 +99,12 @@ class ScenarioItem(pytest.Item):
         error = excinfo.value
         return str(error) if isinstance(error, OffbookError) else super().repr_failure(excinfo, *style)
 
+    @property
+    def _project(self) -> Config:
+        return cast("ScenarioFile", self.parent).project
+
     async def _hold(self, plan: RecordingPlan) -> ScenarioResult:
-        config = cast("ScenarioFile", self.parent).project
+        config = self._project
         mode = Replay(f"{Path(plan.location).parent}/") if plan.record is None else Live()
         wanted = plan_run(config, [self.scenario])
         async with open_participants(config, wanted, mode) as opened:

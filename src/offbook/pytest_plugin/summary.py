@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ import pytest
 
 from offbook.pytest_plugin.options import options_of
 from offbook.pytest_plugin.recordings import join_entries, unused_recordings
-from offbook.text import pluralize
+from offbook.text import pluralize, shorten
 
 if TYPE_CHECKING:
     from _pytest._code.code import ExceptionRepr, TracebackEntry
@@ -63,7 +64,7 @@ class RecordingSummary:
     def pytest_terminal_summary(
         self, terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
     ) -> None:
-        lines = [*self._counts(), *self._unused(config.rootpath)]
+        lines = [*self._counts(), *self._unused(config.rootpath), *self._left_out(config.rootpath)]
         if options_of(config).report_unused and exitstatus in COMPLETE_RUNS and not self._is_interrupted:
             lines += self._unused_recordings(config)
         if lines:
@@ -86,6 +87,18 @@ class RecordingSummary:
             unused = usage.get("unused", ())
             if isinstance(unused, list | tuple) and unused:
                 yield f"not used in {_relative(str(usage['recording']), root)}: {join_entries(list(unused))}"
+
+    def _left_out(self, root: Path) -> Iterable[str]:
+        """Yield what budgets have left out, by recording and fault."""
+        left: dict[str, Counter[str]] = {}
+        for usage in self._usages:
+            counts = usage.get("left_out")
+            if isinstance(counts, dict):
+                left.setdefault(str(usage["recording"]), Counter()).update(counts)
+        for recording, counts in left.items():
+            faults = "; ".join(f"{count:,} of {fault}" for fault, count in counts.items())
+            where = _relative(recording, root)
+            yield f"the budget left out {pluralize(counts.total(), 'case')} of {where}: {shorten(faults, 1000)}"
 
     def _unused_recordings(self, config: pytest.Config) -> Iterable[str]:
         used = {str(usage["recording"]) for usage in self._usages}

@@ -6,15 +6,14 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 import msgspec
 
 from offbook.clock import Clock
 from offbook.errors import InputError, RecordingWriteError
 from offbook.recording.format.document import Document, rules_from_meta
-from offbook.recording.format.exchange import Exchange
-from offbook.recording.format.tool_exchange import ToolExchange
+from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules
 from offbook.recording.replace_on_close import ExchangeKind, ReplaceOnCloseWriter
 from offbook.recording.stores.locate import open_store
@@ -28,8 +27,20 @@ def timestamp(clock: Clock) -> str:
     return clock.utc_now().isoformat(timespec="microseconds")
 
 
-def open_recording(location: str | os.PathLike[str], *, mode: RecordMode, kind: ExchangeKind) -> OpenRecording:
+class ExchangeWriter(Protocol):
+    """Something that notes exchanges, like a recording."""
+
+    def append(self, key: str, exchange: Exchange) -> None: ...
+
+    def append_tool(self, tool: str, exchange: ToolExchange) -> None: ...
+
+
+def open_recording(
+    location: str | os.PathLike[str], *, mode: RecordMode, kind: ExchangeKind, first_to: ExchangeWriter | None = None
+) -> OpenRecording:
     """Open the recording at `location` for a recorder of that kind of exchanges, and create it if it does not exist.
+
+    Each exchange is written to `first_to` before it is recorded.
 
     Raises:
         InputError: the mode is unknown, the recording cannot be written, or the file is not a recording.
@@ -37,7 +48,7 @@ def open_recording(location: str | os.PathLike[str], *, mode: RecordMode, kind: 
     if mode not in get_args(RecordMode):
         known = ", ".join(get_args(RecordMode))
         raise InputError(f"unknown mode {mode!r}", source="record", hint=f"one of: {known}")
-    return OpenRecording(open_store(location), mode=mode, kind=kind)
+    return OpenRecording(open_store(location), mode=mode, kind=kind, first_to=first_to)
 
 
 class OpenRecording:
@@ -50,8 +61,10 @@ class OpenRecording:
         is_live: calls without such an answer are made live. False in mode `once` if the recording has answers.
     """
 
-    def __init__(self, store: Store, *, mode: RecordMode, kind: ExchangeKind) -> None:
-        self._store, self._mode, self._lock = store, mode, threading.Lock()
+    def __init__(
+        self, store: Store, *, mode: RecordMode, kind: ExchangeKind, first_to: ExchangeWriter | None = None
+    ) -> None:
+        self._store, self._mode, self._first_to, self._lock = store, mode, first_to, threading.Lock()
         self._writer = ReplaceOnCloseWriter(store, kind, mode) if mode in ("all", "fresh") else store.write()
         size = self._writer.size if kind == "models" else self._writer.tool_size
         self.found_any = self._writer.found_any if isinstance(self._writer, ReplaceOnCloseWriter) else size > 0
@@ -87,11 +100,15 @@ class OpenRecording:
             RecordingWriteError: the exchange cannot be written.
         """
         with self._writing():
+            if self._first_to is not None:
+                self._first_to.append(key, exchange)
             self._writer.append(key, exchange)
 
     def append_tool(self, tool: str, exchange: ToolExchange) -> None:
         """Record a tool exchange, like `append`."""
         with self._writing():
+            if self._first_to is not None:
+                self._first_to.append_tool(tool, exchange)
             self._writer.append_tool(tool, exchange)
 
     @contextmanager

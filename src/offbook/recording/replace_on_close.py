@@ -19,8 +19,7 @@ from msgspec.structs import replace
 from offbook.errors import InputError
 from offbook.messages import JsonObject, Usage
 from offbook.recording.format.document import Document, Entries, each_exchange, exchanges_of, new_meta
-from offbook.recording.format.exchange import Exchange, is_conditional
-from offbook.recording.format.tool_exchange import ToolExchange
+from offbook.recording.format.exchange import Exchange, ToolExchange, is_conditional
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import ForkGuarded, RecordingWriter, Store, log_warning
 

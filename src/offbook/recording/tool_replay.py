@@ -18,9 +18,8 @@ from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import MismatchKind, RecordingMismatchError
 from offbook.messages import JsonObject
 from offbook.recording.format.document import Document, check_strict
-from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.exchange import Exchange, ToolExchange, error_from_record, hash_arguments, json_arguments
 from offbook.recording.format.keys import is_mcp_key
-from offbook.recording.format.tool_exchange import ToolExchange, error_from_record, hash_arguments, json_arguments
 from offbook.recording.latency import Latency, LatencyModel
 from offbook.recording.match.cursor import Cursor, ExchangeMatch, UnusedEntry
 from offbook.recording.stores.locate import RecordingInput, open_reader, open_store

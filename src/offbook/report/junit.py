@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from offbook.explore.explorer import CaseResult
+from offbook.explore.schedule import LeftOut
 from offbook.recording.redact.rules import mask_text
 from offbook.report.exploration.report_input import ReportInput
+from offbook.report.reporter import one_line
 from offbook.report.scenarios.figures import failure_notes, figures_of, parse_location
-from offbook.report.text import one_line
 from offbook.scenarios.result import ScenarioResult, SuiteResult
+from offbook.text import pluralize
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -110,19 +112,27 @@ MAX_EVIDENCE_CHARS = 300
 def exploration_junit(report_input: ReportInput) -> bytes:
     """Return the exploration as JUnit XML: a test case for each of its cases.
 
-    A finding is a failure. A case that is undecided is skipped. An interrupted exploration
-    has an error of its own. Times are those of the runs by their own clocks.
+    A finding is a failure. A case that is undecided is skipped, and so are the cases of a fault that a budget left out,
+    as one. An interrupted exploration has an error of its own. Times are those of the runs by their own clocks.
     """
     root = Element("testsuites", name="offbook explore")
     suite = SubElement(root, "testsuite", name=clean_xml(report_input.exploration.subject))
     for explored in report_input.exploration.results:
         _add_explored_case(suite, explored, report_input)
+    for each in report_input.exploration.left_out:
+        _add_left_out(suite, each)
     if not report_input.is_complete:
         add_incomplete(suite, "exploration")
     latency_s = sum(each.run.took_s for each in report_input.exploration.results)
     for element in (root, suite):
         count_cases(element, suite.findall("testcase"), latency_s=latency_s)
     return render_xml(root)
+
+
+def _add_left_out(suite: Element, left: LeftOut) -> None:
+    case = SubElement(suite, "testcase", classname="offbook", name=clean_xml(f"left out: {left.fault}"), time="0.000")
+    message = f"the budget left out {pluralize(left.cases, 'case')} of {left.fault}; {left.tried:,} tried"
+    SubElement(case, "skipped", message=clean_xml(message))
 
 
 def _add_explored_case(suite: Element, explored: CaseResult, report_input: ReportInput) -> None:

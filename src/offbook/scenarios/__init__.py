@@ -22,7 +22,7 @@ from offbook.scenarios.result import (
 )
 from offbook.scenarios.runner import Participants, RunRules, ScenarioRunner
 from offbook.scenarios.scenario import Scenario, ScriptedTurn, collect_declared, scenario, turn
-from offbook.scenarios.targets import HandlerContext, HandlerTarget, HttpTarget, Target
+from offbook.scenarios.targets import EngineTarget, HandlerContext, HandlerTarget, HttpTarget, RunnerTarget, Target
 from offbook.scenarios.trajectory import (
     Expectation,
     Matcher,
@@ -40,7 +40,6 @@ from offbook.scenarios.trajectory import (
     near,
     satisfies,
 )
-from offbook.scenarios.workflow_targets import EngineTarget, RunnerTarget
 
 __all__ = [
     "AssertionOutcome",

@@ -23,7 +23,7 @@ from offbook.scenarios.conversation import (
     mismatch_failure,
 )
 from offbook.scenarios.judge import below_thresholds
-from offbook.scenarios.mocks import Mocks
+from offbook.scenarios.mocks import MockedTools, Mocks
 from offbook.scenarios.mocks.mocked_tools import ToolWrapper, UnmockedPolicy, unwrapped
 from offbook.scenarios.result import (
     AssertionOutcome,
@@ -35,7 +35,7 @@ from offbook.scenarios.result import (
     TurnRecord,
 )
 from offbook.scenarios.scenario import Scenario
-from offbook.scenarios.targets import AgentEnvironment, Target
+from offbook.scenarios.targets import AgentEnvironment, McpServer, McpServers, Target
 from offbook.scenarios.users import ScriptedUser
 from offbook.text import did_you_mean
 
@@ -78,7 +78,8 @@ class Participants(Struct, frozen=True):
     """The participants of a run: the agents by name, the simulated user and the judge.
 
     `provider` serves the model calls of users, judges and agents. Each conversation uses step ids of its own
-    (`scenario/agent/1/user`), so that it can be recorded and replayed. `wrap_tool` wraps each mocked tool.
+    (`scenario/agent/1/user`), so that it can be recorded and replayed. `wrap_tool` wraps each mocked tool. `mcp` has
+    what stands in for the MCP servers of agents, by the name of the agent.
     """
 
     agents: Mapping[str, Target]
@@ -86,6 +87,7 @@ class Participants(Struct, frozen=True):
     make_user: MakeUser | None = None
     make_judge: MakeJudge | None = None
     wrap_tool: ToolWrapper = unwrapped
+    mcp: Mapping[str, McpServers] = {}
 
 
 class ScenarioRunner:
@@ -180,7 +182,8 @@ class ScenarioRunner:
         asked = None if provider is None else UnansweredCapture(provider, tools.note_unanswered)
         user = self._user(scenario, provider)
         limits = ConversationLimits(self._max_turns(scenario), self._rules.answer_timeout_s)
-        transcript = await Conversation(user, agent.begin(AgentEnvironment(tools, asked)), tools, limits).run()
+        environment = AgentEnvironment(tools, asked, self._mcp_servers(scenario, agent, index, tools))
+        transcript = await Conversation(user, agent.begin(environment), tools, limits).run()
         if scenario.is_scripted and not transcript.failures:
             transcript = replace(transcript, ending="script_done")
         outcomes = check_assertions(scenario, transcript.turns)
@@ -207,7 +210,13 @@ class ScenarioRunner:
         shared = self._participants.provider
         if shared is None:
             return None
-        return PrefixedProvider(shared, f"{scenario.name}/{agent.name}/{index + 1}/")
+        return PrefixedProvider(shared, f"{_step_prefix(scenario, agent, index)}/")
+
+    def _mcp_servers(
+        self, scenario: Scenario, agent: Target, index: int, tools: MockedTools
+    ) -> Mapping[str, McpServer]:
+        servers = self._participants.mcp.get(agent.name)
+        return {} if servers is None else servers.begin(_step_prefix(scenario, agent, index), tools)
 
     def _user(self, scenario: Scenario, provider: Provider | None) -> User:
         if scenario.is_scripted:
@@ -257,6 +266,10 @@ class ScenarioRunner:
         metrics = scenario.metrics
         common = {name: least for name, least in self._rules.thresholds.items() if metrics is None or name in metrics}
         return {**common, **scenario.thresholds}
+
+
+def _step_prefix(scenario: Scenario, agent: Target, index: int) -> str:
+    return f"{scenario.name}/{agent.name}/{index + 1}"
 
 
 def check_agent(name: str, known: Iterable[str], *, source: str, place: str = "") -> None:

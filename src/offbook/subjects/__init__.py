@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from offbook.atomic_file import read_regular
+from offbook.files import read_regular
 
 FILE_START = b'{\n  "offbook": "regression"'
 """The first bytes of such a file."""

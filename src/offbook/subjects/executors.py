@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import islice
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
+from offbook.clock import SYSTEM_CLOCK
 from offbook.explore.cases import FaultCase
-from offbook.explore.explorer import CaseExecutor, SerialExecutor, Subject, next_continuation, runs_of
+from offbook.explore.explorer import CaseExecutor, ExecutedCase, SerialExecutor, Subject, execute, next_continuation
 from offbook.explore.isolation import wait_for_any
 from offbook.explore.run import Run
 from offbook.subjects.forked_run import IsolatedSubject, StartedRun
@@ -28,18 +29,23 @@ class ThreadExecutor:
     """Runs several cases at once in threads."""
 
     def __init__(self, subject: StoppableSubject, workers: int) -> None:
-        self._subject, self._workers = subject, workers
+        self._subject, self.workers = subject, workers
 
-    def run(self, cases: Sequence[FaultCase]) -> Iterator[tuple[Run, ...]]:
-        subject = self._subject
-        with ThreadPoolExecutor(self._workers) as pool:
-            runs = [pool.submit(runs_of, subject, case.plan) for case in cases]
+    def run(self, cases: Iterable[FaultCase]) -> Iterator[ExecutedCase]:
+        waiting, started = iter(cases), list[Future[ExecutedCase]]()
+        with ThreadPoolExecutor(self.workers) as pool:
             try:
-                for each in runs:
-                    yield each.result()
+                while True:
+                    free = self.workers - sum(not each.done() for each in started)
+                    started += (pool.submit(execute, self._subject, case) for case in islice(waiting, free))
+                    while started and started[0].done():
+                        yield started.pop(0).result()
+                    if not started:
+                        return
+                    wait([each for each in started if not each.done()], return_when=FIRST_COMPLETED)
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
-                subject.stop()
+                self._subject.stop()
                 raise
 
 
@@ -48,7 +54,9 @@ class _StartedCase:
 
     def __init__(self, subject: IsolatedSubject, case: FaultCase) -> None:
         self._subject, self._case = subject, case
-        self.runs: list[Run] = []
+        self._start_s = SYSTEM_CLOCK.monotonic_s()
+        self.executed: ExecutedCase | None = None
+        self._runs: list[Run] = []
         self._current: StartedRun | None = None
         self._start_next()
 
@@ -60,7 +68,7 @@ class _StartedCase:
     def advance(self) -> None:
         """Take the run if it has ended, and start the next one, if the case needs another."""
         if self._current is not None and self._current.process.poll():
-            self.runs.append(self._subject.finish(self._current))
+            self._runs.append(self._subject.finish(self._current))
             self._start_next()
 
     def kill(self) -> None:
@@ -68,25 +76,28 @@ class _StartedCase:
             self._current.process.kill()
 
     def _start_next(self) -> None:
-        continuation = next_continuation(self.runs)
+        continuation = next_continuation(self._runs)
         self._current = None if continuation is None else self._subject.start(self._case.plan, continuation)
+        if self._current is None:
+            self.executed = ExecutedCase(self._case, tuple(self._runs), SYSTEM_CLOCK.monotonic_s() - self._start_s)
 
 
 class ForkExecutor:
     """Runs several cases at once, each run in a forked process. All processes are forked from this thread."""
 
     def __init__(self, subject: IsolatedSubject, workers: int) -> None:
-        self._subject, self._workers = subject, workers
+        self._subject, self.workers = subject, workers
 
-    def run(self, cases: Sequence[FaultCase]) -> Iterator[tuple[Run, ...]]:
+    def run(self, cases: Iterable[FaultCase]) -> Iterator[ExecutedCase]:
         waiting = iter(cases)
         started: list[_StartedCase] = []
         try:
             while True:
-                free = self._workers - sum(case.current is not None for case in started)
+                free = self.workers - sum(case.current is not None for case in started)
                 started += (_StartedCase(self._subject, case) for case in islice(waiting, free))
-                while started and started[0].current is None:
-                    yield tuple(started.pop(0).runs)
+                while started and (executed := started[0].executed) is not None:
+                    started.pop(0)
+                    yield executed
                 if not started:
                     return
                 _wait(started)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from offbook.explore.explorer import Exploration, Explorer
-from offbook.explore.harness import Harness, HarnessFactory
+from offbook.explore.harness import NO_DECLARATIONS, Harness, HarnessFactory
 from offbook.explore.monitor import MonitoredFunction
 from offbook.explore.options import (
     DEFAULT_DEADLINES,
@@ -24,6 +24,7 @@ from offbook.recording.match.continuation import Continuation
 from offbook.recording.stores.locate import open_store
 from offbook.subjects.executors import Workers, executor_of
 from offbook.subjects.forked_run import IsolatedSubject
+from offbook.tools.effects import ToolDeclaration
 
 
 class FunctionSubject(IsolatedSubject):
@@ -31,6 +32,7 @@ class FunctionSubject(IsolatedSubject):
 
     Args:
         declared: the errors that the function raises when it gives up, as classes or names.
+        declarations: what is declared about tools by name, beside what they declare themselves.
 
     Raises:
         InputError: the recording cannot be read.
@@ -44,45 +46,56 @@ class FunctionSubject(IsolatedSubject):
         declared: Sequence[type[BaseException] | str] = (),
         divergence: Divergence = EXPLORE_DIVERGENCE,
         deadlines: Deadlines = DEFAULT_DEADLINES,
+        declarations: Mapping[str, ToolDeclaration] = NO_DECLARATIONS,
     ) -> None:
         self.name = getattr(function, "__name__", "function")
-        super().__init__(HarnessFactory(open_store(recording).read(), divergence), deadlines)
+        super().__init__(HarnessFactory(open_store(recording).read(), divergence, declarations=declarations), deadlines)
         self._monitored = MonitoredFunction(function, declared=declared, deadlines=deadlines)
 
     def run_here(self, plan: FaultPlan, continuation: Continuation) -> Run:
         return self._monitored.run(self._harnesses.create(plan, continuation))
 
 
-def explore_function(
+def explore_function(  # noqa: PLR0913 - each is an option of its own, given by name
     function: Callable[[Harness], Any],
     recording: str | os.PathLike[str],
     *,
     faults: str | Iterable[str] = "all",
     pairs: bool = False,
-    budget: int | None = None,
+    budget: int | str | None = None,
     declared: Sequence[type[BaseException] | str] = (),
     invariants: Sequence[Invariant] = (),
     divergence: Divergence = EXPLORE_DIVERGENCE,
     deadlines: Deadlines = DEFAULT_DEADLINES,
+    tools: Mapping[str, ToolDeclaration] = NO_DECLARATIONS,
     workers: Workers = "auto",
 ) -> Exploration:
     """Replay a function with each fault at each site of its recorded run.
 
     Args:
-        function: takes a harness, calls its `provider` or `gateway` and its `tools(…)`; sync or async.
-        faults: `all`, or names of faults.
+        function: takes a harness and calls its `provider` or `gateway`, or an SDK with its `http_client()` or
+            `sync_http_client()`, and its `tools(…)`; sync or async.
+        faults: `all`, or names of faults; `all,orders` also tries other orders of calls, and cancellations.
         pairs: whether to also try a second fault after each.
-        budget: the largest number of cases, most telling first.
+        budget: the largest number of cases, or a time like `5m` after which no further case starts, most telling first.
         declared: the errors that the function raises when it gives up, as classes or names.
         invariants: what must hold for every run.
         divergence: what answers requests that were never recorded.
         deadlines: how long a run may take.
+        tools: what is declared about tools by name, such as those of an SDK that the harness does not wrap.
         workers: how many cases run at once; `auto` is one for each core.
 
     Raises:
         InputError: the recording cannot be read, there is no such fault, or the function fails without a fault.
     """
-    subject = FunctionSubject(function, recording, declared=declared, divergence=divergence, deadlines=deadlines)
+    subject = FunctionSubject(
+        function,
+        recording,
+        declared=declared,
+        divergence=divergence,
+        deadlines=deadlines,
+        declarations=tools,
+    )
     try:
         options = ExploreOptions(variants=select_variants(faults), pairs=pairs, budget=budget, invariants=invariants)
         return Explorer(subject, options, executor=executor_of(subject, workers)).explore()

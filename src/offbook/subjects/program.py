@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import os
 import shlex
-import tempfile
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
-from itertools import count, islice
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from itertools import islice
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.effects import EFFECTS_VARIABLE, UNDECLARED, Effect, prefer_reported
 from offbook.errors import InputError
 from offbook.explore.harness import MAX_CLEAN_CALLS, max_calls_after
-from offbook.explore.options import MCP_VARIANTS, WIRE_VARIANTS, FaultVariant
-from offbook.explore.run import ErrorKind, Run, RunFailure, ToolRun, normalize_text, normalize_texts
-from offbook.faults import FaultPlan
+from offbook.explore.inferred_tools import InferredTool, inferred_effects, inferred_runs
+from offbook.explore.options import CRASH_VARIANTS, MCP_VARIANTS, WIRE_VARIANTS, FaultVariant
+from offbook.explore.run import ErrorKind, Run, RunFailure, ToolRun, normalize_text, normalize_texts, overlaps_of
+from offbook.explore.wire_observer import WireObserver
+from offbook.faults import Crash, FaultPlan
 from offbook.recording.match.continuation import Continuation, gave_up_mark
-from offbook.subjects.inferred_tools import InferredTool
+from offbook.subjects.crash import ProgramLives, first_life
+from offbook.subjects.fork_server import UnfitProgramError
+from offbook.subjects.kept_folders import KeptFolders
+from offbook.subjects.launch import ForkLauncher, FreshLauncher, ProgramLauncher, ProgramLife
 from offbook.subjects.program_process import (
     EffectCounter,
     EffectFile,
@@ -31,13 +34,13 @@ from offbook.subjects.program_process import (
     LedgerPart,
     Patience,
     ProgramExit,
-    ProgramProcess,
-    RunClock,
     error_line,
     names_error,
 )
+from offbook.subjects.program_results import NO_PRODUCTS, Products, ProgramProducts
+from offbook.subjects.python_command import parse_python_command
 from offbook.subjects.specs import DEFAULT_SETTINGS, ExploreSettings
-from offbook.subjects.wire_observer import WireObserver
+from offbook.tools.effects import EFFECTS_URL_VARIABLE, EFFECTS_VARIABLE, Effect, prefer_reported
 from offbook.vendors import api_key_variables, base_url_variables
 from offbook.wire.options import WireOptions
 from offbook.wire.replay import ExploredRun, ExploredScript
@@ -89,15 +92,16 @@ class _EndedRun(Struct, frozen=True, kw_only=True):
     continued_by: str
     hung: str
     aliases: Mapping[str, str]
+    products: Products
 
 
 class ProgramSubject:
     """A program, run on a recording. One server answers all runs.
 
-    The result of a run is its exit code and its output. Its effects are those that it reports: to the file that
-    OFFBOOK_EFFECTS names, over HTTP, or in its own ledger. Those of tools that it reports nothing about are inferred
-    from its conversation. Every run has its own folder for temporary files. With `mcp`, we stand in for its MCP
-    servers: their tools can fail, and what they do is observed there.
+    The result of a run is its exit code, its output, and the files that `settings.results` names. Its effects are those
+    that it reports: to the file that OFFBOOK_EFFECTS names, over HTTP, or in its own ledger. Those of tools that it
+    reports nothing about are inferred from its conversation. Every run has its own folder for temporary files. With
+    `mcp`, we stand in for its MCP servers: their tools can fail, and what they do is observed there.
 
     Args:
         command: the program and its arguments; `{mcp}` in it is the config that leads to us.
@@ -129,25 +133,55 @@ class ProgramSubject:
         settings.check_tools(replay, self._listed_tools, has_run=False)
         self._patience = Patience(settings.deadline_s)
         self._ledger = None if settings.effects is None else Ledger(settings.effects)
+        self._products = ProgramProducts(settings.results, settings.check)
         self._script = ExploredScript()
         self._max_calls = 0
         self._reporting = frozenset[str]()
-        self._numbers = count(1)
-        self._running: set[ProgramProcess] = set()
+        self._running: set[ProgramLife] = set()
         self._is_stopped = False
+        self._kept = KeptFolders(settings.keep, command)
+        self.on_notice: Callable[[str], object] = lambda _: None
+        self._launching = Lock()
         options = WireOptions(
             recording=replay,
             strict=True,
             default_response=settings.default_response,
             retry_after_ms=RETRY_AFTER_MS,
             has_tools=self._mcp is not None,
+            can_crash=True,
         )
         self._server = WireServer(options, mount=None if self._mcp is None else self._mcp.hub).start()
+        self._fresh_launcher = FreshLauncher(self._patience)
+        self._launcher = self._forks = self._choose_launcher()
+
+    def _choose_launcher(self) -> ProgramLauncher:
+        """Return what forks the runs of a Python program, and starts those of another one."""
+        program = None if self._settings.fresh else parse_python_command(self._command, self._inherited)
+        if program is None:
+            return self._fresh_launcher
+        return ForkLauncher(program, self._server, self._patience)
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether runs are forked."""
+        return isinstance(self._launcher, ForkLauncher)
+
+    def start_fresh(self, reason: str) -> None:
+        """Start every further run anew, in real time, and note why."""
+        with self._launching:
+            if self.is_forked:
+                self.on_notice(f"every case starts the program anew: {reason}")
+                self._launcher = self._fresh_launcher
 
     @property
     def variants(self) -> Sequence[FaultVariant]:
         """The faults that can fire: those of models, and with MCP servers those of their tools; others run inside."""
-        return WIRE_VARIANTS if self._mcp is None else MCP_VARIANTS
+        return (*(WIRE_VARIANTS if self._mcp is None else MCP_VARIANTS), *CRASH_VARIANTS)
+
+    @property
+    def restored(self) -> list[str]:
+        """The kept folders that an earlier exploration had left changed because it was killed."""
+        return self._kept.restored
 
     def _open_mcp(self, config: str) -> McpStandIn:
         from offbook.subjects.program_tools import McpStandIn  # noqa: PLC0415 - only programs with MCP servers need it
@@ -159,18 +193,46 @@ class ProgramSubject:
         return [] if self._mcp is None else self._mcp.tools.names
 
     def run(self, plan: FaultPlan, continuation: Continuation = "stubborn") -> Run:
-        with nullcontext() if self._ledger is None else self._ledger.exclusive():
+        with self._exclusive():
             return self._run(plan, continuation)
 
+    def run_fresh(self, plan: FaultPlan, continuation: Continuation = "stubborn") -> Run:
+        """Run it from the start of its interpreter, in real time."""
+        with self._exclusive():
+            return self._run_by(self._fresh_launcher, plan, continuation)
+
+    @contextmanager
+    def _exclusive(self) -> Iterator[None]:
+        exclusive = nullcontext() if self._ledger is None else self._ledger.exclusive()
+        with exclusive, self._products.exclusive():
+            self._products.prepare()
+            yield
+
     def _run(self, plan: FaultPlan, continuation: Continuation) -> Run:
-        name = f"explore-{next(self._numbers)}"
-        with tempfile.TemporaryDirectory(prefix="offbook-") as folder:
-            files = _RunFiles(folder, self._ledger)
-            process = ProgramProcess(self._command_in(files), self._environment(name, files))
+        launcher = self._launcher
+        try:
+            return self._run_by(launcher, plan, continuation)
+        except UnfitProgramError as error:
+            if self._is_stopped:
+                return Run(hung="it was stopped")
+            self.start_fresh(str(error))
+            return self._run_by(self._launcher, plan, continuation)
+
+    def _run_by(self, launcher: ProgramLauncher, plan: FaultPlan, continuation: Continuation) -> Run:
+        with ExitStack() as stack:
+            place = stack.enter_context(launcher.place())
+            name, files = place.name, _RunFiles(place.folder, self._ledger)
+            command = stack.enter_context(self._kept.run(self._command_in(files), Path(place.folder)))
+            environment = self._environment(name, files, waits_for_effects=self._settings.crashes or plan.can_crash)
+            launched = launcher.launch(place, command, environment, is_clean=not self._max_calls)
+            lives = ProgramLives(launched.start)
             observer = WireObserver(
-                max_calls=self._max_calls or MAX_CLEAN_CALLS, on_endless=process.kill, script=self._script
+                max_calls=self._max_calls or MAX_CLEAN_CALLS,
+                on_endless=lives.kill,
+                script=self._script,
+                now_s=launched.now_s,
             )
-            explored_run = self._explored_run(observer, plan, continuation)
+            explored_run = replace(self._explored_run(observer, plan, continuation), clock=launched.response_clock)
             session = self._server.start_session(name, faults=plan, explored_run=explored_run)
             if self._mcp is not None:
                 self._mcp.start_run(session, observer, is_clean=not self._max_calls)
@@ -178,24 +240,39 @@ class ProgramSubject:
             observer.count_effects = lambda: (
                 files.count_effects() + len(session.effects) + len(self._observed_effects(observer))
             )
-            clock = RunClock(self._patience, observer)
-            program_exit = self._wait_for(process, clock)
+            session.on_crash = lives.crash
+            ended = self._live(lives.process, observer, session, files)
+            before = None
+            if any(isinstance(line.fault, Crash) for line in session.fired):
+                lives.check_crash()
+                before = first_life(self._run_of(ended))
+                session.follow(plan.without_crashes())
+                ended = self._live(lives.restart(), observer, session, files)
             continued_by = "" if self._mcp is None else self._mcp.end_run(session)
-            hung = observer.endless or ("" if program_exit.code is not None else clock.hung or "it was stopped")
-            ended = _EndedRun(
-                exit=program_exit,
-                observer=observer,
-                session=session,
-                reported=self._reported(files, session, is_cut_off=program_exit.code is None or program_exit.code < 0),
-                diverged=self._diverged(session),
-                continued_by=session.continued_by or continued_by,
-                hung=hung,
-                aliases=self._aliases(name, files),
-            )
-        self._server.end_session(name)
+            self._server.end_session(name)
+            ended = replace(ended, continued_by=ended.continued_by or continued_by)
+            if not ended.hung:
+                products = self._products.collect(ended.exit, files.temporary, environment, ended.aliases)
+                ended = replace(ended, products=products)
         if not self._max_calls:
             self._note_clean_run(ended)
-        return self._run_of(ended)
+        return replace(self._run_of(ended), first_life=before)
+
+    def _live(self, process: ProgramLife, observer: WireObserver, session: WireSession, files: _RunFiles) -> _EndedRun:
+        """Let the program live until it ends, or is killed, and return what is known of the run so far."""
+        program_exit = self._wait_for(process, observer)
+        hung = observer.endless or ("" if program_exit.code is not None else process.hung or "it was stopped")
+        return _EndedRun(
+            exit=program_exit,
+            observer=observer,
+            session=session,
+            reported=self._reported(files, session, is_cut_off=program_exit.code is None or program_exit.code < 0),
+            diverged=self._diverged(session),
+            continued_by=session.continued_by,
+            hung=hung,
+            aliases=self._aliases(session.name, files),
+            products=NO_PRODUCTS,
+        )
 
     def _explored_run(self, observer: WireObserver, plan: FaultPlan, continuation: Continuation) -> ExploredRun:
         on_divergence = self._settings.on_divergence
@@ -208,6 +285,8 @@ class ProgramSubject:
         )
 
     def _note_clean_run(self, ended: _EndedRun) -> None:
+        if not ended.exit.code and not ended.hung:
+            self._products.check_clean(ended.products)
         self._max_calls = max_calls_after(len(ended.observer.calls) + len(ended.observer.tool_calls))
         self._reporting = frozenset(effect.tool for effect in ended.reported)
         self._settings.check_tools(self._replay, [*self._reporting, *self._listed_tools])
@@ -236,11 +315,15 @@ class ProgramSubject:
         self._is_stopped = True
         for process in list(self._running):
             process.kill()
+        self._products.stop()
 
     def close(self) -> None:
-        """Kill the running programs and stop the server."""
+        """Kill the running programs, stop the server, and restore the result files."""
         self.stop()
+        self._forks.close()
         self._server.stop()
+        self._products.close()
+        self._kept.close()
 
     def __enter__(self) -> Self:
         return self
@@ -250,30 +333,31 @@ class ProgramSubject:
     ) -> None:
         self.close()
 
-    def _wait_for(self, process: ProgramProcess, clock: RunClock) -> ProgramExit:
+    def _wait_for(self, process: ProgramLife, observer: WireObserver) -> ProgramExit:
         self._running.add(process)
         if self._is_stopped:
             process.kill()
         try:
-            ended = process.run(clock.left_s)
+            return process.run(observer)
         finally:
             self._running.discard(process)
-        if ended.code is not None:
-            self._patience.note(clock.took_s)
-        return ended
 
     def _command_in(self, files: _RunFiles) -> list[str]:
         return self._command if self._mcp is None else self._mcp.command(self._command, files.mcp_config)
 
-    def _environment(self, name: str, files: _RunFiles) -> dict[str, str]:
-        url = self._server.session_url(name)
-        inherited = {"PYTHONHASHSEED": "0"} | os.environ | self._env
+    @property
+    def _inherited(self) -> dict[str, str]:
+        return {"PYTHONHASHSEED": "0"} | os.environ | self._env
+
+    def _environment(self, name: str, files: _RunFiles, *, waits_for_effects: bool) -> dict[str, str]:
+        url, inherited = self._server.session_url(name), self._inherited
         own = {
             **base_url_variables(url),
             **api_key_variables(),
             "OFFBOOK_URL": url,
             "TMPDIR": str(files.temporary),
             EFFECTS_VARIABLE: str(files.effects.path),
+            **({EFFECTS_URL_VARIABLE: f"{url}/_offbook/effects"} if waits_for_effects else {}),
             **({} if self._mcp is None else self._mcp.variables(files.mcp_config)),
         }
         return {**inherited, **own, **no_proxy_variables(inherited)}
@@ -301,11 +385,13 @@ class ProgramSubject:
         tools = [_with_aliases(each, aliases) for each in ended.observer.tools() if not self._is_of_mcp(each.tool)]
         observed = [_with_aliases(each, aliases) for each in self._observed_effects(ended.observer)]
         result = {"exit": ended.exit.code, "stdout": normalize_text(ended.exit.stdout, aliases)}
+        written = {} if ended.products.files is None else {"files": ended.products.files}
         return Run(
-            result=None if ended.hung else result,
+            result=None if ended.hung else result | written,
+            broken=ended.products.broken,
             error=self._error(ended.exit, aliases),
             calls=calls,
-            tools=(*self._observed_tools(ended.observer, aliases), *self._tool_runs(tools)),
+            tools=(*self._observed_tools(ended.observer, aliases), *inferred_runs(tools, self._declarations)),
             effects=(*observed, *self._effects([_with_aliases(each, aliases) for each in ended.reported], tools)),
             declarations=self._declarations,
             fired=tuple(str(planned) for planned in session.fired),
@@ -315,23 +401,9 @@ class ProgramSubject:
             hung=ended.hung,
             paths={"retry": retries} if retries else {},
             is_program=True,
+            reported=tuple(effect.tool for effect in session.effects),
+            overlaps=overlaps_of(session.order.order),
         )
-
-    def _tool_runs(self, tools: Sequence[InferredTool]) -> tuple[ToolRun, ...]:
-        counts, runs = Counter[str](), []
-        for each in tools:
-            counts[each.tool] += 1
-            runs.append(
-                ToolRun(
-                    tool=each.tool,
-                    call=counts[each.tool],
-                    arguments=each.arguments,
-                    result=each.result,
-                    is_observed=False,
-                    side_effect=self._declarations.get(each.tool, UNDECLARED).has_effect,
-                )
-            )
-        return tuple(runs)
 
     def _is_of_mcp(self, tool: str) -> bool:
         """Return whether a tool that a model asks for is one of an MCP server: what it does is observed there."""
@@ -345,8 +417,7 @@ class ProgramSubject:
         return [_with_aliases(run, aliases) for run in runs]
 
     def _effects(self, reported: Sequence[Effect], tools: Sequence[InferredTool]) -> tuple[Effect, ...]:
-        declared = self._declarations
-        inferred = [each.effect() for each in tools if not declared.get(each.tool, UNDECLARED).read_only]
+        inferred = inferred_effects(tools, self._declarations)
         return prefer_reported(reported, inferred, reporting=self._reporting)
 
     def _error(self, ended: ProgramExit, aliases: Mapping[str, str]) -> RunFailure | None:

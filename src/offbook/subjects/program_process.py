@@ -14,11 +14,12 @@ from threading import Lock
 
 from msgspec import Struct
 
-from offbook.child_process import ChildProcess
 from offbook.clock import SYSTEM_CLOCK
-from offbook.effects import Effect, parse_effects, read_effect_lines
 from offbook.errors import InputError
-from offbook.subjects.wire_observer import PendingAnswer, WireObserver
+from offbook.explore.options import ANSWER_WAIT_S
+from offbook.explore.wire_observer import WireObserver
+from offbook.tools.child_process import ChildProcess
+from offbook.tools.effects import Effect, parse_effects, read_effect_lines
 
 MAX_OUTPUT_BYTES = 1024 * 1024
 """How much of each output is read, from its start."""
@@ -74,9 +75,6 @@ def check_command(command: Sequence[str]) -> None:
         raise InputError("it cannot be started: there is no such program", source=command[0])
 
 
-DEFAULT_WAIT_S = 20.0
-"""How long a program may wait for one answer by default."""
-
 CLEAN_RUN_S = 60.0
 """How long the clean run may go without a call, at least: nothing is known yet about how long the program takes."""
 
@@ -96,8 +94,8 @@ class Patience:
     """
 
     def __init__(self, deadline_s: float | None = None) -> None:
-        self.wait_s = DEFAULT_WAIT_S if deadline_s is None else deadline_s
-        self._has_deadline = deadline_s is not None
+        self.wait_s = ANSWER_WAIT_S if deadline_s is None else deadline_s
+        self._deadline_s = deadline_s
         self._clean_s: float | None = None
         self._recent_s: deque[float] = deque(maxlen=3)
 
@@ -117,60 +115,57 @@ class Patience:
     @property
     def total_s(self) -> float:
         """How long a whole run may take."""
-        return self.idle_s if self._has_deadline else self.idle_s * MAX_WAITS
+        return self.idle_s * MAX_WAITS if self._deadline_s is None else self.idle_s
+
+    def copy(self) -> Patience:
+        """Return one with the same deadline that knows of no run."""
+        return Patience(self._deadline_s)
 
 
 class RunClock:
-    """How long one run of a program may still go on. `hung` says what it waited for when its time was over."""
+    """How long one run of a program may still go on, by the clock that its calls are noted by.
 
-    def __init__(self, patience: Patience, observer: WireObserver) -> None:
-        self._patience, self._observer = patience, observer
-        self._started_s = SYSTEM_CLOCK.monotonic_s()
+    `hung` says what it waited for when its time was over.
+    """
+
+    def __init__(
+        self, patience: Patience, observer: WireObserver, *, now_s: Callable[[], float] = SYSTEM_CLOCK.monotonic_s
+    ) -> None:
+        self._patience, self._observer, self._now_s = patience, observer, now_s
+        self._started_s = now_s()
         self.hung = ""
 
     @property
     def took_s(self) -> float:
-        return SYSTEM_CLOCK.monotonic_s() - self._started_s
+        return self._now_s() - self._started_s
+
+    @property
+    def due_s(self) -> float:
+        """The moment until which it may go on, as far as is known now."""
+        patience, last = self._patience, self._observer.last_call
+        limit_s = patience.idle_s if self._observer.pending is None else patience.wait_s
+        since_s = self._started_s if last is None else max(self._started_s, last.at_s)
+        return min(limit_s + since_s, self._started_s + patience.total_s)
 
     def left_s(self) -> float:
         """Return how long it may go on until this is asked again: 0 or less if it has hung."""
-        patience = self._patience
-        limit_s = patience.idle_s if self._observer.pending is None else patience.wait_s
-        left_s = min(self._since_last_call(limit_s), patience.total_s - self.took_s)
+        left_s = self.due_s - self._now_s()
         if left_s <= 0:
-            self.hung = self._hung_text()
-        return min(left_s, patience.wait_s)
+            self.hung = self.hung_text()
+        return min(left_s, self._patience.wait_s)
 
-    def _hung_text(self) -> str:
+    def hung_text(self) -> str:
+        """Say what it waits for, for too long."""
         pending, last = self._observer.pending, self._observer.last_call
         if pending is not None:
-            return _waiting_text(pending, self._patience.wait_s)
+            return pending.waiting_text(self._patience.wait_s)
         is_plain = self._patience.idle_s == self._patience.wait_s
         long = f"{self._patience.wait_s:g} s" if is_plain else "more than ten times as long as without a fault"
-        if last is None:
+        if last is None or last.at_s < self._started_s:
             return f"it had made no call after {long}"
         if last.has_server_ended:
             return f"it had not ended {long} after {last.name}, whose server ended without an answer"
         return f"it had not ended {long} after {last.name}, and was not waiting for an answer"
-
-    def _since_last_call(self, limit_s: float) -> float:
-        last = self._observer.last_call
-        return limit_s - (SYSTEM_CLOCK.monotonic_s() - (self._started_s if last is None else last.at_s))
-
-
-_CLIENT_TIMEOUTS = {
-    "openai": "OpenAI(timeout=…)",
-    "anthropic": "Anthropic(timeout=…)",
-    "gemini": "Client(http_options=HttpOptions(timeout=…))",
-    "ollama": "Client(timeout=…)",
-    "mcp": "ClientSession(read_timeout_seconds=…)",
-}
-
-
-def _waiting_text(pending: PendingAnswer, wait_s: float) -> str:
-    part = "the rest of the answer" if pending.has_begun else "the answer"
-    example = _CLIENT_TIMEOUTS.get(pending.vendor, "a timeout of its client")
-    return f"it waited {wait_s:g} s for {part} to {pending.call}: no timeout is set, or a longer one ({example})"
 
 
 MAX_ERROR_CHARS = 500
@@ -211,7 +206,8 @@ def _lines(stderr: str) -> list[str]:
     return [line.strip() for line in stderr.splitlines() if line.strip()]
 
 
-_FOLDER_VARIABLES = ("$TMPDIR", "${TMPDIR}")
+FOLDER_VARIABLES = ("$TMPDIR", "${TMPDIR}")
+"""How a path begins that is in the folder for temporary files of a run."""
 
 
 class Ledger:
@@ -223,7 +219,7 @@ class Ledger:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        prefix = next((each for each in _FOLDER_VARIABLES if path.startswith(f"{each}/")), None)
+        prefix = next((each for each in FOLDER_VARIABLES if path.startswith(f"{each}/")), None)
         self._inside = None if prefix is None else path.removeprefix(prefix).lstrip("/")
         self._lock = Lock()
 

@@ -11,22 +11,22 @@ from pathlib import Path
 
 from msgspec import UNSET, Struct
 
-from offbook.effects import Effect, EffectOutcome, ToolDeclaration
 from offbook.errors import InputError, RecordingMismatchError
 from offbook.explore.run import ToolRun
 from offbook.explore.verdict import DEFAULT_RESULT, NEAREST_RESULT
+from offbook.explore.wire_observer import WireObserver
 from offbook.mcp.answer import McpAnswer
 from offbook.mcp.config import CONFIG_VARIABLE, PLACEHOLDER, McpConfig, load_config
 from offbook.mcp.hub import McpHub
 from offbook.mcp.replay import ExploredMcpReplay, McpReplay, McpSource, annotations_of, call_outcome
 from offbook.mcp.session import McpToolCall
 from offbook.messages import JsonObject
-from offbook.recording.format.tool_exchange import ToolExchange
+from offbook.recording.format.exchange import ToolExchange
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import ExchangeIndex
 from offbook.subjects.specs import ExploreSettings
-from offbook.subjects.wire_observer import WireObserver
 from offbook.text import shorten
+from offbook.tools.effects import Effect, EffectOutcome, ToolDeclaration
 from offbook.tools.result_text import result_text
 from offbook.wire.session import WireSession
 

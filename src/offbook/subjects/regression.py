@@ -13,7 +13,6 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from offbook.atomic_file import read_file
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase, minimise
 from offbook.explore.explorer import CaseResult, Explorer, Subject, runs_of
@@ -21,6 +20,7 @@ from offbook.explore.options import ExploreOptions
 from offbook.explore.run import Run
 from offbook.explore.verdict import Assessment, Invariant, Verdict, assess
 from offbook.faults import FaultPlan, PlannedFault
+from offbook.files import read_file
 from offbook.recording.redact.rules import mask_encoded
 from offbook.schema_errors import check_keys, explain_json_error, explain_msgspec_error
 from offbook.subjects import is_regression

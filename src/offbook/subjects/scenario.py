@@ -11,11 +11,10 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from offbook.config import Config, collect_scenarios, find_config, load_config, run_rules
-from offbook.config.agents import build_agent
-from offbook.config.participants import user_maker
+from offbook.config.file import EndpointConfig, HandlerConfig
+from offbook.config.participants import build_agent, user_maker
 from offbook.config.recordings import MissingRecording
 from offbook.config.roles import StepNames, open_role_providers
-from offbook.config.schema import EndpointConfig
 from offbook.errors import InputError, MockError, RecordingMismatchError, TargetError
 from offbook.events import Event
 from offbook.explore.harness import Harness, HarnessFactory
@@ -133,6 +132,10 @@ class ScenarioSubject(IsolatedSubject):
     ) -> None:
         if isinstance(config.agents[agent], EndpointConfig):
             reason = "its models are called elsewhere, where no fault can fire"
+            raise InputError(reason, source=config.source, place=f"agent {agent}", hint=EXPLORE_AS_PROGRAM)
+        declared = config.agents[agent]
+        if isinstance(declared, HandlerConfig) and declared.mcp is not None:
+            reason = "its MCP servers are not part of an explored scenario"
             raise InputError(reason, source=config.source, place=f"agent {agent}", hint=EXPLORE_AS_PROGRAM)
         self.name = f"{scenario.name}, with {agent}"
         self._config, self._agent, self._settings = config, agent, settings

@@ -13,7 +13,6 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from offbook.effects import ToolDeclaration
 from offbook.errors import InputError
 from offbook.explore.explorer import Subject
 from offbook.explore.options import DEFAULT_DEADLINES, Deadlines, Divergence, OnDivergence
@@ -22,6 +21,7 @@ from offbook.messages import JsonObject
 from offbook.providers.provider import Provider
 from offbook.recording.tool_replay import called_tool_names, recorded_tool_names
 from offbook.text import did_you_mean
+from offbook.tools.effects import ToolDeclaration
 
 if TYPE_CHECKING:
     from offbook.subjects.program import ProgramSubject
@@ -99,10 +99,16 @@ class ExploreSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, for
 
     `side_effects`, `read_only`, `idempotent` and `undoes` declare tools, beside what those declare themselves. An item
     of `idempotent` is like `pay` or, with the argument that is the idempotency key, `pay:key`; one of `undoes` is like
-    `cancel_hotel=book_hotel`. `effects` is a file to which a program adds a line for each of its effects.
+    `cancel_hotel=book_hotel`. `effects` is a file to which a program adds a line for each of its effects. `results` are
+    the files that it writes, as names or patterns, and `check` a command that fails if something is wrong after a run.
+
+    A run of a program or a workflow `crashes` in some cases: it is killed, and started again. `keep` are the folders
+    that a program finds then as it left them, and that every run finds as they were before the first one.
 
     Tools that would run for real are refused unless `runs_tools`: those with a side effect if the recording has no
     calls of tools, and all tools of a program that are not `read_only`.
+
+    `fresh` starts a program anew for every case, in real time.
     """
 
     on_divergence: OnDivergence = DEFAULT_DIVERGENCE
@@ -114,8 +120,13 @@ class ExploreSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, for
     idempotent: tuple[str, ...] = ()
     undoes: tuple[str, ...] = ()
     effects: str | None = None
+    results: tuple[str, ...] = ()
+    check: str | None = None
     optional: tuple[str, ...] = ()
     runs_tools: bool = False
+    crashes: bool = False
+    keep: tuple[str, ...] = ()
+    fresh: bool = False
 
     @property
     def arguments(self) -> list[str]:
@@ -130,10 +141,14 @@ class ExploreSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, for
             "--idempotent": ",".join(self.idempotent),
             "--undoes": ",".join(self.undoes),
             "--effects": self.effects or "",
+            "--check": self.check or "",
             "--optional": ",".join(self.optional),
         }
         options = [word for name, value in values.items() if value for word in (name, value)]
-        return [*options, "--run-tools"] if self.runs_tools else options
+        options += [word for each in self.results for word in ("--result", each)]
+        options += [word for folder in self.keep for word in ("--keep", folder)]
+        flags = {"--crash": self.crashes, "--run-tools": self.runs_tools, "--fresh": self.fresh}
+        return [*options, *(name for name, is_set in flags.items() if is_set)]
 
     @property
     def deadlines(self) -> Deadlines:
@@ -225,6 +240,10 @@ def open_subject(spec: AnySubjectSpec, settings: ExploreSettings) -> Iterator[Su
     Raises:
         InputError: something that it needs is missing or wrong, or the settings do not fit it.
     """
+    if (settings.results or settings.check is not None) and not isinstance(spec, ProgramSpec):
+        hint = "they are for a program; assert what must hold in the scenario, or with --invariants"
+        raise InputError("there is no program", source="--result" if settings.results else "--check", hint=hint)
+    _check_crashes(spec, settings)
     with ExitStack() as stack:
         match spec:
             case WorkflowSpec():
@@ -237,6 +256,15 @@ def open_subject(spec: AnySubjectSpec, settings: ExploreSettings) -> Iterator[Su
                 yield scenario
             case ProgramSpec():
                 yield stack.enter_context(_open_program(spec, settings))
+
+
+def _check_crashes(spec: AnySubjectSpec, settings: ExploreSettings) -> None:
+    if settings.crashes and isinstance(spec, ScenarioSpec):
+        hint = "only a program (-- COMMAND) and a workflow (FLOW.yaml) can be started again"
+        raise InputError("a scenario cannot be killed and started again", source="--crash", hint=hint)
+    if settings.keep and not isinstance(spec, ProgramSpec):
+        hint = "a workflow keeps its progress as offbook run does, and needs no folder"
+        raise InputError("it is for a program", source="--keep", hint=hint)
 
 
 def _open_workflow(spec: WorkflowSpec, settings: ExploreSettings) -> WorkflowSubject:
@@ -311,7 +339,7 @@ def load_invariants(file: str) -> list[Invariant]:
     Raises:
         InputError: the file does not exist, cannot be imported, or has no such function.
     """
-    from offbook.config.modules import execute_file, import_from  # noqa: PLC0415
+    from offbook.config.discovery import execute_file, import_from  # noqa: PLC0415
 
     path = Path(file)
     if not path.is_file():

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import deepcopy
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from msgspec.structs import replace
 
-from offbook.effects import UNDECLARED
 from offbook.errors import InputError, OffbookError
 from offbook.explore.harness import Harness, HarnessFactory
-from offbook.explore.monitor import MonitoredFunction
+from offbook.explore.monitor import FinishRun, MonitoredFunction, OnCrash, as_it_is
+from offbook.explore.options import CRASH_VARIANTS, VARIANTS, FaultVariant
 from offbook.explore.replay import LazyProvider
 from offbook.explore.run import Run, RunFailure, normalize_text
 from offbook.faults import FaultPlan
@@ -23,13 +25,17 @@ from offbook.pipeline import Harnessed, Live, open_pipeline
 from offbook.providers.provider import Provider
 from offbook.recording.match.continuation import Continuation
 from offbook.recording.stores.locate import open_store
+from offbook.subjects.crash import join_lives, run_until_crash
 from offbook.subjects.forked_run import IsolatedSubject
 from offbook.subjects.specs import DEFAULT_SETTINGS, ExploreSettings
 from offbook.tools import ToolDef
+from offbook.tools.effects import UNDECLARED
 from offbook.workflow.engine.engine import WorkflowEngine
-from offbook.workflow.engine.result import StepStatus, WorkflowResult
+from offbook.workflow.engine.result import NO_CHECKPOINT, StepStatus, WorkflowResult
 from offbook.workflow.file.schema import AnyStep, RouterStep, WorkflowDefinition
 from offbook.workflow.file.tree import endpoints_of, writes_of
+from offbook.workflow.runs.resumable_run import ResumableRun
+from offbook.workflow.runs.store import LATEST, RunStore
 
 
 class WorkflowSubject(IsolatedSubject):
@@ -74,14 +80,44 @@ class WorkflowSubject(IsolatedSubject):
             self.close()
             raise
 
+    @property
+    def variants(self) -> Sequence[FaultVariant]:
+        """The faults that can fire: those of models and tools, and crashes, after which the run is resumed."""
+        return (*VARIANTS, *CRASH_VARIANTS)
+
     def run_here(self, plan: FaultPlan, continuation: Continuation) -> Run:
+        if not plan.can_crash:
+            return self._run_life(self._harnesses.create(plan, continuation))
+        with TemporaryDirectory(prefix="offbook-") as folder:
+            store = RunStore(folder)
+            harness = self._harnesses.create(plan, continuation)
+            first, has_crashed = run_until_crash(partial(self._run_first_life, harness, store))
+            if not has_crashed:
+                return first
+            harness = self._harnesses.create(plan.without_crashes(), continuation)
+            with store.resume(LATEST, force=True) as stored:
+                return self._run_life(harness, stored, finish=partial(join_lives, first))
+
+    def _run_first_life(self, harness: Harness, store: RunStore, on_crash: OnCrash) -> Run:
+        with store.start(self._definition, Path(self._folder) / self.name, state=self._state) as stored:
+            return self._run_life(harness, stored, on_crash=on_crash)
+
+    def _run_life(
+        self,
+        harness: Harness,
+        stored: ResumableRun | None = None,
+        *,
+        on_crash: OnCrash | None = None,
+        finish: FinishRun = as_it_is,
+    ) -> Run:
+        """Run the workflow on a harness: all of it, or the rest of a stored run."""
         results: list[WorkflowResult] = []
         monitored = MonitoredFunction(
-            partial(self._run_workflow, results.append),
+            partial(self._run_workflow, results.append, stored),
             declared=self._settings.declared,
             deadlines=self._settings.deadlines,
         )
-        run = monitored.run(self._harnesses.create(plan, continuation))
+        run = monitored.run(harness, on_crash=on_crash, finish=finish)
         failures = [failure for result in results for failure in self._failures(result)]
         return replace(run, result=None, error=failures[0]) if failures else run
 
@@ -98,12 +134,19 @@ class WorkflowSubject(IsolatedSubject):
                 raise InputError(reason, source=f"tools.{tool.name}", hint=hint)
         return tools
 
-    async def _run_workflow(self, note: Callable[[WorkflowResult], object], harness: Harness) -> JsonObject:
-        config, sink = self._definition.config, harness.recovery_counter
+    async def _run_workflow(
+        self, note: Callable[[WorkflowResult], object], stored: ResumableRun | None, harness: Harness
+    ) -> JsonObject:
+        config, sink, calls = (
+            self._definition.config,
+            harness.recovery_counter,
+            None if stored is None else stored.calls,
+        )
         async with open_pipeline(
-            config, Harnessed(harness), folder=self._folder, models=self._models, sink=sink
+            config, Harnessed(harness), folder=self._folder, models=self._models, sink=sink, calls=calls
         ) as pipeline:
-            engine = self._engine.using(pipeline.gateway, wrap_tools=pipeline.wrap_tools)
+            checkpoint = NO_CHECKPOINT if stored is None else stored.checkpoint
+            engine = self._engine.using(pipeline.gateway, wrap_tools=pipeline.wrap_tools, checkpoint=checkpoint)
             result = await engine.run(deepcopy(self._state))
         note(result)
         return self._result_of(result)

@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from offbook.effects import ToolDeclaration
 from offbook.errors import InputError
 from offbook.messages import JsonObject
 from offbook.text import did_you_mean
+from offbook.tools.effects import ToolDeclaration
 from offbook.tools.parameters import DeclaredParameters, Parameters, parameters_of
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any, cast
 
 from jsonschema import Draft202012Validator
@@ -15,6 +16,7 @@ from referencing.jsonschema import DRAFT202012, SchemaResource
 
 from offbook.errors import InputError
 from offbook.messages import JsonObject
+from offbook.text import compile_pattern
 from offbook.tools.parameters import (
     argument_path,
     arguments_error,
@@ -22,7 +24,6 @@ from offbook.tools.parameters import (
     missing_argument,
     unexpected_argument,
 )
-from offbook.user_patterns import compile_pattern
 
 SHAPES = {"$ref", "allOf", "anyOf", "oneOf", "properties"}
 """Keywords of which a schema without a type has at least one."""
@@ -78,7 +79,11 @@ def _validator_of(schema: JsonObject, *, tool: str) -> Validator:
 
 def validator_class(schema: JsonObject) -> type[Validator]:
     """Return the validator of the draft that the schema names, else of 2020-12, with patterns of bounded time."""
-    kind = validator_for(schema, default=Draft202012Validator)
+    return _with_bounded_patterns(validator_for(schema, default=Draft202012Validator))
+
+
+@cache
+def _with_bounded_patterns(kind: Any) -> type[Validator]:
     known = {name: rule for name, rule in _PATTERN_RULES.items() if name in kind.VALIDATORS}
     return cast("type[Validator]", extend(kind, known))  # type: ignore[no-untyped-call]
 

@@ -1,16 +1,23 @@
-"""The public entry points: `serving`, StandIn, and HTTP clients that are answered without a socket."""
+"""The public entry points without a socket: StandIn, and HTTP clients that it answers."""
 
 from __future__ import annotations
 
 import os
 import threading
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from typing_extensions import Unpack
 
-from offbook.wire.backend import CallInspection, WireBackend, accept
-from offbook.wire.options import LOOPBACK, ServingOptions, StandInOptions, WireOptions
+from offbook.faults.fault import Hold, hold_nothing
+from offbook.faults.order import OrderFault
+from offbook.wire.backend import AcceptedCall, CallInspection, WireBackend, accept
+from offbook.wire.options import StandInOptions, WireOptions
 from offbook.wire.request import HttpRequest, credentials_of
 from offbook.wire.response import HttpResponse
 
@@ -18,51 +25,103 @@ if TYPE_CHECKING:
     import httpx
     import httpx2
 
-    from offbook.wire.httpx2_transport import Httpx2Transport
-    from offbook.wire.httpx_transport import HttpxTransport
     from offbook.wire.proxy.forwarding import InProcessForwarder
-    from offbook.wire.server.wire_server import WireServer
+    from offbook.wire.transport import InProcessTransport
+
+    class Httpx2Transport(InProcessTransport, httpx2.BaseTransport, httpx2.AsyncBaseTransport):
+        """What `transport_type(httpx2)` returns."""
+
+    class HttpxTransport(InProcessTransport, httpx.BaseTransport, httpx.AsyncBaseTransport):
+        """What `transport_type(httpx)` returns."""
 
 
-def serving(
-    recording: str | os.PathLike[str] | None = None,
-    *,
-    host: str = LOOPBACK,
-    port: int = 0,
-    api_key: str = "",
-    **options: Unpack[ServingOptions],
-) -> WireServer:
-    """Return a server that stands in for the vendors' APIs while its `with` block runs.
+class InProcessCall:
+    """A call that was answered in this process: its answer, and what is to be noted when that has arrived, or has not.
 
-    Args:
-        recording: a path, a folder of recordings, or `sqlite:///path.db`.
-        host, port: where to listen; by default on loopback, at any free port.
-        api_key: the key that clients must send; required for hosts other than loopback. It is not sent upstream.
-        options: see WireOptions.
-
-    Raises:
-        InputError: an option is invalid, a recording cannot be read, or the server cannot listen at the address.
-    """
-    from offbook.wire.server.wire_server import WireServer  # noqa: PLC0415 - asyncio and the server take long to load
-
-    return WireServer(WireOptions(recording=recording, **options), host=host, port=port, api_key=api_key)
-
-
-class StandIn(CallInspection):
-    """Answers HTTP clients of this process in the place of OpenAI, Anthropic, Gemini and Ollama, without a socket.
-
-    `recording` is a path, a folder of recordings, or `sqlite:///path.db`; for `options` see WireOptions. Path and
-    headers decide what a request calls; its host is ignored. With `record`, calls that are not recorded go to the
-    address that the client requests, and are recorded. All its clients, of all threads and event loops, share one
-    position in the recording. It can be used again after `close`.
-
-    Raises:
-        InputError: an option is invalid, or a recording cannot be read.
+    A client that waits longer than `patience_s` for the answer, or for its end, has hung.
     """
 
-    def __init__(self, recording: str | os.PathLike[str] | None = None, **options: Unpack[StandInOptions]) -> None:
-        super().__init__(WireBackend(WireOptions(recording=recording, **options)))
-        self._lock = threading.Lock()
+    patience_s = inf
+
+    def __init__(
+        self,
+        answer: HttpResponse,
+        accepted: AcceptedCall | None = None,
+        *,
+        guard: AbstractContextManager[object] | None = None,
+    ) -> None:
+        self.answer = answer
+        self._accepted, self._guard = accepted, guard or nullcontext()
+        self._end_in_order: Callable[[], object] = lambda: None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the answer may arrive later than it is due."""
+        attempt = None if self._accepted is None else self._accepted.attempt
+        return attempt is not None and isinstance(attempt.fault, OrderFault)
+
+    async def in_order(self, answer: Callable[[], Awaitable[object]]) -> None:
+        """Await the head of the answer, in the order that the fault plan says. The call is under way until its end."""
+        attempt = None if self._accepted is None else self._accepted.attempt
+        fault, hold = None if attempt is None else attempt.fault, self._start_in_order()
+        try:
+            await (fault.reorder(answer, hold) if isinstance(fault, OrderFault) else answer())
+        except BaseException:
+            self._end_in_order()
+            raise
+
+    def start_blocking(self) -> None:
+        """Note that the thread waits for the answer, so that no other call of it can end before: it is not held."""
+        attempt = None if self._accepted is None else self._accepted.attempt
+        self._start_in_order()
+        if self._accepted is not None and attempt is not None and isinstance(attempt.fault, OrderFault):
+            with self._guard:
+                self._accepted.session.order.take_back(attempt)
+
+    def _start_in_order(self) -> Hold:
+        """Note that the call is under way, if that matters, and return what holds its answer."""
+        accepted, attempt = self._accepted, None if self._accepted is None else self._accepted.attempt
+        if accepted is None or attempt is None or attempt.site is None or not accepted.is_ordered:
+            return hold_nothing
+        counter = accepted.session.order
+        call = counter.order.start(attempt.site)
+        self._end_in_order = partial(counter.order.end, call)
+        return counter.order.holder(call, partial(counter.take_back, attempt))
+
+    def delivered(self) -> None:
+        """Note that the answer has arrived completely."""
+        self._end_in_order()
+        with self._guard:
+            accepted, self._accepted = self._accepted, None
+            if accepted is not None:
+                accepted.delivered()
+
+    def left(self) -> None:
+        """Note that the client, or a fault, has ended the connection, unless the answer has arrived before."""
+        self._end_in_order()
+        with self._guard:
+            accepted, self._accepted = self._accepted, None
+            if accepted is not None:
+                accepted.left()
+
+    def hang(self) -> None:
+        """Called when the client has waited for too long."""
+
+
+class InProcessClients(ABC):
+    """Creates HTTP clients of this process, whose requests are answered without a socket."""
+
+    @abstractmethod
+    def accept(self, request: HttpRequest) -> InProcessCall | InProcessForwarder:
+        """Return the answer to a request, or what captures it if only the real API can answer.
+
+        Raises:
+            InputError: the call cannot be recorded under its key.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Called when a client is closed. Safe to call twice."""
 
     def http_client(self, transport: httpx2.AsyncBaseTransport | None = None) -> httpx2.AsyncClient:
         """Return a client for the SDKs of OpenAI, Anthropic and Google: `AsyncOpenAI(http_client=…)`.
@@ -83,29 +142,46 @@ class StandIn(CallInspection):
         self, *, live: httpx2.BaseTransport | None = None, live_async: httpx2.AsyncBaseTransport | None = None
     ) -> Httpx2Transport:
         """Return a transport for sync and async clients of httpx2."""
-        from offbook.wire.httpx2_transport import Httpx2Transport  # noqa: PLC0415
+        import httpx2  # noqa: PLC0415
 
-        return Httpx2Transport(self, live=live, live_async=live_async)
+        from offbook.wire.transport import transport_type  # noqa: PLC0415
+
+        transport: Httpx2Transport = transport_type(httpx2)(self, live=live, live_async=live_async)
+        return transport
 
     def httpx_transport(
         self, *, live: httpx.BaseTransport | None = None, live_async: httpx.AsyncBaseTransport | None = None
     ) -> HttpxTransport:
         """Return a transport for sync and async clients of httpx: `ollama.Client(transport=…)`."""
-        from offbook.wire.httpx_transport import HttpxTransport  # noqa: PLC0415 - httpx may not be installed
+        import httpx  # noqa: PLC0415 - it may not be installed
 
-        return HttpxTransport(self, live=live, live_async=live_async)
+        from offbook.wire.transport import transport_type  # noqa: PLC0415
 
-    def answer(self, request: HttpRequest) -> HttpResponse | InProcessForwarder:
-        """Return the answer to a request, or what captures it if only the real API can answer.
+        transport: HttpxTransport = transport_type(httpx)(self, live=live, live_async=live_async)
+        return transport
 
-        Raises:
-            InputError: the call cannot be recorded under its key.
-        """
+
+class StandIn(InProcessClients, CallInspection):
+    """Answers HTTP clients of this process in the place of OpenAI, Anthropic, Gemini and Ollama, without a socket.
+
+    `recording` is a path, a folder of recordings, or `sqlite:///path.db`; for `options` see WireOptions. Path and
+    headers decide what a request calls; its host is ignored. With `record`, calls that are not recorded go to the
+    address that the client requests, and are recorded. All its clients, of all threads and event loops, share one
+    position in the recording. It can be used again after `close`.
+
+    Raises:
+        InputError: an option is invalid, or a recording cannot be read.
+    """
+
+    def __init__(self, recording: str | os.PathLike[str] | None = None, **options: Unpack[StandInOptions]) -> None:
+        super().__init__(WireBackend(WireOptions(recording=recording, **options)))
+        self._lock = threading.Lock()
+
+    def accept(self, request: HttpRequest) -> InProcessCall | InProcessForwarder:
         with self._lock:
             accepted = accept(self._backend.sessions, request)
         if accepted.answer is not None:
-            accepted.delivered()  # nothing reports later whether the client has waited for it
-            return accepted.answer
+            return InProcessCall(accepted.answer, accepted, guard=self._lock)
         from offbook.wire.proxy.forwarding import InProcessForwarder  # noqa: PLC0415 - only recording needs it
 
         assert accepted.attempt is not None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
@@ -21,13 +22,13 @@ from offbook.recording.match.fingerprint import NO_RULES
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import StoredExchange
 from offbook.text import printable, shorten
-from offbook.wire.calls import NO_FAULTS, CallAttempt, Miss, RecordingUse, SessionTotals, WireCall
+from offbook.wire.calls import NO_FAULTS, CallAttempt, Miss, RecordingUse, RequestMemory, SessionTotals, WireCall
 from offbook.wire.options import DEFAULT_RESPONSE, WireOptions, parse_fault_plan
 from offbook.wire.replay import ExploredReplay, ExploredRun, WireReplay
 from offbook.wire.replay_source import RecordingSet, ReplaySource
 from offbook.wire.request import HttpRequest, RequestParser, route_of
 from offbook.wire.response import HttpResponse, refusal_response
-from offbook.wire.session import RequestMemory, WireSession
+from offbook.wire.session import WireSession
 
 if TYPE_CHECKING:
     from offbook.wire.proxy.recorder import WireRecorder
@@ -211,7 +212,7 @@ class WireBackend:
     def __init__(self, options: WireOptions) -> None:
         options.check()
         self._options = options
-        plan = parse_fault_plan(options.faults, has_tools=options.has_tools)
+        plan = parse_fault_plan(options.faults, has_tools=options.has_tools, can_crash=options.can_crash)
         latency = Latency(options.latency_model, latency_ms=options.latency_ms, seed=options.seed)
         self.recorder = _open_recorder(options)
         self._recordings: RecordingSet | None = None
@@ -260,7 +261,8 @@ class WireBackend:
         explored_run: ExploredRun | None = None,
     ) -> WireSession:
         """Create a session, which replaces one of that name."""
-        plan = parse_fault_plan(faults, has_tools=self._options.has_tools)
+        options = self._options
+        plan = parse_fault_plan(faults, has_tools=options.has_tools, can_crash=options.can_crash)
         return self.sessions.add(self._session(name, plan, explored_run))
 
     def _session(self, name: str, plan: FaultPlan, explored_run: ExploredRun | None = None) -> WireSession:
@@ -399,6 +401,20 @@ class AcceptedCall(Struct, frozen=True, gc=False):
     attempt: CallAttempt | None
     answer: HttpResponse | None
 
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the answer must be sent `in_order`."""
+        return self.session.order.has_orders and self.attempt is not None and self.attempt.site is not None
+
+    @asynccontextmanager
+    async def in_order(self) -> AsyncIterator[None]:
+        """Hold the answer as long as the fault plan says; send it in the block."""
+        if not self.is_ordered or self.attempt is None or self.attempt.site is None:
+            yield
+            return
+        async with self.session.order.in_order(self.attempt.site, self.attempt.fault):
+            yield
+
     def delivered(self) -> None:
         """Note that the answer was sent while the client was there."""
         if self.attempt is not None:
@@ -413,6 +429,11 @@ class AcceptedCall(Struct, frozen=True, gc=False):
 def accept(sessions: SessionRegistry, request: HttpRequest) -> AcceptedCall:
     """Have the session of a request answer it. Never raises: an error is logged, and answered with a 500."""
     session, request = sessions.for_request(request)
+    return accept_in(session, request)
+
+
+def accept_in(session: WireSession, request: HttpRequest) -> AcceptedCall:
+    """Have a session answer a request, like `accept`."""
     try:
         attempt = session.start(request)
         return AcceptedCall(session, request, attempt, session.answer(attempt))

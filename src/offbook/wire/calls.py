@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
 
-from offbook.call_numbers import CallNumbers, Site
 from offbook.errors import MismatchKind
-from offbook.faults import AnyFault, AnyToolFault, At, FaultPlan, PlannedFault, ToolSite, mark_of
+from offbook.faults import (
+    AnyFault,
+    AnyPlannedFault,
+    AnyToolFault,
+    At,
+    Crash,
+    FaultPlan,
+    PlannedFault,
+    ToolSite,
+    mark_of,
+)
+from offbook.faults.catalog import AnyOrderFault
+from offbook.faults.order import CallOrder, HeldUntil
+from offbook.faults.site import CallNumbers, Site
 from offbook.messages import Request
 from offbook.wire.request import HttpRequest, ParsedRequest
 
@@ -32,10 +46,11 @@ class CallAttempt(Struct, frozen=True, gc=False):
     number: int
     attempt_number: int
     step_id: str | None = None
-    fault: AnyFault | None = None
+    fault: AnyFault | AnyOrderFault | None = None
     site: Site | None = None
     call: int = 0
     mark: str = ""
+    crash: Crash | None = None
 
 
 class ToolAttempt(Struct, frozen=True, gc=False):
@@ -43,8 +58,9 @@ class ToolAttempt(Struct, frozen=True, gc=False):
 
     number: int
     site: ToolSite
-    fault: AnyToolFault | None = None
+    fault: AnyToolFault | AnyOrderFault | None = None
     mark: str = ""
+    crash: Crash | None = None
 
 
 NO_FAULTS = FaultPlan()
@@ -69,12 +85,14 @@ class CallCounter:
         self.marks: list[str] = []
         self.fired_lines: list[PlannedFault] = []
         self.total = 0
+        self.order, self._shares_order = CallOrder(), False
         self._calls = 0
         self._counts_all, self._marked = counts_all, marked
         self.follow(plan)
         self._call_numbers = CallNumbers()
         self._failed_attempts: dict[str, int] = {}
         self._tool_calls: Counter[str] = Counter()
+        self._effects: Counter[str] = Counter()
 
     def start(self, request: HttpRequest, parsed: ParsedRequest) -> CallAttempt:
         """Number a call, and find its fault."""
@@ -84,7 +102,8 @@ class CallCounter:
         if is_model_call and self._is_counting:
             site = self._site(parsed, request.attempt, step_id)
             fault, mark = self._fault_at(site)
-            return CallAttempt(parsed, self.total, site.attempt, step_id, fault, site, site.overall, mark)
+            crash = self._crash_at(site)
+            return CallAttempt(parsed, self.total, site.attempt, step_id, fault, site, site.overall, mark, crash)
         attempt_number = max(request.attempt or 0, self._failed_attempts.get(parsed.request_hash, 0) + 1)
         if not is_model_call:
             return CallAttempt(parsed, self.total, attempt_number, step_id)
@@ -97,7 +116,16 @@ class CallCounter:
         self._tool_calls[tool] += 1
         site = ToolSite(tool, self._tool_calls[tool])
         fault = self._plan.tool_fault_at(site)
-        return ToolAttempt(self.total, site, fault, "" if fault is None else self._note_fired(site, fault))
+        mark = "" if fault is None else self._note_fired(site, fault)
+        return ToolAttempt(self.total, site, fault, mark, self._crash_at(site))
+
+    def crash_after_effects(self, tools: Iterable[str]) -> bool:
+        """Count effects that the program reports, by their tools, and return whether it is to crash after one."""
+        has_crashed = False
+        for tool in tools:
+            self._effects[tool] += 1
+            has_crashed |= self._crash_at(ToolSite(tool, self._effects[tool])) is not None
+        return has_crashed
 
     def finish(self, attempt: CallAttempt, *, failed: bool) -> None:
         """Remember whether the answer to the call failed."""
@@ -107,6 +135,26 @@ class CallCounter:
             self._failed_attempts[attempt.parsed.request_hash] = attempt.attempt_number
         elif self._failed_attempts:
             self._failed_attempts.pop(attempt.parsed.request_hash, None)
+
+    @property
+    def has_orders(self) -> bool:
+        """Whether the plan has faults of order, so that calls have to be answered `in_order`."""
+        return self._shares_order or self._plan.has_orders
+
+    def share_order(self, order: CallOrder) -> None:
+        """Note in `order` which calls are under way, whatever the plan: calls elsewhere may wait for them."""
+        self.order, self._shares_order = order, True
+
+    @asynccontextmanager
+    async def in_order(self, site: Site | ToolSite, fault: AnyPlannedFault | None) -> AsyncIterator[None]:
+        """Hold the answer to a call as long as its fault says, and note that it is under way until the block ends."""
+        call = self.order.start(site)
+        try:
+            if isinstance(fault, HeldUntil):
+                await self.order.holder(call, partial(self._forget, site, fault))(fault.target)
+            yield
+        finally:
+            self.order.end(call)
 
     def follow(self, plan: FaultPlan) -> None:
         """Use this plan from now on."""
@@ -123,20 +171,38 @@ class CallCounter:
         is_repeated = (client_attempt or 0) <= numbers.next_attempt(step, identity)
         return numbers.start(step, identity, attempt=None if is_repeated else client_attempt)
 
-    def _fault_at(self, site: Site) -> tuple[AnyFault | None, str]:
+    def _fault_at(self, site: Site) -> tuple[AnyFault | AnyOrderFault | None, str]:
         """Return the fault that fires at the site, if any, with its mark."""
         fault = self._plan.fault_at(site)
         if fault is None:
             return None, ""
         return fault, self._note_fired(site, fault)
 
-    def _note_fired(self, site: Site | ToolSite, fault: AnyFault | AnyToolFault) -> str:
+    def _crash_at(self, site: Site | ToolSite) -> Crash | None:
+        crash = self._plan.crash_at(site)
+        if crash is not None:
+            self._note_fired(site, crash)
+        return crash
+
+    def _note_fired(self, site: Site | ToolSite, fault: AnyPlannedFault) -> str:
         """Note that a fault fires at a site, and return its mark."""
         fired, planned = PlannedFault(At.of(site), fault), self._plan.line_at(site)
         self.fired.append(fired)
         if planned is not None and planned not in self.fired_lines:
             self.fired_lines.append(planned)
         return self._mark(planned or fired)
+
+    def take_back(self, attempt: CallAttempt) -> None:
+        """Forget the fault of a call, which has changed nothing after all."""
+        assert attempt.site is not None
+        assert attempt.fault is not None
+        self._forget(attempt.site, attempt.fault)
+
+    def _forget(self, site: Site | ToolSite, fault: AnyPlannedFault) -> None:
+        planned = self._plan.line_at(site)
+        self.fired.remove(PlannedFault(At.of(site), fault))
+        if planned in self.fired_lines:
+            self.fired_lines.remove(planned)
 
     def _mark(self, line: PlannedFault) -> str:
         mark = mark_of(line) if self._marked else ""
@@ -150,6 +216,23 @@ WireOutcome = Literal["served", "fault", "default", "continued", "synthetic", "r
 a continuation in an exploration; `synthetic` (an embedding, a list of models); `recorded` from upstream; `passed` on
 from there without being recorded (too large, or the client left before anything arrived); `missed`; or `refused`,
 because the request cannot be answered, or its answer could not be recorded."""
+
+
+class CallOutcome(Struct, frozen=True, gc=False):
+    """The outcome of a call to a model or an MCP server, with the `key` of the entry that answered, or was recorded.
+
+    `failure` says how the real one failed, and `unrecorded` why its answer could not be recorded.
+    """
+
+    type: WireOutcome
+    key: str | None = None
+    failure: str = ""
+    unrecorded: str = ""
+
+    @property
+    def problem(self) -> str:
+        """What the list of calls says about a call that failed or was not recorded."""
+        return f"not recorded: {self.unrecorded}" if self.unrecorded else self.failure
 
 
 class WireCall(Struct, frozen=True, gc=False):
@@ -272,6 +355,33 @@ class SessionTotals:
         return totals
 
 
+MAX_REQUEST_BYTES = 64 * 1024 * 1024
+"""How much of model requests is remembered, over all sessions: the latest. Calls before them are, without requests."""
+
+
+class RequestMemory:
+    """Limits what the sessions of a backend remember of model requests: the oldest are forgotten first."""
+
+    def __init__(self, limit_bytes: int = MAX_REQUEST_BYTES) -> None:
+        self._limit_bytes, self._bytes = limit_bytes, 0
+        self._kept: deque[tuple[WireSession, int]] = deque()
+
+    def keep(self, session: WireSession, size: int) -> None:
+        """Keep the request of the latest call of a session, of `size` bytes."""
+        self._kept.append((session, size))
+        self._bytes += size
+        while self._bytes > self._limit_bytes and len(self._kept) > 1:
+            oldest, size = self._kept.popleft()
+            self._bytes -= size
+            oldest.forget_request()
+
+    def forget(self, session: WireSession) -> None:
+        """Stop counting the requests of a session."""
+        if any(kept is session for kept, _ in self._kept):
+            self._kept = deque(kept for kept in self._kept if kept[0] is not session)
+            self._bytes = sum(size for _, size in self._kept)
+
+
 class CallObserver(Protocol):
     """Observes the calls of a run, on the server's thread."""
 
@@ -287,6 +397,10 @@ class CallObserver(Protocol):
         """Called when the connection has ended before the answer had arrived completely, as far as that is known."""
         ...
 
+    def killed(self, attempt: CallAttempt) -> None:
+        """Called when the program is killed before its call is answered. The call does not count."""
+        ...
+
 
 class NullCallObserver:
     """Ignores all calls."""
@@ -296,6 +410,8 @@ class NullCallObserver:
     def delivered(self, attempt: CallAttempt) -> None: ...
 
     def left(self, attempt: CallAttempt) -> None: ...
+
+    def killed(self, attempt: CallAttempt) -> None: ...
 
 
 NULL_OBSERVER = NullCallObserver()

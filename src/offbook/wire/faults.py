@@ -29,6 +29,7 @@ from offbook.faults import (
 )
 from offbook.faults.fault import add_mark
 from offbook.faults.http import INJECTED_ERROR
+from offbook.faults.order import OrderFault
 from offbook.messages import Reply, Request, Response, WholeReply, deltas_of
 from offbook.wire.patch import patch_response
 from offbook.wire.request import ParsedRequest
@@ -94,7 +95,7 @@ class _CountedWaits(SystemClock):
 
 
 @singledispatch
-def apply_fault(fault: Fault, target: FaultTarget) -> HttpResponse:
+def apply_fault(fault: Fault | OrderFault, target: FaultTarget) -> HttpResponse:
     """Return the answer that the client gets if `fault` applies to its call.
 
     The fault is applied to the model's response. What it changes there is changed in the recorded bytes, or the
@@ -157,6 +158,11 @@ def _result_without_waiting(work: Coroutine[Any, Any, T]) -> T:
         return done.value  # type: ignore[no-any-return]
     work.close()
     raise AssertionError("a fault of the model's response waited")
+
+
+@apply_fault.register
+def _(fault: OrderFault, target: FaultTarget) -> HttpResponse:
+    return target.clean()  # when it is sent is up to the server
 
 
 @apply_fault.register

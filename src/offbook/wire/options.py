@@ -11,7 +11,8 @@ from msgspec import Struct
 
 from offbook.errors import InputError
 from offbook.events import NULL_SINK, Sink
-from offbook.faults import FaultPlan, PlannedFault, parse_fault
+from offbook.faults import Crash, FaultPlan, PlannedFault, parse_fault
+from offbook.faults.order import Cancelled
 from offbook.wire.calls import NO_FAULTS, WireCall, ignore_call
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class WireOptions(Struct, frozen=True, kw_only=True):
             their Host: `agent.test`, `*.agent.test`, or `*`.
         allow_origins: origins besides loopback whose pages may use this server: `https://app.test`, or `*`.
         has_tools: whether the server stands in for MCP servers, too, so that faults of tools can fire.
+        can_crash: whether programs can be killed, and started again.
     """
 
     recording: str | os.PathLike[str] | None = None
@@ -102,6 +104,7 @@ class WireOptions(Struct, frozen=True, kw_only=True):
     allow_hosts: Iterable[str] = ()
     allow_origins: Iterable[str] = ()
     has_tools: bool = False
+    can_crash: bool = False
 
     @property
     def is_strict(self) -> bool:
@@ -135,11 +138,14 @@ class WireOptions(Struct, frozen=True, kw_only=True):
             raise InputError("calls that are not recorded go upstream: leave out strict and default_response")
 
 
-def parse_fault_plan(faults: Iterable[str | PlannedFault] | FaultPlan, *, has_tools: bool = False) -> FaultPlan:
+def parse_fault_plan(
+    faults: Iterable[str | PlannedFault] | FaultPlan, *, has_tools: bool = False, can_crash: bool = False
+) -> FaultPlan:
     """Return `faults` as a plan; NO_FAULTS if there are none.
 
     Raises:
-        InputError: a line cannot be parsed, or is for a tool and the server does not have tools.
+        InputError: a line cannot be parsed, or is for a tool and the server does not have tools, or is a crash and
+            nobody would start the program again.
     """
     if isinstance(faults, str):
         raise InputError("expected a list of faults, got a str", source="faults", hint=f"[{faults!r}]")
@@ -147,7 +153,14 @@ def parse_fault_plan(faults: Iterable[str | PlannedFault] | FaultPlan, *, has_to
         lines = [parse_fault(fault) if isinstance(fault, str) else fault for fault in faults]
         faults = FaultPlan(lines) if lines else NO_FAULTS
     for line in faults:
-        if line.at.tool is not None and not has_tools:
+        is_crash = isinstance(line.fault, Crash)
+        if is_crash and not can_crash:
+            hint = "offbook explore --crash kills a program, or a workflow, and starts it again"
+            raise InputError("only explore can let a program crash", source=repr(str(line)), hint=hint)
+        if isinstance(line.fault, Cancelled):
+            hint = "explore a workflow, a scenario or a function"
+            raise InputError("only what runs in this process can be cancelled", source=repr(str(line)), hint=hint)
+        if line.at.tool is not None and not has_tools and not is_crash:
             hint = "inject them there: inject_tools(tools, plan), or tool_call_fault for a call that the model requests"
             hint += "; tools of MCP servers need --mcp"
             raise InputError(

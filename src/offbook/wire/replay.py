@@ -29,6 +29,7 @@ from offbook.wire.calls import CallObserver
 from offbook.wire.replay_source import PreparedResponse, ReplaySource, prepare_response
 from offbook.wire.request import ParsedRequest
 from offbook.wire.response import HttpResponse, encode_model_response, error_response, whole_response
+from offbook.wire.server.session_clock import LOOP_CLOCK, ResponseClock
 
 _HINTS: dict[MismatchKind, str] = {
     "missing": "",
@@ -212,7 +213,7 @@ class ExploredRun(Struct, frozen=True):
     A request that the script does not have is a miss, unless the recording has exactly that request, or an answer that
     was written by hand for it. `on_miss` says what happens then: the `continuation` answers, or the default response
     does, or all calls are refused from there on. A miss is noted either way, and not logged. `mark` is part of the text
-    of a continuation that gives up.
+    of a continuation that gives up. The parts of its answers are due on `clock`.
     """
 
     script: ExploredScript
@@ -220,6 +221,7 @@ class ExploredRun(Struct, frozen=True):
     on_miss: OnMiss = "explore"
     continuation: Continuation = "stubborn"
     mark: str = ""
+    clock: ResponseClock = LOOP_CLOCK
 
 
 class ExploredReplay(WireReplay):

@@ -14,11 +14,11 @@ from msgspec import Struct
 
 from offbook.errors import InputError
 from offbook.messages import JsonObject, Response
+from offbook.recording.edit import merge_documents
 from offbook.recording.format.document import Document, check_strict, rules_from_meta
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.file import document_from_dict
 from offbook.recording.latency import Latency
-from offbook.recording.maintain.edit import merge_documents
 from offbook.recording.match.continuation import written_answers
 from offbook.recording.match.cursor import Cursor, ExchangeMatch
 from offbook.recording.match.fingerprint import NormaliseRules, canonical_bytes, normalise_fields

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from http import HTTPStatus
 from itertools import groupby
@@ -16,9 +16,10 @@ from msgspec.structs import replace
 
 from offbook.codecs.base import NO_ID, Codec
 from offbook.codecs.framing import encode_sse_event, splitter_for
-from offbook.codecs.openai_chat.stream import is_usage_frame
+from offbook.codecs.openai_chat import is_usage_frame
 from offbook.errors import RequestError
 from offbook.faults import AnyFault
+from offbook.faults.catalog import AnyOrderFault
 from offbook.messages import Response, StreamDelta
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.wire_record import WireRecord, json_documents
@@ -58,7 +59,8 @@ class HttpResponse(Struct, frozen=True, dict=True):
 
     Frames are due in order. After the last one the response ends at `end_ms`: `complete`; `cut` by a close without
     the end of the body; by a `reset` of the connection; or in `silence`, until the client leaves or `end_ms` has
-    passed. A response without a `status` sends nothing before it ends.
+    passed. A response without a `status` sends nothing before it ends. With `live`, what that yields is sent after the
+    frames, as it comes, until it ends.
     """
 
     status: int | None
@@ -67,6 +69,7 @@ class HttpResponse(Struct, frozen=True, dict=True):
     is_streamed: bool = False
     ending: ResponseEnding = "complete"
     end_ms: float = 0.0
+    live: Callable[[], AsyncGenerator[bytes]] | None = None
 
     @property
     def content(self) -> bytes:
@@ -76,7 +79,7 @@ class HttpResponse(Struct, frozen=True, dict=True):
     @property
     def is_single_frame(self) -> bool:
         """Whether all of it, including its head, is sent when its only frame is due."""
-        return self.ending == "complete" and len(self.frames) <= 1
+        return self.ending == "complete" and len(self.frames) <= 1 and self.live is None
 
     @property
     def sent_headers(self) -> dict[str, str]:
@@ -110,6 +113,10 @@ class HttpResponse(Struct, frozen=True, dict=True):
         return replace(self, frames=frames)
 
 
+NO_ANSWER = HttpResponse(None, ending="silence", end_ms=float("inf"))
+"""What a program gets that was killed."""
+
+
 def whole_response(
     status: int, body: bytes, *, headers: Mapping[str, str] | None = None, content_type: str = JSON_TYPE
 ) -> HttpResponse:
@@ -129,9 +136,9 @@ def split_events(answer: HttpResponse) -> tuple[Frame, ...]:
     return (*events, *((end_ms, event) for event in splitter.close()))
 
 
-def stream_events(parsed: ParsedRequest, answer: HttpResponse) -> tuple[Frame, ...]:
+def stream_events(answer: HttpResponse, *, is_array: bool) -> tuple[Frame, ...]:
     """Return the events of a streamed response. The items of a JSON array become events that are due at its end."""
-    content = answer.content if parsed.is_array else b""
+    content = answer.content if is_array else b""
     if not content.lstrip().startswith(b"["):
         return split_events(answer)
     return tuple((answer.end_ms, encode_sse_event(orjson.dumps(each))) for each in json_documents(content))
@@ -271,6 +278,6 @@ def is_retryable(answer: HttpResponse) -> bool:
     return answer.status in _RETRYABLE_STATUSES or answer.status >= 500
 
 
-def spoils_answer(fault: AnyFault | None, answer: HttpResponse) -> bool:
+def spoils_answer(fault: AnyFault | AnyOrderFault | None, answer: HttpResponse) -> bool:
     """Return whether a client retries after `answer`, which `fault` has changed if it is not None."""
     return is_retryable(answer) or (fault is not None and fault.breaks_response)

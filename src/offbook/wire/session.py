@@ -8,20 +8,22 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from offbook.effects import Effect
 from offbook.errors import InputError, RecordingMismatchError
 from offbook.events import NULL_SINK, FaultFired, ReplayMissed, ReplayServed, Sink
-from offbook.faults import FaultPlan, PlannedFault
+from offbook.faults import Crash, FaultPlan, PlannedFault
 from offbook.messages import Response
 from offbook.recording.match.cursor import OverusedEntry, UnusedEntry
 from offbook.text import shorten
+from offbook.tools.effects import Effect
 from offbook.wire.calls import (
     MAX_CALLS,
     NO_FAULTS,
     NULL_OBSERVER,
     CallAttempt,
     CallCounter,
+    CallOutcome,
     Miss,
+    RequestMemory,
     ToolAttempt,
     WireCall,
     WireOutcome,
@@ -30,7 +32,8 @@ from offbook.wire.calls import (
 from offbook.wire.faults import FaultTarget, apply_fault
 from offbook.wire.replay import ExploredReplay, ExploredRun, ReplayMatch, WireReplay
 from offbook.wire.request import HttpRequest, RequestParser
-from offbook.wire.response import HttpResponse, refusal_response, spoils_answer
+from offbook.wire.response import NO_ANSWER, HttpResponse, refusal_response, spoils_answer
+from offbook.wire.server.session_clock import LOOP_CLOCK, ResponseClock
 
 logger = logging.getLogger("offbook.wire")
 
@@ -39,35 +42,10 @@ MISS_STATUS = 422
 
 MAX_ERROR_CHARS = 4_000
 MAX_EFFECTS = 100_000
-MAX_REQUEST_BYTES = 64 * 1024 * 1024
-"""How much of model requests is remembered, over all sessions: the latest. Calls before them are, without requests."""
 CALL_BYTES = 1_000
 """About what a call takes besides its request."""
 
 _RETRY_HEADERS = frozenset(("retry-after", "retry-after-ms"))
-
-
-class RequestMemory:
-    """Limits what the sessions of a backend remember of model requests: the oldest are forgotten first."""
-
-    def __init__(self, limit_bytes: int = MAX_REQUEST_BYTES) -> None:
-        self._limit_bytes, self._bytes = limit_bytes, 0
-        self._kept: deque[tuple[WireSession, int]] = deque()
-
-    def keep(self, session: WireSession, size: int) -> None:
-        """Keep the request of the latest call of a session, of `size` bytes."""
-        self._kept.append((session, size))
-        self._bytes += size
-        while self._bytes > self._limit_bytes and len(self._kept) > 1:
-            oldest, size = self._kept.popleft()
-            self._bytes -= size
-            oldest.forget_request()
-
-    def forget(self, session: WireSession) -> None:
-        """Stop counting the requests of a session."""
-        if any(kept is session for kept, _ in self._kept):
-            self._kept = deque(kept for kept in self._kept if kept[0] is not session)
-            self._bytes = sum(size for _, size in self._kept)
 
 
 class WireSession:
@@ -80,6 +58,7 @@ class WireSession:
     `diverged` is the first miss of a model call: other calls, such as for a list of models, change no conversation.
     `effects` are the side effects that the program has reported over HTTP, `refused_effects` the reports that could not
     be read.
+    `on_crash` is called where the plan has a crash: it is to kill the program, which gets no answer then.
     `on_call` is called with each call when it is answered. `explored_run` is set if this is a run of an exploration.
     """
 
@@ -102,6 +81,7 @@ class WireSession:
         self.misses: deque[Miss] = deque(maxlen=MAX_CALLS)
         self.diverged = ""
         self.effects: list[Effect] = []
+        self.on_crash: Callable[[], object] = lambda: None
         self.refused_effects: deque[InputError] = deque(maxlen=MAX_CALLS)
         self.call_count = 0
         self.outcomes: Counter[WireOutcome] = Counter()
@@ -114,6 +94,7 @@ class WireSession:
         self._observer = NULL_OBSERVER if explored_run is None else explored_run.observer
         self._late: set[int] = set()
         self._counter = CallCounter(plan, counts_all=explored_run is not None, marked=explored_run is not None)
+        self._counter.order.wait = self.clock.wait
         self._retry_after_ms, self._on_call = retry_after_ms, on_call
 
     @property
@@ -121,12 +102,19 @@ class WireSession:
         """Whether this is a run of an exploration."""
         return self._explored_run is not None
 
+    @property
+    def clock(self) -> ResponseClock:
+        """The time on which its answers are due."""
+        return LOOP_CLOCK if self._explored_run is None else self._explored_run.clock
+
     def start(self, request: HttpRequest) -> CallAttempt:
         """Parse the request and number it."""
         return self._counter.start(request, self._parser.parse(request))
 
     def answer(self, attempt: CallAttempt) -> HttpResponse | None:
         """Return the answer to the call, or None if only the real API can answer it."""
+        if attempt.crash is not None:
+            return self._crash(attempt, attempt.crash)
         try:
             return self._answer_from_recording(attempt) if attempt.fault is None else self._answer_with_fault(attempt)
         except RecordingMismatchError as error:
@@ -137,22 +125,10 @@ class WireSession:
     ) -> HttpResponse:
         """Apply the call's fault to the answer of the real API."""
         answer = self._apply_fault(attempt, FaultTarget(attempt.parsed, lambda: clean, lambda: response))
-        return self.note(attempt, answer, "fault", key=key)
+        return self.note(attempt, answer, CallOutcome("fault", key))
 
-    def note(
-        self,
-        attempt: CallAttempt,
-        answer: HttpResponse,
-        outcome: WireOutcome,
-        *,
-        key: str | None = None,
-        failure: str = "",
-        unrecorded: str = "",
-    ) -> HttpResponse:
-        """Add the call to the list of calls, with its outcome, and return `answer`.
-
-        `failure` says how the real API failed, and `unrecorded` why its answer could not be recorded.
-        """
+    def note(self, attempt: CallAttempt, answer: HttpResponse, outcome: CallOutcome) -> HttpResponse:
+        """Add the call to the list of calls, with its outcome, and return `answer`."""
         is_late = attempt.fault is not None and answer.end_ms > 0
         if is_late:
             self._late.add(attempt.number)
@@ -164,30 +140,30 @@ class WireSession:
             session=self.name,
             vendor=parsed.route.vendor,
             place=parsed.place,
-            outcome=outcome,
+            outcome=outcome.type,
             model=parsed.model,
             status=answer.status,
-            key=key,
+            key=outcome.key,
             fault=None if attempt.fault is None else attempt.fault.type,
             attempt=attempt.attempt_number,
             request=parsed.request,
             method=parsed.method,
             call=attempt.call,
-            failure=f"not recorded: {unrecorded}" if unrecorded else failure,
+            failure=outcome.problem,
         )
-        self._add(call, failure=failure, unrecorded=unrecorded, size_bytes=len(parsed.fields))
-        self._observer.answered(attempt, answer, outcome)
+        self._add(call, outcome, size_bytes=len(parsed.fields))
+        self._observer.answered(attempt, answer, outcome.type)
         return answer
 
-    def _add(self, call: WireCall, *, failure: str, unrecorded: str, size_bytes: int = 0) -> None:
+    def _add(self, call: WireCall, outcome: CallOutcome, *, size_bytes: int = 0) -> None:
         self.calls.append(call)
         self._with_request += 1
         self._memory.keep(self, CALL_BYTES + size_bytes)
-        self.outcomes[call.outcome] += 1
-        if failure:
-            self.failures[failure] += 1
-        if unrecorded:
-            self.unrecorded[unrecorded] += 1
+        self.outcomes[outcome.type] += 1
+        if outcome.failure:
+            self.failures[outcome.failure] += 1
+        if outcome.unrecorded:
+            self.unrecorded[outcome.unrecorded] += 1
         self._on_call(call)
 
     def start_tool_call(self, tool: str) -> ToolAttempt:
@@ -199,10 +175,10 @@ class WireSession:
         self._counter.total += 1
         return self._counter.total
 
-    def note_tool_call(self, call: WireCall, *, failure: str = "", unrecorded: str = "") -> None:
-        """Add a request to an MCP server to the list of calls; `failure` and `unrecorded` are as for `note`."""
+    def note_tool_call(self, call: WireCall, outcome: CallOutcome) -> None:
+        """Add a request to an MCP server to the list of calls."""
         self.call_count += 1
-        self._add(call, failure=failure, unrecorded=unrecorded)
+        self._add(call, outcome)
 
     def note_tool_miss(self, call: WireCall, error: RecordingMismatchError) -> RecordingMismatchError:
         """Note a request to an MCP server that the recording has no answer for, and return the error for its client."""
@@ -214,8 +190,17 @@ class WireSession:
             logger.warning("%s", error)
         return error
 
-    def add_effects(self, effects: Sequence[Effect]) -> None:
-        """Note effects that the program has reported.
+    def _crash(self, attempt: CallAttempt, crash: Crash) -> HttpResponse:
+        """Kill the program at this call. `before` is before it counts: nobody has asked a model then."""
+        if crash.when == "after":
+            self.answer(replace(attempt, crash=None))
+        else:
+            self._observer.killed(attempt)
+        self.on_crash()
+        return NO_ANSWER
+
+    def add_effects(self, effects: Sequence[Effect]) -> bool:
+        """Note effects that the program has reported, and return whether it was killed after one of them.
 
         Raises:
             InputError: these are too many; none is noted.
@@ -223,6 +208,10 @@ class WireSession:
         if len(self.effects) + len(effects) > MAX_EFFECTS:
             raise InputError(f"a session has at most {MAX_EFFECTS:,} effects", hint="use a session for each run")
         self.effects += effects
+        is_killed = self._counter.crash_after_effects(effect.tool for effect in effects)
+        if is_killed:
+            self.on_crash()
+        return is_killed
 
     def forget_request(self) -> None:
         """Forget the oldest model request that is remembered. Its call stays."""
@@ -271,6 +260,11 @@ class WireSession:
         """The lines of the plan that have fired so far."""
         return self._counter.fired_lines
 
+    @property
+    def order(self) -> CallCounter:
+        """What answers calls in order, if the plan has faults of that."""
+        return self._counter
+
     def unfired(self) -> list[PlannedFault]:
         """Return the lines of the plan that have not fired yet."""
         return self._counter.unfired()
@@ -296,7 +290,7 @@ class WireSession:
         answer = replay.answer(match, attempt.parsed).merged
         replay.use(match)
         self._report_served(attempt, match)
-        return self.note(attempt, answer, _outcome(match, attempt), key=match.key)
+        return self.note(attempt, answer, CallOutcome(_outcome(match, attempt), match.key))
 
     def _answer_with_fault(self, attempt: CallAttempt) -> HttpResponse:
         """Apply the call's fault to its recorded answer. An entry whose answer failed stays for the next attempt."""
@@ -306,7 +300,7 @@ class WireSession:
             self._report_served(attempt, deferred.match)
             if not spoils_answer(attempt.fault, answer):
                 self._require_replay().use(deferred.match)
-        return self.note(attempt, answer, "fault", key=None if deferred.match is None else deferred.match.key)
+        return self.note(attempt, answer, CallOutcome("fault", None if deferred.match is None else deferred.match.key))
 
     def _apply_fault(self, attempt: CallAttempt, target: FaultTarget) -> HttpResponse:
         assert attempt.fault is not None
@@ -365,7 +359,8 @@ class WireSession:
         if self._explored_run is None:
             logger.warning("%s", error)
         message = shorten(str(error), MAX_ERROR_CHARS)
-        return self.note(attempt, refusal_response(attempt.parsed.route.any_codec, MISS_STATUS, message), "missed")
+        refusal = refusal_response(attempt.parsed.route.any_codec, MISS_STATUS, message)
+        return self.note(attempt, refusal, CallOutcome("missed"))
 
     def _note_divergence(self, attempt: CallAttempt, error: RecordingMismatchError, *, is_answered: bool) -> None:
         parsed = attempt.parsed
@@ -378,9 +373,9 @@ class WireSession:
         replay, parsed = self._require_replay(), attempt.parsed
         if attempt.fault is None:
             outcome: WireOutcome = "default" if match == ReplayMatch() else "continued"
-            return self.note(attempt, replay.answer(match, parsed).merged, outcome, key=match.key)
+            return self.note(attempt, replay.answer(match, parsed).merged, CallOutcome(outcome, match.key))
         target = FaultTarget(parsed, lambda: replay.answer(match, parsed).split, lambda: replay.response(match, parsed))
-        return self.note(attempt, self._apply_fault(attempt, target), "fault", key=match.key)
+        return self.note(attempt, self._apply_fault(attempt, target), CallOutcome("fault", match.key))
 
     def _report_miss(self, attempt: CallAttempt, error: RecordingMismatchError) -> None:
         self._note_miss(

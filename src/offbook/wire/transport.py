@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from math import isfinite
+from functools import cache
+from math import inf, isfinite
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from offbook.clock import SYSTEM_CLOCK
-from offbook.wire.api import StandIn
+from offbook.virtual_time import VirtualTimeLoop
+from offbook.wire.api import InProcessCall, InProcessClients
 from offbook.wire.backend import split_session_path
 from offbook.wire.proxy.forwarding import InProcessForwarder
 from offbook.wire.proxy.upstream import upstream_request_headers
 from offbook.wire.request import HttpRequest
-from offbook.wire.response import HttpResponse
 
 ConnectionFailure = Literal["cut", "reset", "timeout"]
 ErrorTypes: TypeAlias = Mapping[ConnectionFailure, Callable[[str], Exception]]
@@ -31,28 +33,46 @@ _ERROR_TEXTS: dict[ConnectionFailure, str] = {
 
 
 class Delivery:
-    """Delivers one answer to a client. Times count from its creation.
+    """Delivers the answer to a call. Times count from its creation.
 
     Every read waits until a frame is due, but at most `read_timeout_s`; None waits forever. A read that fails raises
-    one of `error_types`.
+    one of `error_types`. The `call` is told whether the answer has arrived.
     """
 
-    def __init__(self, answer: HttpResponse, *, read_timeout_s: float | None, error_types: ErrorTypes) -> None:
-        self.headers = answer.sent_headers
-        self._answer, self._read_timeout_s, self._error_types = answer, read_timeout_s, error_types
+    def __init__(self, call: InProcessCall, *, read_timeout_s: float | None, error_types: ErrorTypes) -> None:
+        self.headers = call.answer.sent_headers
+        self._call, self._answer = call, call.answer
+        self._read_timeout_s, self._error_types = read_timeout_s, error_types
         self._started_s = SYSTEM_CLOCK.monotonic_s()
 
     def open(self) -> int:
         """Wait for the head of the answer in this thread, and return its status."""
+        self._call.start_blocking()
         for wait_s in self._until_head():
             _sleep(wait_s)
         return self._status
 
     async def open_async(self) -> int:
-        """Wait for the head of the answer on the running loop, and return its status."""
+        """Wait for the head of the answer on the running loop, and return its status. A fault of order may hold it."""
+        if self._call.is_held:
+            await self._held_head()
+        else:
+            await self._call.in_order(self._wait_for_head)
+        return self._status
+
+    async def _held_head(self) -> None:
+        limit = asyncio.timeout(self._read_timeout_s)
+        try:
+            async with limit:
+                await self._call.in_order(self._wait_for_head)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise self._error("timeout") from None
+
+    async def _wait_for_head(self) -> None:
         for wait_s in self._until_head():
             await _sleep_async(wait_s)
-        return self._status
 
     def __iter__(self) -> Iterator[bytes]:
         for step in self._body():
@@ -68,6 +88,10 @@ class Delivery:
             else:
                 await _sleep_async(step)
 
+    def close(self) -> None:
+        """Called when the client reads no further."""
+        self._call.left()
+
     @property
     def _status(self) -> int:
         assert self._answer.status is not None
@@ -82,11 +106,15 @@ class Delivery:
             yield from self._until(answer.frames[0][0])
 
     def _body(self) -> Iterator[DeliveryStep]:
-        for at_ms, data in self._answer.frames:
+        last = len(self._answer.frames) - 1
+        for place, (at_ms, data) in enumerate(self._answer.frames):
             yield from self._until(at_ms)
+            if place == last and self._answer.ending == "complete" and self._answer.end_ms <= at_ms:
+                self._call.delivered()  # clients close the connection after the last event
             yield data
         if not self._answer.is_single_frame:
             yield from self._end()
+        self._call.delivered()
 
     def _end(self) -> Iterator[float]:
         yield from self._until(self._answer.end_ms)
@@ -94,19 +122,30 @@ class Delivery:
             raise self._error("cut" if self._answer.ending == "cut" else "reset")
 
     def _until(self, due_ms: float) -> Iterator[float]:
-        wait_s = due_ms / 1000.0 - (SYSTEM_CLOCK.monotonic_s() - self._started_s)
-        if self._read_timeout_s is not None and wait_s > self._read_timeout_s:
-            yield self._read_timeout_s
+        took_s = SYSTEM_CLOCK.monotonic_s() - self._started_s
+        wait_s, timeout_s = due_ms / 1000.0 - took_s, inf if self._read_timeout_s is None else self._read_timeout_s
+        patience_s = self._call.patience_s - took_s
+        if patience_s < min(wait_s, timeout_s):
+            yield max(patience_s, 0.0)
+            self._call.hang()
+        if wait_s > timeout_s:
+            yield timeout_s
             raise self._error("timeout")
         if wait_s > 0:
             yield wait_s
 
     def _error(self, failure: ConnectionFailure) -> Exception:
+        self._call.left()
         return self._error_types[failure](_ERROR_TEXTS[failure])
 
 
 def _sleep(wait_s: float) -> None:
-    threading.Event().wait(wait_s if wait_s < threading.TIMEOUT_MAX else None)
+    """Wait in this thread. Of the functions that wait, only those of `time` know virtual time."""
+    wait_s = min(wait_s, threading.TIMEOUT_MAX)
+    if VirtualTimeLoop.shared_clock is None:
+        threading.Event().wait(wait_s)
+    else:
+        time.sleep(wait_s)
 
 
 async def _sleep_async(wait_s: float) -> None:
@@ -117,51 +156,51 @@ async def _sleep_async(wait_s: float) -> None:
 
 
 class InProcessTransport:
-    """Has a StandIn answer the requests of httpx or httpx2 clients, and raises what the library raises over a socket.
+    """Has `answers` answer the requests of httpx or httpx2 clients, and raises what the library raises over a socket.
 
-    Calls that only the real API can answer go through `live` or `live_async`, by default over the network. httpx and
-    httpx2 have the same names: a subclass sets `library` to one of the modules, and inherits from its transports.
+    Calls that only the real API can answer go through `live` or `live_async`, by default over the network. What is
+    different for httpx and httpx2 is in the subclasses that `transport_type` makes.
     """
 
     library: ClassVar[Any]
     delivered_body: ClassVar[type[DeliveredBody]]
     captured_body: ClassVar[type[CapturedBody]]
 
-    def __init__(self, stand_in: StandIn, *, live: Any = None, live_async: Any = None) -> None:
-        self._stand_in, self._live, self._live_async = stand_in, live, live_async
+    def __init__(self, answers: InProcessClients, *, live: Any = None, live_async: Any = None) -> None:
+        self._answers, self._live, self._live_async = answers, live, live_async
 
     def handle_request(self, request: Any) -> Any:
-        answer = self._stand_in.answer(_http_request(request, request.read()))
-        if isinstance(answer, InProcessForwarder):
-            response = self._send_upstream(request, answer)
-            if not answer.has_fault:
+        call = self._answers.accept(_http_request(request, request.read()))
+        if isinstance(call, InProcessForwarder):
+            response = self._send_upstream(request, call)
+            if not call.has_fault:
                 return response
             response.read()
-            answer = _replacement(answer)
-        delivery = self._delivery(answer, request)
+            call = _replacement(call)
+        delivery = self._delivery(call, request)
         return self.library.Response(delivery.open(), headers=delivery.headers, stream=self.delivered_body(delivery))
 
     async def handle_async_request(self, request: Any) -> Any:
-        answer = self._stand_in.answer(_http_request(request, await request.aread()))
-        if isinstance(answer, InProcessForwarder):
-            response = await self._send_upstream_async(request, answer)
-            if not answer.has_fault:
+        call = self._answers.accept(_http_request(request, await request.aread()))
+        if isinstance(call, InProcessForwarder):
+            response = await self._send_upstream_async(request, call)
+            if not call.has_fault:
                 return response
             await response.aread()
-            answer = _replacement(answer)
-        delivery = self._delivery(answer, request)
+            call = _replacement(call)
+        delivery = self._delivery(call, request)
         status = await delivery.open_async()
         return self.library.Response(status, headers=delivery.headers, stream=self.delivered_body(delivery))
 
     def close(self) -> None:
         if self._live is not None:
             self._live.close()
-        self._stand_in.close()
+        self._answers.close()
 
     async def aclose(self) -> None:
         if self._live_async is not None:
             await self._live_async.aclose()
-        self._stand_in.close()
+        self._answers.close()
 
     def _send_upstream(self, request: Any, forwarder: InProcessForwarder) -> Any:
         if self._live is None:
@@ -193,14 +232,14 @@ class InProcessTransport:
             extensions=request.extensions,
         )
 
-    def _delivery(self, answer: HttpResponse, request: Any) -> Delivery:
+    def _delivery(self, call: InProcessCall, request: Any) -> Delivery:
         read_timeout_s = request.extensions.get("timeout", {}).get("read")
         error_types: ErrorTypes = {
             "cut": self.library.RemoteProtocolError,
             "reset": self.library.ReadError,
             "timeout": self.library.ReadTimeout,
         }
-        return Delivery(answer, read_timeout_s=read_timeout_s, error_types=error_types)
+        return Delivery(call, read_timeout_s=read_timeout_s, error_types=error_types)
 
 
 def _http_request(request: Any, body: bytes) -> HttpRequest:
@@ -208,14 +247,14 @@ def _http_request(request: Any, body: bytes) -> HttpRequest:
     return HttpRequest(request.method, url.path, url.query.decode("latin-1"), dict(request.headers), body)
 
 
-def _replacement(forwarder: InProcessForwarder) -> HttpResponse:
+def _replacement(forwarder: InProcessForwarder) -> InProcessCall:
     answer = forwarder.replacement_response()
     assert answer is not None, "a call with a fault has a replacement"
-    return answer
+    return InProcessCall(answer)
 
 
 class DeliveredBody:
-    """The body of an answer from a StandIn. A subclass inherits from the library's byte streams, too."""
+    """The body of an answer from a StandIn."""
 
     def __init__(self, delivery: Delivery) -> None:
         self._delivery = delivery
@@ -226,9 +265,15 @@ class DeliveredBody:
     def __aiter__(self) -> AsyncIterator[bytes]:
         return aiter(self._delivery)
 
+    def close(self) -> None:
+        self._delivery.close()
+
+    async def aclose(self) -> None:
+        self._delivery.close()
+
 
 class CapturedBody:
-    """The body of a response of a real API. A subclass inherits from the library's byte streams, too."""
+    """The body of a response of a real API."""
 
     def __init__(self, response: Any, forwarder: InProcessForwarder) -> None:
         self._response, self._forwarder = response, forwarder
@@ -246,3 +291,19 @@ class CapturedBody:
     async def aclose(self) -> None:
         await self._response.aclose()
         self._forwarder.leave()
+
+
+@cache
+def transport_type(library: Any) -> Any:
+    """Return the InProcessTransport for sync and async clients of `library`: httpx or httpx2, which have equal names.
+
+    It and its bodies inherit from the transports and byte streams of the library, because clients check that.
+    """
+    streams = (library.SyncByteStream, library.AsyncByteStream)
+    members = {
+        "library": library,
+        "delivered_body": type("StandInBody", (DeliveredBody, *streams), {}),
+        "captured_body": type("UpstreamBody", (CapturedBody, *streams), {}),
+    }
+    bases = (InProcessTransport, library.BaseTransport, library.AsyncBaseTransport)
+    return type("StandInTransport", bases, members)

@@ -9,7 +9,7 @@ from offbook.messages import JsonObject
 from offbook.providers.provider import Provider
 from offbook.tools import GivenTools, Toolbox
 from offbook.workflow.engine.engine import WorkflowEngine
-from offbook.workflow.file.definition import read_definition
+from offbook.workflow.file.load import read_definition
 from offbook.workflow.file.problems import ProblemReport
 from offbook.workflow.file.schema import WorkflowDefinition
 from offbook.workflow.file.validate import validate

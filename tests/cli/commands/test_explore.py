@@ -57,12 +57,56 @@ def test_faults_pairs_and_a_budget_choose_the_cases(run, careless):
     assert len(report["explored"][4]["faults"]) == 2
 
 
+def test_a_budget_runs_the_most_telling_case_of_each_fault_and_says_what_it_left_out(run, careless):
+    options = ("explore", *FLOW, "--faults", "timeout,tool_lost,tool_error")
+    code, out, _ = run(*options, "--budget", "3", "--workers", "1")
+    assert code == 1
+    assert "3 cases, 1 finding: 1 repeated side effect, 2 recovered; the budget left out 5 cases\n" in out
+    assert (
+        "\nnot tried at all, for the budget is too small: timeout, always; tool_error, always; tool_lost, always" in out
+    )
+    report = json.loads(run(*options, "--budget", "3", "--json")[1])
+    assert {case["cells"][0]["column"] for case in report["explored"]} == {"timeout", "tool_lost", "tool_error"}
+    assert report["left"] == sum(each["cases"] for each in report["left_out"]) > 0
+
+
+@pytest.mark.parametrize("budget", ["0", "soon", "5 minutes"])
+def test_a_budget_that_is_neither_a_number_nor_a_time_is_refused_before_anything_runs(run, careless, budget):
+    code, out, err = run("explore", *FLOW, "--budget", budget)
+    assert (code, out) == (2, "")
+    assert "--budget: expected a number of cases or a time" in err
+    assert "5m" in err
+
+
+def test_a_time_that_is_over_before_the_first_case_is_no_success(run, careless):
+    code, out, err = run("explore", *FLOW, "--faults", "timeout", "--budget", "0.000001s")
+    assert code == 1
+    assert "0 cases, 0 findings; the budget left out" in out
+    assert "the budget was over before the first case" in err
+
+
+def test_an_earlier_finding_that_the_budget_leaves_out_is_not_called_fixed(run, careless):
+    options = ("explore", *FLOW, "--faults", "timeout,tool_lost")
+    run(*options, "--reporter", "json=before.json")
+    code, out, _ = run(*options, "--compare", "before.json", "--budget", "1", "--json")
+    changes = json.loads(out)["comparison"]["changes"]
+    lost = [change for change in changes if change["after"] is None]
+    assert code == 0
+    assert [(each["before"], each["is_left_out"]) for each in lost] == [("repeated side effect", True)] * len(lost)
+    assert lost
+    _, out, _ = run(*options, "--compare", "before.json", "--budget", "1")
+    assert f"the budget left out {len(lost)} earlier finding" in out
+    assert "repeated side effect → left out" in out
+
+
 def test_cases_are_listed_without_running_them(run, careless):
     code, out, _ = run("explore", *FLOW, "--faults", "tool_lost,timeout", "--list")
     assert code == 0
     assert out.splitlines()[0] == "0001  step=plan call=1 attempt=1: timeout 60000"
     assert "0005  tool=refund call=1: tool_lost" in out.splitlines()
-    assert json.loads(run("explore", *FLOW, "--list", "--json", "--budget", "1")[1])[0]["id"] == "0001"
+    assert json.loads(run("explore", *FLOW, "--list", "--json", "--budget", "1")[1]) == [
+        {"id": "0067", "case": "tool=refund call=1: tool_lost"}
+    ]
 
 
 def test_one_case_is_run_by_its_id(run, careless):
@@ -573,3 +617,43 @@ def test_mcp_servers_are_those_of_a_program(run, project):
     project.write("flow.yaml", "name: flow\nsteps: []\n")
     code, _, err = run("explore", "flow.yaml", "--recording", "run.json", "--mcp", "mcp.json")
     assert (code, "--mcp: there is no program" in err) == (2, True)
+
+
+CRASH = ("--crash", "--faults", "tool_lost")
+
+
+def test_with_crash_a_workflow_is_also_killed_and_resumed_and_a_finding_is_kept_like_others(run, project):
+    project.workflow(REFUND)
+    code, out, err = run("explore", *FLOW, *CRASH, "--regress", "regress")
+    assert (code, err) == (1, "")
+    line = "tool=refund call=1: crash after"
+    assert f"offbook explore flow.yaml --recording run.json --crash --fault '{line}'" in out
+    assert 'it was killed after refund 1 had run, and started again; before that, refund(order="42") ran' in out
+    (kept,) = Path("regress").iterdir()
+    code, out, _ = run("replay", "--plan", str(kept))
+    assert (code, out.splitlines()[:1]) == (1, [line])
+    assert run("explore", *FLOW, *CRASH, "--idempotent", "refund")[0] == 0
+
+
+def test_explorations_with_crashes_are_the_same_bytes_at_any_number_of_workers(run, project):
+    project.workflow(REFUND)
+    reports = [run("explore", *FLOW, *CRASH, "--workers", workers, "--json")[1] for workers in ("1", "2")]
+    assert reports[0] == reports[1]
+    assert "crash before" in reports[0]
+
+
+def test_a_scenario_cannot_be_killed_and_started_again(run, project):
+    project.scenario()
+    code, _, err = run("explore", "sim_refunds.py", "--crash")
+    assert (code, "a scenario cannot be killed and started again" in err) == (2, True)
+
+
+def test_a_program_that_saves_nothing_refunds_again_after_a_crash_and_what_it_keeps_is_restored(paying, monkeypatch):
+    Path("state").mkdir()
+    monkeypatch.setenv("LEDGER", "state/ledger.jsonl")
+    options = ("--run-tools", "--crash", "--keep", "state", "--faults", "crash")
+    code, out, err = paying(*options, program=["report"])
+    assert (code, "3 cases, 2 findings: 2 repeated side effect, 1 recovered" in out) == (1, True)
+    assert "note: runs share state, one at a time: it is restored before each, and at the end" in err
+    assert list(Path("state").iterdir()) == []
+    assert paying(*options[:-3], "nowhere", program=["report"])[0] == 2

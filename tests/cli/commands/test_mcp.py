@@ -127,6 +127,28 @@ def test_a_server_that_never_ends_is_stopped_when_its_input_has_ended(project):
     assert not Path("x.json").exists()
 
 
+@pytest.mark.parametrize(
+    ("server", "code", "told"),
+    [
+        ("import sys; sys.exit(3)", 3, "1 request had no answer: the server exited with 3 before it answered"),
+        ("import sys; sys.stdin.read()", 0, "1 request had no answer: the server exited with 0 before it answered"),
+    ],
+)
+def test_a_server_that_dies_or_never_answers_is_named_and_leaves_no_recording(project, server, code, told):
+    asked = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {}}
+    done = subprocess.run(
+        [COMMAND, "mcp", "record", "--output", "dead.json", "--", sys.executable, "-c", server],
+        input=json.dumps(asked) + "\n",
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (code, "")
+    assert told in done.stderr
+    assert not (project / "dead.json").exists()
+
+
 def test_tools_of_a_file_are_served_over_stdio_and_what_they_print_is_no_part_of_it(project):
     Path("tools.py").write_text('def say(word: str) -> str:\n    print("noise")\n    return word * 2\n')
     asked = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "say", "arguments": {"word": "a"}}}

@@ -1,6 +1,7 @@
-"""Explores the zoo and prints a table: `python -m tests.explore.zoo [-v] [-q] [part of a name] …`.
+"""Explores the zoo and prints a table: `python -m tests.explore.zoo [-v] [-q] [--fresh] [part of a name] …`.
 
 `-v` prints every case. `-q` explores of each defect only the fault that is to show it, as the tests do for programs.
+`--fresh` starts programs anew for every case.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from tests.explore.zoo import ledger
 from tests.explore.zoo.animals import ANIMALS, twins_of
 from tests.explore.zoo.census import Census, explore
 from tests.explore.zoo.planted import Planted, Twin
+from tests.explore.zoo.programs import FRESH
 
 
 def counted(planted: Planted, twin: Twin, *, is_quick: bool) -> Census:
@@ -85,7 +87,9 @@ def summary(kind: str, of_kind: list[tuple[Census | None, list[str]]]) -> str:
 
 
 def main(words: list[str]) -> int:
-    names = [word for word in words if word not in ("-v", "-q")]
+    names = [word for word in words if word not in ("-v", "-q", "--fresh")]
+    if "--fresh" in words:
+        os.environ[FRESH] = "1"
     chosen = [each for each in ANIMALS if not names or any(name in f"{each.kind}: {each.name}" for name in names)]
     twins = [group[0] for group in twins_of(chosen)]
     found: dict[str, list[tuple[Census | None, list[str]]]] = {}

@@ -97,7 +97,8 @@ def _with_its_fault(planted: Planted, cases: Sequence[FaultCase]) -> list[FaultC
 
 
 def _finding(each: CaseResult, planted: Planted, witness: Witness, exploration: Exploration) -> Finding:
-    entries = planted.done(witness.effects_of(each.run), each.run)
+    made = next((other.run for other in exploration.results if other.case.id == each.same_as), each.run)
+    entries = planted.done(witness.effects_of(made), made)
     clean = planted.done(witness.effects_of(exploration.clean), exploration.clean)
     done, wanted = balance(entries, planted.undoes), balance(clean, planted.undoes)
     return Finding(

@@ -91,13 +91,13 @@ def recorded(request, web, tmp_path_factory):
     return folder
 
 
-def check(run, client):
+def check(run, client, *, over_stdio="notes"):
     """Check what a client got. That for TypeScript drops progress that arrives together with its answer, over stdio."""
     assert run.returncode == 0, run.stdout + run.stderr
     got = json.loads(run.stdout)
     if client.startswith("typescript"):
-        assert got["notes"].pop("progress") in ([], [0], [0, 1])
-        got["notes"]["progress"] = EXPECTED["progress"]
+        assert got[over_stdio].pop("progress") in ([], [0], [0, 1])
+        got[over_stdio]["progress"] = EXPECTED["progress"]
     assert got == {"notes": EXPECTED, "web": EXPECTED}
 
 
@@ -106,6 +106,15 @@ def test_a_recording_answers_every_client_over_both_transports(recorded, client)
     run = execute(recorded, "--replay", "run.json", "--mcp", ".mcp.json", "--strict-unused", "--", *CLIENTS[client])
     check(run, client)
     assert "a-secret" not in (recorded / "run.json").read_text()
+
+
+@pytest.mark.parametrize("client", ["mcp 2, legacy", "mcp 2, pinned", "mcp 1", "typescript, auto"])
+def test_a_recording_of_either_era_answers_both_over_the_other_transport(recorded, client):
+    """What was recorded over stdio is served over HTTP, and the other way around."""
+    swapped = {"notes": {"type": "http", "url": "http://127.0.0.1:1/mcp"}, "web": {"command": "none"}}
+    (recorded / "swapped.json").write_text(json.dumps({"mcpServers": swapped}))
+    run = execute(recorded, "--replay", "run.json", "--mcp", "swapped.json", "--strict-unused", "--", *CLIENTS[client])
+    check(run, client, over_stdio="web")
 
 
 @pytest.mark.parametrize("sdk", [MCP1, MCP2], ids=["mcp 1", "mcp 2"])

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offbook.errors import OffbookError, ToolResolutionError, ToolTimeoutError
-from offbook.recording.format.tool_exchange import (
+from offbook.recording.format.exchange import (
     JsonForm,
     RecordedError,
     RecordedToolError,

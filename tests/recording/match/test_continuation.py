@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from offbook.faults import FaultPlan, parse_fault
-from offbook.faults.mcp import INJECTED_TEXTS
+from offbook.faults.tools import INJECTED_TEXTS
 from offbook.messages import Request
 from offbook.recording.format.file import document_from_dict
 from offbook.recording.match.continuation import (

@@ -23,14 +23,20 @@ from offbook.events import CallStarted
 from offbook.faults import HttpError
 from offbook.observe import JsonLinesSink
 from offbook.recording.format.document import Document
-from offbook.recording.format.exchange import Exchange, RecordedToolCall, StreamPiece, ToolCallPiece
-from offbook.recording.format.tool_exchange import RecordedError, ToolExchange
+from offbook.recording.format.exchange import (
+    Exchange,
+    RecordedError,
+    RecordedToolCall,
+    StreamPiece,
+    ToolCallPiece,
+    ToolExchange,
+)
 from offbook.recording.format.wire_record import WireRecord
 from offbook.recording.redact.rules import mask_text
 from offbook.recording.redact.secret_kinds import _all_rules, secret_kinds
 from offbook.recording.stores.locate import open_store
+from offbook.report.github import GithubReporter
 from offbook.report.junit import junit_report
-from offbook.report.scenarios.github import GithubReporter
 from offbook.report.scenarios.json_report import html_report, json_report
 from offbook.report.scenarios.reporter import report
 from offbook.tools.toolbox import Toolbox

@@ -24,15 +24,15 @@ from offbook.mcp.message import parse_message
 from offbook.mcp.recorder import McpRecorder, wire_record
 from offbook.observe import JsonLinesSink, PrometheusSink, SpanFileSink
 from offbook.recording.format.document import Document
+from offbook.recording.format.exchange import ToolExchange
 from offbook.recording.format.keys import mcp_key
-from offbook.recording.format.tool_exchange import ToolExchange
 from offbook.recording.redact.rules import mask_text, redactor_in_force, rules_near
 from offbook.recording.stores.locate import open_store
-from offbook.report.exploration.github import ExplorationGithubReporter
 from offbook.report.exploration.json_report import exploration_json
 from offbook.report.exploration.page import exploration_page
 from offbook.report.exploration.report_input import ReportOptions
 from offbook.report.exploration.reporter import report_exploration
+from offbook.report.github import ExplorationGithubReporter
 from offbook.report.junit import exploration_junit, junit_report
 from offbook.report.scenarios.json_report import html_report, json_report
 from offbook.subjects.regression import Regression, RegressionFolder, load_regression
@@ -283,7 +283,7 @@ def test_a_recorder_of_mcp_servers_writes_none(rules, project):
     }
     recorder.record("crm", parse_message(json.dumps(asked).encode()), mcp_messages())
     told = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": PLANTED}}
-    recorder.record_notification("crm", parse_message(json.dumps(told).encode()))
+    recorder.record_own_message("crm", parse_message(json.dumps(told).encode()))
     recorder.close()
     assert is_clean((project / "run.json").read_text().encode().decode("unicode_escape"))
     assert list(open_store("run.json").load().tools) == ["crm.<redacted>", mcp_key("crm", "notifications/message")]

@@ -6,8 +6,15 @@ from msgspec import UNSET, Raw
 
 from offbook.faults import ConnectionReset, HttpError, MalformedResponse, StreamTruncate, Timeout
 from offbook.recording.format.document import Document
-from offbook.recording.format.exchange import ABSENT, Exchange, RecordedToolCall, StreamPiece, ToolCallPiece
-from offbook.recording.format.tool_exchange import RecordedError, ToolExchange
+from offbook.recording.format.exchange import (
+    ABSENT,
+    Exchange,
+    RecordedError,
+    RecordedToolCall,
+    StreamPiece,
+    ToolCallPiece,
+    ToolExchange,
+)
 from offbook.recording.format.wire_record import WireRecord, wire_text
 from tests.codecs.strategies import json_values, names, texts, usages
 

@@ -13,8 +13,7 @@ import pytest
 
 from offbook.errors import InputError, RecordingFormatError
 from offbook.recording.format.document import Document
-from offbook.recording.format.exchange import Exchange
-from offbook.recording.format.tool_exchange import ToolExchange
+from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.stores.journal import Journal
 from offbook.recording.stores.json_file import JsonFileStore
 from tests.recording.programs import (

@@ -12,8 +12,7 @@ from msgspec import Raw
 
 from offbook.errors import InputError, RecordingFormatError
 from offbook.recording.format.document import Document
-from offbook.recording.format.exchange import Exchange
-from offbook.recording.format.tool_exchange import ToolExchange
+from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.sqlite import SqliteStore
 

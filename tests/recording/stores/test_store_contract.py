@@ -16,10 +16,9 @@ from msgspec import UNSET
 
 from offbook.errors import InputError, RecordingFormatError
 from offbook.messages import Usage
+from offbook.recording.edit import PruneFilter, edit_stores, merge_stores, prune_document
 from offbook.recording.format.document import Document
-from offbook.recording.format.exchange import Exchange
-from offbook.recording.format.tool_exchange import ToolExchange, hash_arguments
-from offbook.recording.maintain.edit import PruneFilter, edit_stores, merge_stores, prune_document
+from offbook.recording.format.exchange import Exchange, ToolExchange, hash_arguments
 from offbook.recording.redact.redactor import Redactor
 from offbook.recording.replace_on_close import FoundExchanges, ReplaceOnCloseWriter
 from offbook.recording.stores.locate import open_store

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from offbook.explore.explorer import Exploration
+from offbook.explore.pace import Pace
 from offbook.report.exploration import exploration_reporter_of, report_exploration
 from offbook.report.exploration.console import LiveHeatmap
 from offbook.report.exploration.heatmap import HeatmapDrawing
@@ -40,7 +41,8 @@ def test_the_heatmap_is_followed_by_the_totals_and_the_findings():
 def test_what_a_budget_left_out_and_calls_that_met_no_fault_are_reported():
     exploration = explorations.naive(left=3)
     output = shown(replace(exploration, results=exploration.results[:1]))
-    assert "1 case, 0 findings: 1 recovered; the budget left out 3 cases\n" in output
+    assert "1 case, 0 findings: 1 recovered; the budget left out 3 cases\nleft out: 3 of timeout\n" in output
+    assert "\nnot tried at all, for the budget is too small: timeout\n" in output
     assert "met no fault: 2 agent, find_order 1, refund 1\n" in output
 
 
@@ -109,9 +111,9 @@ def console(**settings):
     return Console(file=io.StringIO(), **({"width": 80, "height": 25} | settings))
 
 
-def live(on, exploration, cases=None):
+def live(on, exploration, cases=None, pace=None):
     """A heatmap to which all of the exploration has been told."""
-    heatmap = LiveHeatmap(on, HeatmapDrawing(80))
+    heatmap = LiveHeatmap(on, HeatmapDrawing(80), pace or Pace())
     heatmap.begin(Exploration(exploration.subject, exploration.clean), cases or len(exploration.results))
     for each in exploration.results:
         heatmap.on_case(each)
@@ -146,12 +148,16 @@ def test_cases_beyond_those_that_were_expected_are_counted_too():
 
 def test_a_terminal_shows_the_heatmap_so_far_how_far_it_is_and_the_counts():
     on = console(force_terminal=True)
-    heatmap = live(on, explorations.naive(), cases=12)
+    pace = Pace()
+    pace.clean_s = 10.0
+    pace.expect(explorations.cases(), workers=2)
+    heatmap = live(on, explorations.naive(), cases=12, pace=pace)
     lines = rendered(heatmap)
     heatmap.stop()
     assert lines[1] == "1 agent                      ✓                         !"
-    assert lines[-2] == "━" * 15 + " " * 16 + "6 of 12 cases: 1 repeated side effect, 2 crashed,"
-    assert lines[-1].strip() == "1 undecided, 1 recovered, 1 not reached"
+    assert lines[-3] == "━" * 15 + " " * 16 + "6 of 12 cases, 3 findings, about 30 s left: 1"
+    assert lines[-2].strip() == "repeated side effect, 2 crashed, 1 undecided, 1"
+    assert lines[-1].strip() == "recovered, 1 not reached"
 
 
 def test_where_the_terminal_has_too_few_lines_the_counts_are_shown_alone():
@@ -160,10 +166,10 @@ def test_where_the_terminal_has_too_few_lines_the_counts_are_shown_alone():
     lines = rendered(heatmap)
     heatmap.stop()
     assert len(lines) == 3
-    assert "━ 6 cases: 1 repeated side effect" in lines[1]
+    assert "━ 6 cases, 3 findings: 1 repeated" in lines[1]
 
 
 def test_nothing_explored_yet_can_be_shown():
-    heatmap = LiveHeatmap(console(), HeatmapDrawing(80))
+    heatmap = LiveHeatmap(console(), HeatmapDrawing(80), Pace())
     heatmap.begin(Exploration("x", explorations.CLEAN), 0)
-    assert rendered(heatmap)[-1].strip() == "0 cases"
+    assert rendered(heatmap)[-1].strip() == "0 cases, 0 findings"

@@ -12,6 +12,7 @@ from offbook.explore.cases import FaultCase, cases_of
 from offbook.explore.explorer import Exploration
 from offbook.explore.options import VARIANTS
 from offbook.explore.run import Run, RunFailure, sites_of
+from offbook.explore.schedule import LeftOut
 from offbook.explore.verdict import VERDICTS, Assessment
 from offbook.report.exploration import load_exploration
 from offbook.report.exploration.json_report import exploration_json
@@ -48,6 +49,7 @@ def test_everything_is_reported():
     report = report_of(explorations.naive(left=2), before=explorations.sound())
     assert (report["version"], report["subject"], report["is_complete"]) == (1, "refund_agent", True)
     assert (report["findings"], report["left"]) == (3, 2)
+    assert report["left_out"] == [{"family": "model", "fault": "timeout", "cases": 2, "tried": 0}]
     assert report["tally"]["crashed"] == 2
     assert report["rows"] == ["1 agent", "2 agent", "find_order 1", "refund 1"]
     assert report["columns"] == ["connection_reset", "connection_reset, always", "tool_lost"]
@@ -58,6 +60,8 @@ def test_everything_is_reported():
         "before": "recovered",
         "after": "crashed",
         "is_worse": True,
+        "was_left_out": False,
+        "is_left_out": False,
     }
     case = report["explored"][5]
     assert (case["id"], case["case"]) == ("0006", "tool=refund call=1: tool_lost")
@@ -89,7 +93,7 @@ def test_what_was_written_is_read_back(name, tmp_path):
 
 
 def test_an_exploration_of_nothing_is_read_back(tmp_path):
-    empty = Exploration("nothing", Run(), left=7)
+    empty = Exploration("nothing", Run(), left_out=(LeftOut("tool", "tool_lost", 7, 0),))
     assert loaded(written(empty), tmp_path) == empty
 
 

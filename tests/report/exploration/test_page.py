@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 from playwright.sync_api import expect
 
+from offbook.explore.schedule import LeftOut
 from offbook.explore.verdict import VERDICTS, Assessment
 from offbook.report.exploration import exploration_reporter_of
 from offbook.report.exploration.page import exploration_page
@@ -249,9 +250,14 @@ def test_two_explorations_are_compared(look_at):
 
 
 def test_no_findings_are_reported_as_none_and_a_budget_with_what_it_left_out(look_at):
-    page = look_at(replace(explorations.sound(), left=12))
+    left = (LeftOut("model", "timeout", 9, 1), LeftOut("tool", "tool_error", 3, 0))
+    page = look_at(replace(explorations.sound(), left_out=left))
     assert page.locator("#findings").inner_text().splitlines()[-1] == "None."
     assert page.locator("#totals").inner_text() == "6 cases, 0 findings; the budget left out 12 cases"
+    assert page.locator("header .note").all_inner_texts() == [
+        "left out: 9 of timeout; 3 of tool_error",
+        "not tried at all, for the budget is too small: tool_error",
+    ]
 
 
 def test_an_exploration_that_was_cut_off_says_so_even_before_its_first_case(open_page, tmp_path):

@@ -108,7 +108,7 @@ def reporter_at(path):
 
 
 def started_reporter(exploration):
-    return replace(exploration, results=(), left=0)
+    return replace(exploration, results=(), left_out=())
 
 
 def report_in(path):

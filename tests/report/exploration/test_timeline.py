@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from offbook.explore.cases import FaultCase
 from offbook.explore.run import ModelCall, Run, ToolRun
 from offbook.faults import At, ConnectionReset
-from offbook.report.exploration.timeline import MAX_COMPARED, compare_tool_calls, timeline_of
+from offbook.report.exploration.page import MAX_COMPARED, compare_tool_calls, timeline_of
 from tests.report.exploration import explorations
 from tests.report.exploration.explorations import CLEAN, LOOKED_UP, REFUNDED, model_call
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from msgspec import Struct
 
-from offbook.wire.api import serving
+from offbook import serving
 from offbook.wire.server.wire_server import WireServer
 from offbook.wire.session import WireSession
 from tests.wire.conformance.answers import ANSWERS

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
-from offbook.wire.api import serving
+from offbook import serving
 from offbook.wire.server.wire_server import WireServer
 from tests.wire.conformance.answers import ANSWERS
 from tests.wire.conformance.observe import ROWS, observe

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from offbook import serving
 from offbook.faults.catalog import FAULT_TYPES
-from offbook.wire.api import serving
 from tests.wire.conformance.answers import ANSWERS
 from tests.wire.conformance.sdks import SDKS
 from tests.wire.conformance.table import RENEWAL, observed, shown

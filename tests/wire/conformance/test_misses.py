@@ -14,9 +14,9 @@ from google import genai
 from google.genai import errors, types
 from msgspec import Struct
 
+from offbook import serving
 from offbook.messages import Request
 from offbook.recording.match.fingerprint import identify
-from offbook.wire.api import serving
 from offbook.wire.server.wire_server import WireServer
 
 pytestmark = pytest.mark.xdist_group("sdks")

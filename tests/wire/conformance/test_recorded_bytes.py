@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import openai
 import pytest
 
+from offbook import serving
 from offbook.codecs.openai_chat import OpenAIChatCodec
 from offbook.messages import Response, TextDelta
-from offbook.wire.api import serving
 from offbook.wire.server.wire_server import WireServer
 from tests.wire.conformance.answers import PLAIN, QUESTION
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from offbook.wire.api import serving
+from offbook import serving
 from tests.wire.frameworks.quick_tls import one_authority
 from tests.wire.frameworks.scripts import SCRIPTS
 

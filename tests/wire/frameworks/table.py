@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from offbook.wire.api import serving
+from offbook import serving
 from tests.wire.documented_table import DocumentedTable
 from tests.wire.frameworks.catalog import AGENTS_SDK, LANGCHAIN, LITELLM, PYDANTIC_AI, Framework
 from tests.wire.frameworks.observe import observe

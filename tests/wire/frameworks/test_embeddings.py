@@ -2,7 +2,7 @@
 
 import pytest
 
-from offbook.wire.api import serving
+from offbook import serving
 
 
 @pytest.fixture

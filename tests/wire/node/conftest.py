@@ -2,7 +2,7 @@
 
 import pytest
 
-from offbook.wire.api import serving
+from offbook import serving
 from tests.wire.conformance.answers import ANSWERS, STEP
 from tests.wire.node import driver as node
 

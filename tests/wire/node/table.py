@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offbook.wire.api import serving
+from offbook import serving
 from tests.wire.conformance.answers import ANSWERS
 from tests.wire.documented_table import DocumentedTable
 from tests.wire.node.driver import Driver

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
+from offbook import serving
 from offbook.faults.catalog import FAULT_TYPES
-from offbook.wire.api import serving
 from tests.wire.conformance.answers import ANSWERS
 from tests.wire.documented_table import DOCS
 from tests.wire.node.driver import SDKS

@@ -2,8 +2,8 @@
 
 import pytest
 
+from offbook import serving
 from offbook.errors import InputError
-from offbook.wire.api import serving
 from offbook.wire.backend import MAX_SESSION_NAME_CHARS
 from offbook.wire.request import HttpRequest
 from offbook.wire.server.access import Access

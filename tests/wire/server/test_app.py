@@ -3,8 +3,8 @@
 import orjson
 import pytest
 
+from offbook import serving
 from offbook.vendors import CODECS
-from offbook.wire.api import serving
 from offbook.wire.backend import WireBackend
 from offbook.wire.options import WireOptions
 from offbook.wire.request import HttpRequest

@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from offbook.wire.api import serving
+from offbook import serving
 from offbook.wire.request import HttpRequest
 from offbook.wire.server.connection import MAX_HELD_BYTES, REQUEST_LIMITS
 from tests.wire.http_requests import call_of, decode

@@ -3,8 +3,7 @@
 import orjson
 import pytest
 
-from offbook import __version__
-from offbook.wire.api import serving
+from offbook import __version__, serving
 from offbook.wire.request import HttpRequest
 from tests.wire.http_requests import call_of, entry_of, recording_of
 from tests.wire.raw_client import ask

@@ -9,9 +9,9 @@ import time
 
 import pytest
 
+from offbook import serving
 from offbook.recording.format.file import document_from_dict
 from offbook.recording.stores.locate import open_store
-from offbook.wire.api import serving
 from tests.wire.http_requests import call_of, entry_of, recording_of
 from tests.wire.raw_client import bytes_of
 

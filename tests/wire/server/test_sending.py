@@ -10,9 +10,9 @@ import httpx2
 import orjson
 import pytest
 
+from offbook import serving
 from offbook.errors import ProviderError
 from offbook.vendors import CODECS
-from offbook.wire.api import serving
 from offbook.wire.request import HttpRequest
 from offbook.wire.response import whole_response
 from offbook.wire.server.connection import send_response

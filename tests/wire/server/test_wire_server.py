@@ -10,11 +10,11 @@ import httpx2
 import orjson
 import pytest
 
+from offbook import serving
 from offbook.errors import InputError
 from offbook.faults import HttpError, chaos
 from offbook.recording.format.file import document_from_dict
 from offbook.recording.stores.locate import open_store
-from offbook.wire.api import serving
 from offbook.wire.request import HttpRequest
 from offbook.wire.server.connection import REQUEST_LIMITS
 from tests.wire.http_requests import call_of, decode, entry_of, recording_of

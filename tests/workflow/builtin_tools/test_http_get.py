@@ -11,9 +11,9 @@ import pytest
 
 from offbook import run
 from offbook.errors import ToolFailureError, ToolRefusalError, ToolResolutionError, ToolTimeoutError
-from offbook.workflow.builtin_tools.http_get import AllowedHosts, http_get, is_public
-from offbook.workflow.builtin_tools.page_fetcher import PageFetcher
+from offbook.workflow.builtin_tools import AllowedHosts, http_get, is_public
 from offbook.workflow.file.schema import HOST_PATTERN
+from offbook.workflow.page_fetcher import PageFetcher
 from tests.servers.pages import PageServer, page
 from tests.workflow.builtin_tools.calls import outcome_of, text_of
 

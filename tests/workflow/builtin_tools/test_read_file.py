@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offbook.errors import InputError, ToolFailureError, ToolRefusalError, ToolResolutionError
-from offbook.workflow.builtin_tools.read_file import read_file
+from offbook.workflow.builtin_tools import read_file
 from tests.workflow.builtin_tools.calls import outcome_of, text_of
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from offbook import ToolCall
 from offbook.errors import ToolFailureError, ToolRefusalError, ToolTimeoutError
 from offbook.tools import run_tool
-from offbook.workflow.builtin_tools.shell import shell, split_command
+from offbook.workflow.builtin_tools import shell, split_command
 from offbook.workflow.file.schema import COMMAND_PATTERN
 from tests.workflow.builtin_tools.calls import outcome_of, text_of
 

@@ -8,7 +8,7 @@ import pytest
 
 from offbook.errors import WorkflowError
 from offbook.workflow import parse_workflow, validate
-from offbook.workflow.file.definition import read_definition
+from offbook.workflow.file.load import read_definition
 from tests.workflow.samples import EXAMPLE, call, problems_of, workflow
 
 TOOLS = "tools: {look: 'm:look', edit: 'm:edit', done: 'm:done'}"

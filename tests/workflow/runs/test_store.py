@@ -12,8 +12,7 @@ from offbook.errors import InputError, ProviderError, RunError
 from offbook.faults import Timeout
 from offbook.messages import Response, TextDelta, ToolCall, Usage
 from offbook.recording.format.document import Document
-from offbook.recording.format.exchange import Exchange
-from offbook.recording.format.tool_exchange import RecordedError, ToolExchange
+from offbook.recording.format.exchange import Exchange, RecordedError, ToolExchange
 from offbook.recording.stores.locate import open_store
 from offbook.tools import Toolbox
 from offbook.workflow import WorkflowEngine, load_workflow

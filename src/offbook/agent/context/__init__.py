@@ -1,10 +1,11 @@
 """Context management: the size of transcripts, and the strategies that keep it within a budget."""
 
-from offbook.agent.context.manager import ContextManager
+from offbook.agent.context.manager import ContextManager, CountTokens, estimated_tokens
 from offbook.agent.context.strategies import (
     CompactResult,
     CompactStrategy,
     NoCompact,
+    Size,
     SlidingWindowCompact,
     TieredCompact,
     TranscriptSummary,
@@ -12,7 +13,6 @@ from offbook.agent.context.strategies import (
     join_units,
     split_units,
 )
-from offbook.agent.context.token_ledger import CountTokens, Size, estimated_tokens
 
 __all__ = [
     "CompactResult",

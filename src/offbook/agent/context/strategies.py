@@ -15,9 +15,10 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.agent.context.token_ledger import Size
 from offbook.agent.message import Message, MessageMeta, MessageRole, MessageType
 from offbook.errors import InputError
+
+Size: TypeAlias = Callable[[Sequence[Message]], int]
 
 
 class CompactResult(Struct, frozen=True):

@@ -8,23 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offbook.cli.options import (
-    DefaultResponse,
-    Faults,
-    LatencyModelOption,
-    LatencyMs,
-    Lenient,
-    Plan,
-    Port,
-    Quiet,
-    RecordModeOption,
-    RecordTo,
-    ReplayFrom,
-    RetryAfterMs,
-    StrictUsage,
-    UpstreamEndWait,
-    Upstreams,
-)
+from offbook.cli.options import Port, Quiet, StrictUsage, with_wire_options
 
 if TYPE_CHECKING:
     from offbook.cli.output.wire import WireReportFile
@@ -35,13 +19,12 @@ if TYPE_CHECKING:
 SETTINGS = {"context_settings": {"allow_interspersed_args": False}}
 
 
+@with_wire_options
 def execute(
+    options: WireArguments,
     command: Annotated[
         list[str] | None, typer.Argument(metavar="-- COMMAND", help="The program and its arguments.")
     ] = None,
-    replay: ReplayFrom = [],  # noqa: B006
-    record: RecordTo = [],  # noqa: B006
-    record_mode: RecordModeOption = None,
     mcp: Annotated[
         str | None,
         typer.Option(
@@ -50,8 +33,6 @@ def execute(
             help="Record or replay the MCP servers of this config, too; {mcp} in the command is the config to use.",
         ),
     ] = None,
-    fault: Faults = [],  # noqa: B006
-    plan: Plan = None,
     strict_unused: StrictUsage = False,
     allow_no_calls: Annotated[
         bool, typer.Option("--allow-no-calls", help="Do not exit with 3 if there was no call.")
@@ -60,13 +41,6 @@ def execute(
         float | None,
         typer.Option("--time-limit", metavar="SECONDS", help="Stop the program after this time, and exit with 124."),
     ] = None,
-    lenient: Lenient = False,
-    default_response: DefaultResponse = None,
-    latency_model: LatencyModelOption = "constant",
-    latency_ms: LatencyMs = 0.0,
-    retry_after_ms: RetryAfterMs = None,
-    upstream: Upstreams = [],  # noqa: B006
-    upstream_end_wait: UpstreamEndWait = None,
     port: Port = 0,
     report: Annotated[
         str | None, typer.Option("--report", metavar="PATH", help="Write the outcome of each call to this JSON file.")
@@ -95,29 +69,17 @@ def execute(
 
       offbook exec --replay run.json --mcp .mcp.json -- node x.mjs {mcp}
     """
+    from msgspec.structs import replace
+
     from offbook.cli.output.wire import WireReportFile, WireSummary
-    from offbook.cli.runners.wire import ExitPolicy, WireArguments, print_notes, single_value
+    from offbook.cli.runners.wire import ExitPolicy, print_notes
     from offbook.errors import InputError
 
     if not command:
         raise InputError("a command is missing", source="exec", hint="offbook exec --replay PATH -- COMMAND …")
     if time_limit is not None and not time_limit > 0:
         raise InputError(f"{time_limit:g} is not a time limit", source="--time-limit", hint="use a number above 0")
-    options = WireArguments(
-        replay=single_value(replay, "--replay"),
-        record=single_value(record, "--record"),
-        record_mode=record_mode,
-        faults=fault,
-        plan=plan,
-        upstreams=upstream,
-        upstream_end_wait_s=upstream_end_wait,
-        mcp=mcp,
-        is_lenient=lenient,
-        default_response=default_response,
-        latency_model=latency_model,
-        latency_ms=latency_ms,
-        retry_after_ms=retry_after_ms,
-    )
+    options = replace(options, mcp=mcp)
     policy = ExitPolicy(options, command, is_strict=strict_unused, may_ask_nothing=allow_no_calls)
     file = WireReportFile(report, options, command)
     options.check()

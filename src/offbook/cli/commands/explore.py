@@ -31,9 +31,20 @@ def explore(
     faults: Annotated[str, typer.Option("--faults", help="Which faults to try: all, or names: timeout,http_error.")] = (
         "all"
     ),
+    orders: Annotated[
+        bool,
+        typer.Option(
+            "--orders",
+            help="Also try other orders in which calls that overlap end, cancellations and repeated results.",
+        ),
+    ] = False,
     pairs: Annotated[bool, typer.Option("--pairs", help="Also try a second fault after each.")] = False,
     budget: Annotated[
-        int | None, typer.Option(min=1, help="Run at most this many cases, the most informative ones.")
+        str | None,
+        typer.Option(
+            metavar="CASES|TIME",
+            help="Run the most informative cases: at most this many, or as long as the time lasts: 2000, 90s, 5m, 2h.",
+        ),
     ] = None,
     fault: Annotated[
         list[str],
@@ -70,10 +81,39 @@ def explore(
         str | None,
         typer.Option(metavar="FILE", help="A file to which the program adds a JSON line for each of its effects."),
     ] = None,
+    result: Annotated[
+        list[str],
+        typer.Option(
+            metavar="FILE",
+            help="A file that the program writes, or a pattern: it is part of its result. In the working directory, or "
+            "'$TMPDIR/…'. Repeatable.",
+        ),
+    ] = [],  # noqa: B006
+    check: Annotated[
+        str | None,
+        typer.Option(metavar="COMMAND", help="Run this after each run of the program; it fails if something is wrong."),
+    ] = None,
     optional: Annotated[str, typer.Option(help="Steps and tools that a run may go on without: NAME,…")] = "",
     run_tools: Annotated[
         bool,
         typer.Option("--run-tools", help="Run tools for real: those of a program, and those that are not recorded."),
+    ] = False,
+    crash: Annotated[
+        bool,
+        typer.Option("--crash", help="Also kill the program, or the workflow, at each call, and start it again."),
+    ] = False,
+    keep: Annotated[
+        list[str],
+        typer.Option(
+            metavar="FOLDER",
+            help="A folder in which the program keeps its state: each run finds it as it was before. Repeatable.",
+        ),
+    ] = [],  # noqa: B006
+    fresh: Annotated[
+        bool,
+        typer.Option(
+            "--fresh", help="Start a Python program anew for every case, in real time, instead of forking it."
+        ),
     ] = False,
     deadline: Annotated[
         float | None,
@@ -126,13 +166,13 @@ def explore(
       offbook explore --replay runs/today.json --run-tools -- python my_agent.py
 
       offbook explore --replay runs/today.json --mcp .mcp.json -- python my_agent.py {mcp}
+
+      offbook explore --replay runs/today.json --crash --keep state/ --run-tools -- python my_agent.py
     """
+    from offbook.cli.parse import parse_names, parse_verdicts, parse_workers
     from offbook.cli.runners.exploration import (
         ExploreArguments,
         SubjectArguments,
-        parse_names,
-        parse_verdicts,
-        parse_workers,
         run_exploration,
     )
     from offbook.errors import InputError
@@ -153,8 +193,13 @@ def explore(
         idempotent=parse_names(idempotent),
         undoes=parse_names(undoes),
         effects=effects,
+        results=tuple(result),
+        check=check,
         optional=parse_names(optional),
         runs_tools=run_tools,
+        crashes=crash,
+        keep=tuple(keep),
+        fresh=fresh,
     )
     subject = SubjectArguments(
         file=file,
@@ -168,7 +213,7 @@ def explore(
         state=state,
     )
     options = ExploreArguments(
-        faults=faults,
+        faults=",".join([faults, *["crash"] * crash, *["orders"] * orders]),
         has_pairs=pairs,
         budget=budget,
         lines=fault,

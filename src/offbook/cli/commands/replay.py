@@ -73,7 +73,8 @@ def replay(
     from offbook.workflow.file.load import load_workflow
 
     if plan is not None and _is_regression(plan):
-        from offbook.cli.runners.exploration import parse_names, replay_regression
+        from offbook.cli.parse import parse_names
+        from offbook.cli.runners.exploration import replay_regression
 
         if flow is not None:
             reason, hint = "this plan names its own workflow", f"offbook replay --plan {plan}"

@@ -6,24 +6,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from offbook.cli.options import (
-    AsJson,
-    DefaultResponse,
-    Faults,
-    LatencyModelOption,
-    LatencyMs,
-    Lenient,
-    Plan,
-    Port,
-    Quiet,
-    RecordModeOption,
-    RecordTo,
-    ReplayFrom,
-    RetryAfterMs,
-    StrictUsage,
-    UpstreamEndWait,
-    Upstreams,
-)
+from offbook.cli.options import AsJson, Port, Quiet, StrictUsage, with_wire_options
 
 if TYPE_CHECKING:
     from offbook.cli.runners.wire import WireArguments, WireTally
@@ -37,10 +20,9 @@ class ListenAddress(NamedTuple):
     api_key: str
 
 
+@with_wire_options
 def serve(
-    replay: ReplayFrom = [],  # noqa: B006
-    record: RecordTo = [],  # noqa: B006
-    record_mode: RecordModeOption = None,
+    options: WireArguments,
     mcp: Annotated[
         str | None,
         typer.Option(
@@ -50,16 +32,7 @@ def serve(
             help="Serve the MCP servers of this config, too, at /mcp/NAME and over stdio.",
         ),
     ] = None,
-    fault: Faults = [],  # noqa: B006
-    plan: Plan = None,
     strict_unused: StrictUsage = False,
-    lenient: Lenient = False,
-    default_response: DefaultResponse = None,
-    latency_model: LatencyModelOption = "constant",
-    latency_ms: LatencyMs = 0.0,
-    retry_after_ms: RetryAfterMs = None,
-    upstream: Upstreams = [],  # noqa: B006
-    upstream_end_wait: UpstreamEndWait = None,
     host: Annotated[
         str, typer.Option(help="Listen on this address; other than loopback requires --api-key.")
     ] = "127.0.0.1",
@@ -93,29 +66,13 @@ def serve(
       offbook serve --replay run.json --host 0.0.0.0 --api-key "$KEY"
     """
     import msgspec
+    from msgspec.structs import replace
 
     from offbook.cli import FAILED, FINE, MISMATCH
     from offbook.cli.output.console import echo_json
     from offbook.cli.output.wire import WireSummary
-    from offbook.cli.runners.wire import WireArguments, single_value
 
-    options = WireArguments(
-        replay=single_value(replay, "--replay"),
-        record=single_value(record, "--record"),
-        record_mode=record_mode,
-        faults=fault,
-        plan=plan,
-        upstreams=upstream,
-        upstream_end_wait_s=upstream_end_wait,
-        mcp=mcp,
-        is_lenient=lenient,
-        default_response=default_response,
-        latency_model=latency_model,
-        latency_ms=latency_ms,
-        retry_after_ms=retry_after_ms,
-        allow_hosts=allow_host,
-        allow_origins=allow_origin,
-    )
+    options = replace(options, mcp=mcp, allow_hosts=allow_host, allow_origins=allow_origin)
     tally = _serve(options, ListenAddress(host, port, api_key), is_json=as_json, is_quiet=quiet)
     summary = WireSummary(
         tally,

@@ -83,9 +83,9 @@ def graph(
 
       offbook graph flow.yaml --output flow.svg
     """
-    from offbook.atomic_file import write_output
     from offbook.cli.output.console import echo
     from offbook.errors import InputError
+    from offbook.files import write_output
     from offbook.workflow import draw, load_workflow
 
     picture = draw(load_workflow(flow), format or _format_of(output))

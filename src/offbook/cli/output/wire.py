@@ -20,11 +20,11 @@ from msgspec import Struct
 from offbook.cli.output.console import echo, echo_json, print_message
 from offbook.cli.runners.wire import ExitDecision, WireArguments, WireTally
 from offbook.clock import SYSTEM_CLOCK, Clock
-from offbook.effects import Effect
 from offbook.errors import InputError
 from offbook.faults import parse_fault
 from offbook.recording.format.keys import short_fingerprint
 from offbook.text import pluralize, printable, printable_line
+from offbook.tools.effects import Effect
 from offbook.wire.backend import OverusedExchange, UnusedExchange
 from offbook.wire.calls import STEP_HEADER, Miss, WireCall, WireOutcome
 from offbook.wire.server.wire_server import WireServer
@@ -53,7 +53,8 @@ class WireCallLog(logging.Handler):
         self._is_quiet, self._clock = is_quiet, clock
         self._counts: Counter[str] = Counter()
         self._since_s = -RATE_S
-        self._dropped = 0
+        self._dropped = self._written = 0
+        self._is_sending = False
         self._lines: Queue[WireCall | str | None] = Queue(MAX_WAITING)
         self._thread = Thread(target=self._write, name="offbook-call-log", daemon=True)
 
@@ -82,7 +83,11 @@ class WireCallLog(logging.Handler):
         logging.getLogger("offbook.wire").removeHandler(self)
         with suppress(Full):
             self._lines.put(None, timeout=CLOSING_S)
-        self._thread.join(CLOSING_S)
+        written, is_stuck = self._written, False
+        while self._thread.is_alive() and not is_stuck:  # importing rich may take longer than any reader should
+            self._thread.join(CLOSING_S)
+            is_stuck = self._is_sending and self._written == written
+            written = self._written
 
     def _put(self, line: WireCall | str) -> None:
         try:
@@ -93,14 +98,21 @@ class WireCallLog(logging.Handler):
     def _write(self) -> None:
         while (line := self._lines.get()) is not None:
             self._write_dropped()
-            self._console.print(_red_line(line) if isinstance(line, str) else call_line(line))
+            self._print(_red_line(line) if isinstance(line, str) else call_line(line))
         self._write_dropped()
+
+    def _print(self, line: Text) -> None:
+        console = self._console
+        self._is_sending = True
+        console.print(line)
+        self._is_sending = False
+        self._written += 1
 
     def _write_dropped(self) -> None:
         """Say how many lines were left out before the next one."""
         dropped, self._dropped = self._dropped, 0
         if dropped:
-            self._console.print(_red_line(f"… and {dropped:,} more"))
+            self._print(_red_line(f"… and {dropped:,} more"))
 
     @cached_property
     def _console(self) -> Console:
@@ -377,7 +389,6 @@ class WireReportFile:
 
     def _write(self, document: dict[str, Any]) -> None:
         if self._path is not None:
-            from offbook.report.reporter import write_report
-            from offbook.report.text import encode_json
+            from offbook.report.reporter import encode_json, write_report
 
             write_report(self._path, msgspec.json.format(encode_json(document), indent=2) + b"\n")

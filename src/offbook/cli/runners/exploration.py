@@ -20,11 +20,14 @@ from offbook.cli.run_program import Interruption, Termination
 from offbook.config import import_from, plan_run
 from offbook.config.recordings import is_folder, slug
 from offbook.errors import InputError
-from offbook.explore.cases import FaultCase, most_telling
+from offbook.explore.cases import FaultCase
 from offbook.explore.compare import compare_explorations
 from offbook.explore.explorer import CaseResult, Exploration, Explorer, OnBegin, Subject
 from offbook.explore.options import VARIANTS, ExploreOptions, select_variants
-from offbook.explore.verdict import FINDINGS, VERDICTS, Verdict
+from offbook.explore.pace import Pace
+from offbook.explore.schedule import in_case_order, parse_budget
+from offbook.explore.start_check import ForkingSubject
+from offbook.explore.verdict import FINDINGS, Verdict
 from offbook.faults import parse_fault
 from offbook.report.exploration import (
     ExplorationReporter,
@@ -36,6 +39,7 @@ from offbook.report.exploration.json_report import exploration_json
 from offbook.report.exploration.report_input import ReportOptions, causes_of_findings, group_findings
 from offbook.report.reporter import stdout_console
 from offbook.subjects.executors import Workers, executor_of
+from offbook.subjects.kept_folders import PLACEHOLDER
 from offbook.subjects.regression import Regression, RegressionFolder, load_regression, reproduce
 from offbook.subjects.scenario import config_of, scenario_of
 from offbook.subjects.specs import (
@@ -62,7 +66,7 @@ class ExploreArguments(Struct, frozen=True, kw_only=True):
 
     faults: str = "all"
     has_pairs: bool = False
-    budget: int | None = None
+    budget: str | None = None
     lines: Sequence[str] = ()
     only: Sequence[str] = ()
     is_list: bool = False
@@ -74,40 +78,6 @@ class ExploreArguments(Struct, frozen=True, kw_only=True):
     regress: str | None = None
     is_json: bool = False
     is_quiet: bool = False
-
-
-def parse_names(text: str) -> tuple[str, ...]:
-    """Return the names in a list like `refund,pay`."""
-    return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
-def parse_verdicts(text: str | None) -> frozenset[Verdict]:
-    """Return the verdicts in a list, with hyphens for spaces; without a list, those that are findings.
-
-    Raises:
-        InputError: there is no such verdict.
-    """
-    if text is None:
-        return FINDINGS
-    known = {verdict.replace(" ", "-"): verdict for verdict in VERDICTS}
-    for name in parse_names(text):
-        if name not in known:
-            hint = did_you_mean(name, known, kind="verdicts")
-            raise InputError(f"there is no verdict {name!r}", source="--fail-on", hint=hint)
-    return frozenset(known[name] for name in parse_names(text))
-
-
-def parse_workers(text: str) -> Workers:
-    """Return a number of workers, or `auto`.
-
-    Raises:
-        InputError: it is neither.
-    """
-    if text == "auto":
-        return "auto"
-    if not text.isdecimal() or int(text) < 1:
-        raise InputError(f"expected a number or auto, got {text!r}", source="--workers", hint="--workers 2")
-    return int(text)
 
 
 WORKFLOW_SUFFIXES = (".yaml", ".yml")
@@ -199,7 +169,8 @@ class PartialExploration:
         """Report the cases that ended, and return whether the exploration had begun."""
         if self._start is None:
             return False
-        reporter.finish(replace(self._start, results=tuple(self._ended)), is_complete=False)
+        results = in_case_order(self._ended, lambda each: each.case)
+        reporter.finish(replace(self._start, results=tuple(results)), is_complete=False)
         return True
 
 
@@ -255,6 +226,7 @@ def run_exploration(spec: AnySubjectSpec, settings: ExploreSettings, options: Ex
 
 def _check_chosen(spec: AnySubjectSpec, options: ExploreArguments) -> None:
     """Refuse what can be known to be wrong before anything runs."""
+    parse_budget(options.budget, source="--budget")
     for wanted in options.only:
         if not (wanted.isdecimal() and len(wanted) >= 4):
             hint = "an id is like 0007; --list shows them"
@@ -263,7 +235,7 @@ def _check_chosen(spec: AnySubjectSpec, options: ExploreArguments) -> None:
         from offbook.subjects.program_process import check_command
         from offbook.wire.options import parse_fault_plan
 
-        parse_fault_plan(options.lines, has_tools=spec.mcp is not None)
+        parse_fault_plan(options.lines, has_tools=spec.mcp is not None, can_crash=True)
         check_command(spec.command)
 
 
@@ -274,7 +246,7 @@ class _Exploration:
         self, spec: AnySubjectSpec, settings: ExploreSettings, options: ExploreArguments, before: Exploration | None
     ) -> None:
         self._spec, self._settings, self._options, self._before = spec, settings, options, before
-        self.so_far = PartialExploration()
+        self.so_far, self._pace = PartialExploration(), Pace()
         self.reporter = ExplorationReporters(*self._reporters())
 
     def explore(self) -> int:
@@ -290,7 +262,7 @@ class _Exploration:
         """Print the cases."""
         with open_subject(self._spec, self._settings) as subject:
             explorer = self._explorer(subject)
-            cases = self._only(explorer) or most_telling(explorer.cases, self._options.budget)
+            cases = self._only(explorer) or explorer.affordable
         if self._options.is_json:
             echo_json(msgspec.json.encode([{"id": case.id, "case": str(case)} for case in cases]))
             return FINE
@@ -300,6 +272,11 @@ class _Exploration:
 
     def _explorer(self, subject: Subject) -> Explorer:
         options = self._options
+        for folder in getattr(subject, "restored", ()):
+            text = f"an exploration had been killed, and had left {folder} changed: it is restored"
+            print_message("note: ", text, is_err=True)
+        if isinstance(subject, ForkingSubject):
+            subject.on_notice = lambda text: print_message("warning: ", text, style="bold yellow", is_err=True)
         wish = ExploreOptions(
             variants=select_variants(options.faults, getattr(subject, "variants", VARIANTS)),
             pairs=options.has_pairs,
@@ -309,7 +286,8 @@ class _Exploration:
         )
         reporter = ExplorationReporters(self.so_far, self.reporter)
         executor = executor_of(subject, options.workers)
-        return Explorer(subject, wish, executor=executor, on_begin=self._begin(reporter), on_case=reporter.on_case)
+        begin = self._begin(reporter)
+        return Explorer(subject, wish, executor=executor, pace=self._pace, on_begin=begin, on_case=reporter.on_case)
 
     def _begin(self, reporter: ExplorationReporter) -> OnBegin:
         """Return what is called before the first case: it also says how often a program runs its tools for real."""
@@ -318,9 +296,15 @@ class _Exploration:
             where = "in the run without a fault" + ("" if self._options.is_list else ", and in every case")
             print_message("note: ", f"the program runs its tools for real {where}: {', '.join(tools)}", is_err=True)
 
+        for folder in self._settings.keep if not self._options.is_quiet else ():
+            print_message("note: ", _keep_text(folder, self._spec), is_err=True)
+
         def begin(exploration: Exploration, cases: int) -> None:
             if tools and not self._options.is_quiet:
                 print_message("note: ", f"it runs {pluralize(cases, 'further time')}, at least", is_err=True)
+            estimate = self._pace.estimate(cases, is_program=exploration.clean.is_program)
+            if estimate and not (self._options.is_quiet or self._options.is_json):
+                print_message("", estimate, is_err=True)
             reporter.begin(exploration, cases)
 
         return begin
@@ -347,7 +331,7 @@ class _Exploration:
         elif self._options.is_quiet:
             yield QuietExplorationOutput()
         else:
-            yield make("console", console=stdout_console())
+            yield make("console", console=stdout_console(), pace=self._pace)
 
     def _reproduce(self, case: FaultCase) -> str:
         """Return the command that runs a case again, whatever its id."""
@@ -378,7 +362,11 @@ class _Exploration:
         """Return 1 for what must not be; with an earlier exploration, for what is worse than it was there.
 
         A case that was asked for by --fault or --only and whose fault never fired shows nothing, which is no success.
+        Nor is a budget that was over before the first case.
         """
+        if exploration.left and not exploration.results:
+            print_message("error: ", "the budget was over before the first case", style="bold red", is_err=True)
+            return FAILED
         missed = [str(each.case) for each in exploration.results if each.verdict == "not reached"]
         if missed and (self._options.lines or self._options.only):
             print_message("error: ", f"the run never reached {missed[0]}", style="bold red", is_err=True)
@@ -386,6 +374,12 @@ class _Exploration:
         if self._before is not None:
             return FAILED if compare_explorations(self._before, exploration).worse else FINE
         return FAILED if any(each.verdict in self._options.fail_on for each in exploration.results) else FINE
+
+
+def _keep_text(folder: str, spec: AnySubjectSpec) -> str:
+    if isinstance(spec, ProgramSpec) and any(PLACEHOLDER in word for word in spec.command):
+        return f"each run has its own copy of {folder}, and {folder} stays as it is"
+    return f"runs share {folder}, one at a time: it is restored before each, and at the end"
 
 
 def _case(known: dict[str, FaultCase], id: str) -> FaultCase:

@@ -233,7 +233,7 @@ class MockedServer(Struct, frozen=True, kw_only=True):
         Raises:
             InputError: the file cannot be read, or has no tools.
         """
-        from offbook.config.modules import execute_file, import_from
+        from offbook.config.discovery import execute_file, import_from
         from offbook.mcp.hub import McpHub
         from offbook.mcp.mock import MockServer, module_tools, schema_tools
 
@@ -330,6 +330,9 @@ def _exit_code(code: int, session: WireSession) -> int:
     from offbook.cli.output.console import print_message
     from offbook.text import pluralize
 
+    for reason, count in session.failures.items():
+        message = f"{pluralize(count, 'request')} had no answer: {reason}"
+        print_message("offbook: ", message, style="bold red", is_err=True)
     for reason, count in session.unrecorded.items():
         message = f"{pluralize(count, 'call')} could not be recorded: {reason}"
         print_message("offbook: ", message, style="bold red", is_err=True)

@@ -116,6 +116,8 @@ def resume_run(run: ResumableRun, definition: WorkflowDefinition, options: RunOp
     """
     mode = options.mode
     if not isinstance(mode, Record) or mode.record not in ("all", "fresh"):
+        if isinstance(mode, Record):
+            run.calls.add_missing_to(open_store(mode.path))
         return run_resumable(run, definition, options, runs_dir=runs_dir)
     recorded = recorded_by_failed_run(mode.path, since=run.manifest.started_at)
     if not recorded.size:

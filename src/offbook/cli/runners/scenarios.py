@@ -26,12 +26,13 @@ from offbook.config import (
     find_config,
     import_from,
     load_config,
+    mcp_configs,
     open_participants,
     plan_run,
     run_rules,
     scenario_files,
 )
-from offbook.config.find_scenarios import project_files
+from offbook.config.discovery import project_files
 from offbook.config.recordings import is_folder, slug
 from offbook.errors import InputError, OffbookError
 from offbook.pipeline import Live, Record, Replay
@@ -137,9 +138,10 @@ def _choose(scenarios: list[Scenario], options: ScenarioOptions) -> list[Scenari
 
 def _run(config: Config, plan: RunPlan, options: ScenarioOptions) -> int:
     work = _Run(config, plan, options)
+    is_virtual = isinstance(options.mode, Replay) and not mcp_configs(config, plan)
     try:
         with Termination():
-            done = run(work.run(), virtual_time=isinstance(options.mode, Replay))
+            done = run(work.run(), virtual_time=is_virtual)
     except KeyboardInterrupt:
         work.report_partial()
         return INTERRUPTED

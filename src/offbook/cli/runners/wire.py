@@ -19,7 +19,6 @@ from offbook.cli import FAILED, FINE, MISMATCH, TIMED_OUT
 from offbook.cli.options import LatencyModel, RecordMode
 from offbook.cli.output.console import FaultTally, print_message
 from offbook.cli.run_program import ChildExit
-from offbook.effects import EFFECTS_VARIABLE, Effect, read_effect_lines
 from offbook.errors import InputError
 from offbook.faults import FaultPlan, parse_fault
 from offbook.recording.format.keys import short_key
@@ -27,6 +26,7 @@ from offbook.recording.replace_on_close import keep_recording
 from offbook.recording.stores.locate import open_store
 from offbook.recording.tool_replay import called_tool_names
 from offbook.text import pluralize
+from offbook.tools.effects import EFFECTS_VARIABLE, Effect, read_effect_lines
 from offbook.vendors import keys_from_environment, upstreams_from_environment
 from offbook.wire.backend import OverusedExchange, UnusedExchange
 from offbook.wire.calls import Miss, SessionTotals, WireCall, ignore_call

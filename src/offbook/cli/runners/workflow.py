@@ -93,8 +93,8 @@ def _metrics(target: str) -> Iterator[Sink]:
 
 
 def _write(path: str, data: bytes) -> None:
-    from offbook.atomic_file import replace_file
     from offbook.errors import InputError
+    from offbook.files import replace_file
 
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ from msgspec import Raw, Struct
 
 from offbook.codecs.base import NO_ID, bearer_auth, decode_answer, stream_error
 from offbook.codecs.framing import ServerSentEvent, SseDecoder, encode_sse_event
-from offbook.codecs.openai_chat.response import decode_error, encode_error
+from offbook.codecs.openai_chat import decode_error, encode_error
 from offbook.codecs.openai_responses.request import decode_request, encode_request
 from offbook.codecs.openai_responses.response import (
     PARAGRAPH,

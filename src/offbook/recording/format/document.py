@@ -11,9 +11,8 @@ from msgspec import Struct, field
 from offbook import __version__
 from offbook.errors import InputError, RecordingFormatError
 from offbook.messages import JsonObject
-from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.exchange import Exchange, ToolEntry, ToolExchange
 from offbook.recording.format.keys import tool_key
-from offbook.recording.format.tool_exchange import ToolEntry, ToolExchange
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules, check_rules
 from offbook.schema_errors import explain_msgspec_error, shape_hint
 

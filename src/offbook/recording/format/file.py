@@ -18,10 +18,13 @@ from offbook.recording.format.document import FORMAT_VERSION, Document, E, Entry
 from offbook.recording.format.exchange import (
     Condition,
     Exchange,
+    RecordedError,
     RecordedToolCall,
     StreamPiece,
     TimedPiece,
     ToolCallPiece,
+    ToolEntry,
+    ToolExchange,
 )
 from offbook.recording.format.keys import (
     KEY_HINT,
@@ -33,7 +36,6 @@ from offbook.recording.format.keys import (
     unfit_reason,
     unfit_tool_reason,
 )
-from offbook.recording.format.tool_exchange import RecordedError, ToolEntry, ToolExchange
 from offbook.recording.format.wire_record import Base64, TimedFrame, WireRecord
 from offbook.schema_errors import check_keys, explain_json_error, explain_msgspec_error, json_value_at, shape_hint
 from offbook.text import suggestion

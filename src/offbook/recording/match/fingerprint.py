@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from offbook.errors import InputError, RequestError
 from offbook.messages import JsonObject, Request
-from offbook.user_patterns import UserPattern, compile_pattern
+from offbook.text import UserPattern, compile_pattern
 
 MASK = "<masked>"
 _OPTIONS = orjson.OPT_SORT_KEYS

@@ -12,9 +12,8 @@ import orjson
 
 from offbook.errors import RecordingMismatchError
 from offbook.messages import JsonObject, Request
-from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.keys import quote_name, short_key
-from offbook.recording.format.tool_exchange import ToolExchange
 from offbook.recording.match.cursor import ExchangeMatch
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules, canonical_fields, plain_request
 from offbook.recording.stores.store import ExchangeIndex, RecordingReader, StoredExchange

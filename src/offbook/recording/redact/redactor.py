@@ -22,11 +22,11 @@ from offbook.recording.format.exchange import (
     RecordedToolCall,
     StreamPiece,
     TimedPiece,
+    ToolExchange,
     chunks_by_text,
     piece_text,
 )
 from offbook.recording.format.keys import is_fingerprint
-from offbook.recording.format.tool_exchange import ToolExchange
 from offbook.recording.format.wire_record import (
     PLAIN_HTTP,
     WireRecord,
@@ -50,7 +50,7 @@ from offbook.recording.redact.secret_patterns import (
     put_marks,
     quoted_names,
 )
-from offbook.user_patterns import compile_pattern
+from offbook.text import compile_pattern
 from offbook.vendors import DUMMY_KEY, KEY_HEADERS
 
 SECRET_FIELDS = frozenset(

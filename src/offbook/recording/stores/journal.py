@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from offbook.atomic_file import open_regular
+from offbook.files import open_regular
 from offbook.recording.stores.store import ForkGuarded
 
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT

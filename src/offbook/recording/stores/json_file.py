@@ -13,13 +13,12 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from offbook.atomic_file import check_regular, next_path, read_regular, write_next
 from offbook.errors import InputError, RecordingFormatError
+from offbook.files import check_regular, next_path, read_regular, write_next
 from offbook.messages import JsonObject
 from offbook.recording.format.document import Document, each_exchange
-from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.file import MAX_FILE_BYTES, parse_document, render_document, too_large
-from offbook.recording.format.tool_exchange import ToolExchange
 from offbook.recording.stores.journal import Journal
 from offbook.recording.stores.memory import MemoryReader
 from offbook.recording.stores.store import create_sibling, log_warning, unusable_error

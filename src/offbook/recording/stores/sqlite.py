@@ -14,8 +14,8 @@ from typing import Any, Generic, Protocol
 import msgspec
 import orjson
 
-from offbook.atomic_file import check_regular
 from offbook.errors import InputError, RecordingFormatError
+from offbook.files import check_regular
 from offbook.messages import JsonObject
 from offbook.recording.format.document import (
     FORMAT_VERSION,
@@ -27,9 +27,8 @@ from offbook.recording.format.document import (
     exchanges_of,
     new_meta,
 )
-from offbook.recording.format.exchange import CONDITIONAL, Exchange
+from offbook.recording.format.exchange import CONDITIONAL, Exchange, ToolEntry, ToolExchange
 from offbook.recording.format.file import parse_exchange, parse_tool_exchange, parse_tools
-from offbook.recording.format.tool_exchange import ToolEntry, ToolExchange
 from offbook.recording.stores.memory import MemoryIndex
 from offbook.recording.stores.store import (
     E_co,

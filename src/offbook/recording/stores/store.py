@@ -17,8 +17,7 @@ from msgspec import Struct
 from offbook.errors import InputError
 from offbook.messages import JsonObject
 from offbook.recording.format.document import AnyExchange, Document
-from offbook.recording.format.exchange import Exchange, is_conditional
-from offbook.recording.format.tool_exchange import ToolExchange
+from offbook.recording.format.exchange import Exchange, ToolExchange, is_conditional
 
 E_co = TypeVar("E_co", bound=AnyExchange, covariant=True)
 

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from offbook.explore.compare import ExplorationComparison, coverage_of
 from offbook.explore.explorer import CaseResult, Exploration
+from offbook.explore.pace import Pace, describe_time
 from offbook.explore.run import Run
 from offbook.report.exploration.heatmap import HeatmapDrawing, heatmap_of
 from offbook.report.exploration.report_input import (
@@ -19,12 +20,12 @@ from offbook.report.exploration.report_input import (
     ReportOptions,
     comparison_totals,
     describe_change,
+    exploration_notes,
     exploration_totals,
     group_findings,
     verdict_counts,
 )
-from offbook.report.reporter import encodable, stdout_console
-from offbook.report.text import cut_lines, one_line
+from offbook.report.reporter import cut_lines, encodable, one_line, stdout_console
 from offbook.text import pluralize
 
 BAR_COLUMNS = 30
@@ -32,14 +33,14 @@ LINES_BESIDE = 4
 
 
 class LiveHeatmap:
-    """On a terminal, shows the heatmap so far, a progress bar and the count of each verdict.
+    """On a terminal, shows the heatmap so far, a progress bar, the count of each verdict, and the time that is left.
 
     If the terminal has too few lines for the heatmap, it shows only the others. Without a terminal, it prints a line
     each time that another tenth of the cases has ended.
     """
 
-    def __init__(self, console: Console, drawing: HeatmapDrawing) -> None:
-        self._console, self._drawing = console, drawing
+    def __init__(self, console: Console, drawing: HeatmapDrawing, pace: Pace) -> None:
+        self._console, self._drawing, self._pace = console, drawing, pace
         self._start, self._cases = Exploration("", Run()), 0
         self._ended: list[CaseResult] = []
         self._printed = 0
@@ -71,16 +72,23 @@ class LiveHeatmap:
         ended = len(so_far.results)
         bar = ProgressBar(total=max(1, self._cases, ended), completed=ended, width=BAR_COLUMNS)
         below = Table.grid(padding=(0, 1))
-        below.add_row(bar, self._counts(so_far))
+        below.add_row(bar, self._counts(so_far, self._live_figures(so_far)))
         return Group(*(lines if has_room else ()), Text(), below)
 
     def _so_far(self) -> Exploration:
         return replace(self._start, results=tuple(self._ended))
 
-    def _counts(self, so_far: Exploration) -> Text:
+    def _live_figures(self, so_far: Exploration) -> str:
+        """Return what only a terminal shows: it is different every time."""
+        found = pluralize(len(so_far.findings), "finding")
+        left_s = self._pace.remaining_s
+        return f", {found}, about {describe_time(left_s)} left" if left_s > 0 else f", {found}"
+
+    def _counts(self, so_far: Exploration, live: str = "") -> Text:
         ended, counts = len(so_far.results), verdict_counts(so_far)
         expected = f"{ended:,} of " if ended < self._cases else ""
-        return Text(f"{expected}{pluralize(max(self._cases, ended), 'case')}{counts and f': {counts}'}", style="dim")
+        cases = f"{expected}{pluralize(max(self._cases, ended), 'case')}{live}"
+        return Text(f"{cases}{counts and f': {counts}'}", style="dim")
 
 
 DRAWN_COLUMNS = 80
@@ -98,13 +106,13 @@ class ExplorationConsoleReporter:
     Text of runs cannot control the terminal or the log of a GitHub workflow.
     """
 
-    def __init__(self, options: ReportOptions, console: Console | None = None) -> None:
+    def __init__(self, options: ReportOptions, console: Console | None = None, pace: Pace | None = None) -> None:
         self._options, self._console = options, console or stdout_console()
         self._is_ascii = not self._console.encoding.startswith("utf")
         self._bar = "  | " if self._is_ascii else "  │ "
         width = self._console.width if self._console.is_terminal else DRAWN_COLUMNS
         self._drawing = HeatmapDrawing(width, self._is_ascii)
-        self._live = LiveHeatmap(self._console, self._drawing)
+        self._live = LiveHeatmap(self._console, self._drawing, pace or Pace())
 
     def begin(self, exploration: Exploration, cases: int) -> None:
         self._live.begin(exploration, cases)
@@ -123,6 +131,8 @@ class ExplorationConsoleReporter:
         if not is_complete:
             self._print(("interrupted: this report is partial", "bold red"))
         self._print((exploration_totals(exploration), "bold red" if exploration.findings else "green"))
+        for note in exploration_notes(exploration):
+            self._print((one_line(note, MAX_COMMAND_CHARS), "yellow" if exploration.left else "dim"))
         self._print_findings(report_input)
         self._print_coverage(exploration)
         if report_input.comparison is not None:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from offbook.explore.explorer import CaseResult, Exploration
 from offbook.explore.verdict import VERDICTS, Verdict
-from offbook.report.text import one_line
+from offbook.report.reporter import one_line
 from offbook.text import pluralize
 
 

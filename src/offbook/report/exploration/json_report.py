@@ -7,16 +7,17 @@ import os
 import msgspec
 from msgspec import Struct
 
-from offbook.atomic_file import read_file
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase, HeatmapCell
 from offbook.explore.compare import Coverage, ExplorationComparison, coverage_of
 from offbook.explore.explorer import CaseResult, Exploration
 from offbook.explore.run import Run
+from offbook.explore.schedule import LeftOut
 from offbook.explore.verdict import Assessment, Verdict
 from offbook.faults import PlannedFault
+from offbook.files import read_file
 from offbook.report.exploration.report_input import ReportInput
-from offbook.report.text import encode_json
+from offbook.report.reporter import encode_json
 from offbook.schema_errors import check_keys, explain_json_error, explain_msgspec_error
 
 VERSION = 1
@@ -24,12 +25,14 @@ _HINT = "write one with the reporter json=exploration.json"
 
 
 class ChangeReport(Struct, frozen=True):
-    """A case whose verdict has changed, as JSON."""
+    """A case whose verdict has changed, as JSON; or that a budget left out, then or now, so that it has none."""
 
     case: str
     before: Verdict | None
     after: Verdict | None
     is_worse: bool
+    was_left_out: bool
+    is_left_out: bool
 
 
 class ComparisonReport(Struct, frozen=True):
@@ -40,7 +43,7 @@ class ComparisonReport(Struct, frozen=True):
 
 
 class CaseReport(Struct, frozen=True, kw_only=True):
-    """A case and its result, as JSON. `case` is the text of its faults."""
+    """A case and its result, as JSON. `case` is the text of its faults, `same_as` the id of one whose run it shares."""
 
     id: str
     case: str
@@ -50,6 +53,7 @@ class CaseReport(Struct, frozen=True, kw_only=True):
     reproduce: str
     faults: tuple[PlannedFault, ...]
     cells: tuple[HeatmapCell, ...]
+    same_as: str | None
     run: Run
 
 
@@ -61,6 +65,8 @@ class ExplorationReport(Struct, frozen=True, kw_only=True):
     is_complete: bool
     findings: int
     left: int
+    left_out: tuple[LeftOut, ...]
+    left_orders: int
     tally: dict[Verdict, int]
     rows: tuple[str, ...]
     columns: tuple[str, ...]
@@ -78,6 +84,7 @@ class _StoredCase(Struct, frozen=True, kw_only=True):
     evidence: tuple[str, ...]
     faults: tuple[PlannedFault, ...]
     cells: tuple[HeatmapCell, ...]
+    same_as: str | None = None
     run: Run
 
 
@@ -87,7 +94,8 @@ class _StoredExploration(Struct, frozen=True, kw_only=True):
     subject: str
     clean: Run
     explored: tuple[_StoredCase, ...]
-    left: int
+    left_out: tuple[LeftOut, ...] = ()
+    left_orders: int = 0
 
 
 class _ReportVersion(Struct, frozen=True):
@@ -103,6 +111,8 @@ def exploration_json(report_input: ReportInput) -> bytes:
         is_complete=report_input.is_complete,
         findings=len(exploration.findings),
         left=exploration.left,
+        left_out=exploration.left_out,
+        left_orders=exploration.left_orders,
         tally=exploration.counts,
         rows=tuple(exploration.rows),
         columns=tuple(exploration.columns),
@@ -120,7 +130,10 @@ def comparison_report(comparison: ExplorationComparison | None) -> ComparisonRep
     """The comparison as JSON."""
     if comparison is None:
         return None
-    changes = (ChangeReport(each.case, each.before, each.after, each.is_worse) for each in comparison.changes)
+    changes = (
+        ChangeReport(each.case, each.before, each.after, each.is_worse, each.was_left_out, each.is_left_out)
+        for each in comparison.changes
+    )
     return ComparisonReport(comparison.same, tuple(changes))
 
 
@@ -136,8 +149,8 @@ def load_exploration(path: str | os.PathLike[str]) -> Exploration:
     except OSError as error:
         raise InputError(error.strerror or str(error), source=source, hint=_HINT) from None
     kept = _read(data, source=source)
-    explored = (_read_case(each, f"explored[{place}]", source) for place, each in enumerate(kept.explored))
-    return Exploration(kept.subject, kept.clean, tuple(explored), kept.left)
+    results = tuple(_read_case(each, f"explored[{place}]", source) for place, each in enumerate(kept.explored))
+    return Exploration(kept.subject, kept.clean, results, kept.left_out, left_orders=kept.left_orders)
 
 
 def _case_report(explored: CaseResult, report_input: ReportInput) -> CaseReport:
@@ -150,6 +163,7 @@ def _case_report(explored: CaseResult, report_input: ReportInput) -> CaseReport:
         reproduce=report_input.reproduce(explored.case),
         faults=explored.case.lines,
         cells=explored.case.cells,
+        same_as=explored.same_as or None,
         run=explored.run,
     )
 
@@ -178,4 +192,5 @@ def _read_case(kept: _StoredCase, place: str, source: str) -> CaseResult:
         except InputError as error:
             where = f"{place}.faults[{index}].at.{error.place}"
             raise InputError(error.reason, source=source, place=where, hint=error.hint) from None
-    return CaseResult(FaultCase(kept.id, kept.faults, kept.cells), kept.run, Assessment(kept.verdict, kept.evidence))
+    case, assessment = FaultCase(kept.id, kept.faults, kept.cells), Assessment(kept.verdict, kept.evidence)
+    return CaseResult(case, kept.run, assessment, kept.same_as or "")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from offbook.explore.cases import FaultCase
 from offbook.explore.compare import ExplorationComparison, VerdictChange, compare_explorations
@@ -84,7 +85,13 @@ class FindingGroup(Struct, frozen=True):
 
 def group_findings(exploration: Exploration) -> list[FindingGroup]:
     """Return the findings, worst first, and those of one verdict in the order of the cases."""
-    return _grouped(exploration, lambda each: "" if _merely_ended(each) else _cause(each))
+    return _grouped(exploration, lambda each: cause_of(each)[1])
+
+
+def cause_of(result: CaseResult) -> tuple[Verdict, str]:
+    """Return what the findings of one group have in common: the verdict, and the cause unless an error ended the run
+    before it had changed anything."""
+    return result.verdict, "" if _merely_ended(result) else _cause(result)
 
 
 def causes_of_findings(exploration: Exploration) -> list[FindingGroup]:
@@ -121,7 +128,42 @@ def exploration_totals(exploration: Exploration) -> str:
     counts = verdict_counts(exploration)
     found = pluralize(len(exploration.findings), "finding")
     left = f"; the budget left out {pluralize(exploration.left, 'case')}" if exploration.left else ""
+    left += f"; {pluralize(exploration.left_orders, 'order')} of calls left out" if exploration.left_orders else ""
     return f"{pluralize(len(exploration.results), 'case')}, {found}{counts and f': {counts}'}{left}"
+
+
+MAX_LEFT_OUT = 12
+
+
+def exploration_notes(exploration: Exploration) -> list[str]:
+    """Return what the totals leave to say: which cases the budget left out, and which share a run with others."""
+    return [*_left_out_notes(exploration), *_sharing_notes(exploration)]
+
+
+def _left_out_notes(exploration: Exploration) -> Iterator[str]:
+    """Yield how many cases of which faults were left out, then the faults and the families of which none was tried."""
+    left = exploration.left_out
+    if left:
+        yield f"left out: {_listed([f'{each.cases:,} of {each.fault}' for each in left])}"
+    untried = [each.fault for each in left if not each.tried]
+    if untried:
+        yield f"not tried at all, for the budget is too small: {_listed(untried)}"
+    families = {each.case.family for each in exploration.results}
+    for family in dict.fromkeys(each.family for each in left if each.family not in families):
+        yield f"no fault of the family {family!r} was tried"
+
+
+def _listed(items: Sequence[str]) -> str:
+    more = len(items) - MAX_LEFT_OUT
+    return "; ".join([*items[:MAX_LEFT_OUT], *([f"and {pluralize(more, 'further fault')}"] if more > 0 else [])])
+
+
+def _sharing_notes(exploration: Exploration) -> Iterator[str]:
+    singles, pairs = ([each for each in exploration.results if len(each.case.lines) == n] for n in (1, 2))
+    for noun, results in (("case", singles), ("pair", pairs)):
+        cases, runs = replace(exploration, results=tuple(results)).shared
+        if cases:
+            yield f"{pluralize(cases, noun)} share {pluralize(runs, 'run')}: a lasting fault that was met only once"
 
 
 def verdict_counts(exploration: Exploration) -> str:
@@ -132,12 +174,15 @@ def verdict_counts(exploration: Exploration) -> str:
 def comparison_totals(comparison: ExplorationComparison) -> str:
     """`compared with before: 2 worse, 1 other change, 41 the same`"""
     worse = len(comparison.worse)
-    others = pluralize(len(comparison.changes) - worse, "other change")
+    others = pluralize(len(comparison.changes) - worse - len(comparison.left_out), "other change")
     left = comparison.not_tried
     not_tried = f"; {pluralize(left, 'case')} {'was' if left == 1 else 'were'} not tried this time" if left else ""
-    return f"compared with before: {worse:,} worse, {others}, {comparison.same:,} the same{not_tried}"
+    unknown = len(comparison.left_out)
+    findings = f"; the budget left out {pluralize(unknown, 'earlier finding')}" if unknown else ""
+    return f"compared with before: {worse:,} worse, {others}, {comparison.same:,} the same{not_tried}{findings}"
 
 
 def describe_change(change: VerdictChange) -> str:
-    """`recovered → crashed`, where a case that one of the two does not have is `no such case`."""
-    return f"{change.before or 'no such case'} → {change.after or 'no such case'}"
+    """`recovered → crashed`, where one that either does not have is `left out` by a budget, or `no such case`."""
+    before = change.before or ("left out" if change.was_left_out else "no such case")
+    return f"{before} → {change.after or ('left out' if change.is_left_out else 'no such case')}"

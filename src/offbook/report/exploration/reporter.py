@@ -10,12 +10,14 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from offbook.explore.explorer import CaseResult, Exploration
+from offbook.explore.pace import Pace
 from offbook.explore.run import Run
+from offbook.explore.schedule import in_case_order
 from offbook.report.exploration.console import ExplorationConsoleReporter
-from offbook.report.exploration.github import ExplorationGithubReporter
 from offbook.report.exploration.json_report import exploration_json
 from offbook.report.exploration.page import exploration_page
 from offbook.report.exploration.report_input import ReportInput, ReportOptions, Reproduce
+from offbook.report.github import ExplorationGithubReporter
 from offbook.report.junit import exploration_junit
 from offbook.report.reporter import parse_reporter, write_report
 
@@ -89,7 +91,8 @@ class ExplorationFileReporter:
         self._ended.append(result)
         if len(self._ended) >= 2 * self._written:
             self._written = len(self._ended)
-            self.finish(replace(self._start, results=tuple(self._ended)), is_complete=False)
+            results = in_case_order(self._ended, lambda each: each.case)
+            self.finish(replace(self._start, results=tuple(results)), is_complete=False)
 
     def finish(self, exploration: Exploration, *, is_complete: bool = True) -> None:
         write_report(self._path, self._render(self._options.report_input(exploration, is_complete=is_complete)))
@@ -104,7 +107,12 @@ RENDERERS: dict[str, Callable[[ReportInput], bytes]] = {
 
 
 def exploration_reporter_of(
-    declared: str, *, reproduce: Reproduce, before: Exploration | None = None, console: Console | None = None
+    declared: str,
+    *,
+    reproduce: Reproduce,
+    before: Exploration | None = None,
+    console: Console | None = None,
+    pace: Pace | None = None,
 ) -> ExplorationReporter:
     """Return the reporter declared as `name` or `name=path`.
 
@@ -114,6 +122,7 @@ def exploration_reporter_of(
         reproduce: returns the command that runs a case again.
         before: an earlier exploration to compare with.
         console: where the reporter `console` prints; stdout by default.
+        pace: how fast the exploration goes, for the reporter `console` on a terminal.
 
     Raises:
         InputError: there is no such reporter, or its path is missing or not allowed.
@@ -123,5 +132,5 @@ def exploration_reporter_of(
     if name == "github":
         return ExplorationGithubReporter(options, path)
     if path is None:
-        return ExplorationConsoleReporter(options, console)
+        return ExplorationConsoleReporter(options, console, pace)
     return ExplorationFileReporter(path, RENDERERS[name], options)

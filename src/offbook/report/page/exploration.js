@@ -126,9 +126,10 @@ function coverage({ met, missed, paths, never_ran }) {
     folded({}, [`Faults met by ${counted(rows.length, "call")}`], () => [element("div", { class: "wide" }, table)])];
 }
 
+const missing = (isLeftOut) => isLeftOut ? "left out" : "no such case";
 function comparison({ same, changes }) {
-  const row = ({ case: case_, before, after, is_worse }) => element("tr", {}, element("td", { class: is_worse ? "bad" : "faint" }, is_worse ? "✗ worse" : "other"),
-    element("td", {}, `${before ?? "no such case"} → ${after ?? "no such case"}`), element("td", {}, name(case_)));
+  const row = ({ case: case_, before, after, is_worse, was_left_out, is_left_out }) => element("tr", {}, element("td", { class: is_worse ? "bad" : "faint" }, is_worse ? "✗ worse" : "other"),
+    element("td", {}, `${before ?? missing(was_left_out)} → ${after ?? missing(is_left_out)}`), element("td", {}, name(case_)));
   const worse = changes.filter((change) => change.is_worse), others = changes.filter((change) => !change.is_worse);
   const table = element("table", {}, element("tbody", {}, ...[...worse, ...others].map(row)));
   return [element("p", {}, `${number(worse.length)} worse, ${counted(others.length, "other change")}, ${number(same)} the same`), changes.length ? element("div", { class: "wide" }, table) : null];
@@ -166,7 +167,8 @@ const bad = page.cases.filter(({ verdict }) => verdicts.get(verdict).is_finding)
 const tried = page.verdicts.filter(({ cases }) => cases);
 document.title = `Exploration of ${page.subject}`;
 found("subject").append(page.subject);
-found("totals").append(`${counted(page.cases.length, "case")}, `, element("strong", bad ? { class: "bad" } : {}, counted(bad, "finding")), page.left ? `; the budget left out ${counted(page.left, "case")}` : "");
+found("totals").append(`${counted(page.cases.length, "case")}, `, element("strong", bad ? { class: "bad" } : {}, counted(bad, "finding")), page.left ? `; the budget left out ${counted(page.left, "case")}` : "", page.left_orders ? `; ${counted(page.left_orders, "order")} of calls left out` : "");
+found("totals").after(...page.notes.map((note) => element("p", { class: "faint note" }, note)));
 found("cut-off").hidden = page.is_complete;
 found("tally").append(...tried.map(({ name: verdict, cases, meaning }) => element("li", { title: meaning }, sign(verdict), ` ${number(cases)} ${verdict}`)));
 found("verdict").append(...tried.map(({ name: verdict }) => element("option", {}, verdict)));

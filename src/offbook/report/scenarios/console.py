@@ -8,7 +8,7 @@ from rich.spinner import Spinner
 from rich.table import Column, Table
 from rich.text import Text
 
-from offbook.report.reporter import PLAIN_COLUMNS, encodable, stdout_console
+from offbook.report.reporter import PLAIN_COLUMNS, encodable, one_line, stdout_console
 from offbook.report.scenarios.figures import (
     AgentComparison,
     causes_of,
@@ -17,7 +17,6 @@ from offbook.report.scenarios.figures import (
     figures_of,
     suite_totals,
 )
-from offbook.report.text import one_line
 from offbook.scenarios.result import ScenarioResult, SuiteResult
 from offbook.text import pluralize
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from offbook.report.text import cut_lines, one_line
+from offbook.report.reporter import cut_lines, one_line
 from offbook.scenarios.result import Failure, ScenarioResult, SuiteResult
 from offbook.scenarios.statistics import Interval, Spread, metric_spreads, pass_hats, pass_rate, wilson
 from offbook.text import format_usd, pluralize

@@ -5,9 +5,8 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from offbook.report.reporter import standalone_page
+from offbook.report.reporter import encode_json, standalone_page
 from offbook.report.scenarios.figures import Figures, figures_of
-from offbook.report.text import encode_json
 from offbook.scenarios.result import (
     AssertionOutcome,
     ConversationResult,

@@ -8,10 +8,10 @@ from typing import Protocol
 
 from rich.console import Console
 
+from offbook.report.github import GithubReporter
 from offbook.report.junit import junit_report
 from offbook.report.reporter import parse_reporter, write_report
 from offbook.report.scenarios.console import ConsoleReporter
-from offbook.report.scenarios.github import GithubReporter
 from offbook.report.scenarios.json_report import html_report, json_report
 from offbook.scenarios.result import ScenarioResult, SuiteResult
 

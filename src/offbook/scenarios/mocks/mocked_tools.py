@@ -6,21 +6,28 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from copy import deepcopy
 from itertools import count
+from threading import Lock
 from typing import Any, Literal, TypeAlias, get_args
 
 from msgspec import UNSET, Struct
 from msgspec.structs import asdict, replace
 
-from offbook.effects import UNDECLARED
 from offbook.errors import InputError, MockError
 from offbook.messages import JsonObject
-from offbook.recording.format.tool_exchange import json_arguments
+from offbook.recording.format.exchange import json_arguments
 from offbook.scenarios.mocks.failures import UncheckedAnswer
 from offbook.scenarios.mocks.mock import Mock, MockAnswer, MockContext, json_value, resolve_answer, to_mock
-from offbook.scenarios.mocks.real_tool import UNKNOWN_TOOL, GivenSchema, RealTool, build_real_tool, declared_tool
-from offbook.scenarios.mocks.suggestion import unmocked_error
+from offbook.scenarios.mocks.real_tool import (
+    UNKNOWN_TOOL,
+    GivenSchema,
+    RealTool,
+    build_real_tool,
+    declared_tool,
+    unmocked_error,
+)
 from offbook.tools import GivenTool, Toolbox, ToolDef, ToolSpec
 from offbook.tools.dispatch import is_test_error
+from offbook.tools.effects import UNDECLARED
 from offbook.tools.result_text import plain_str
 
 SOURCE = "mocks"
@@ -72,6 +79,7 @@ class MockedTools:
     """The mocked tools of one conversation, with their own counts, state and sequences. See `Mocks.conversation`.
 
     `turn_index` is the current turn, from 0; the runner of the conversation sets it. `state` is shared by the mocks.
+    Calls may be noted from other threads than that of the conversation.
     `declared_by` is the function that declares the mocks, for the advice of errors.
     """
 
@@ -93,6 +101,7 @@ class MockedTools:
         self._wrap_tool, self._declared_by = wrap_tool, declared_by
         self._counts = Counter[str]()
         self._calls: list[MockedCall] = []
+        self._lock = Lock()
         self._unanswered: list[Exception] = []
 
     @property
@@ -108,6 +117,10 @@ class MockedTools:
     def note_unanswered(self, error: Exception) -> None:
         """Add an error to `unanswered`."""
         self._unanswered.append(error)
+
+    def note_call(self, tool: str, args: JsonObject, *, result: Any, error: str | None) -> None:
+        """Add a call to the trajectory that something else has answered, such as an MCP server."""
+        self._end(self._begin(tool, args)[1], result=result, error=error)
 
     async def resolve(self, tool: str, args: Mapping[str, Any]) -> Any:
         """Answer a call with the JSON of the mock's answer, or with `{"error": message}` if the mock raises.
@@ -169,7 +182,7 @@ class MockedTools:
 
     async def _call(self, tool: str, args: JsonObject, real: RealTool) -> Any:
         """Return the JSON answer to a call, and add the call to the trajectory. Raises what the mock raises."""
-        context, place = self._begin(tool, args), len(self._calls) - 1
+        context, place = self._begin(tool, args)
         try:
             result = await self._result(args, context, real)
         except Exception as error:
@@ -180,12 +193,15 @@ class MockedTools:
         self._end(place, result=result)
         return deepcopy(result)
 
-    def _begin(self, tool: str, args: JsonObject) -> MockContext:
-        call_index = self._counts[tool]
-        self._counts[tool] += 1
+    def _begin(self, tool: str, args: JsonObject) -> tuple[MockContext, int]:
+        """Add a call to the trajectory, and return its place there."""
+        arguments = json_arguments(args)
+        with self._lock:
+            place, call_index = len(self._calls), self._counts[tool]
+            self._counts[tool] += 1
+            self._calls.append(MockedCall(tool, arguments, turn_index=self.turn_index, call_index=call_index))
         self._on_call(tool)
-        self._calls.append(MockedCall(tool, json_arguments(args), turn_index=self.turn_index, call_index=call_index))
-        return MockContext(tool, call_index, self.conversation_id, self.turn_index, self.state)
+        return MockContext(tool, call_index, self.conversation_id, self.turn_index, self.state), place
 
     def _end(self, place: int, *, result: Any = None, error: str | None = None) -> None:
         self._calls[place] = replace(self._calls[place], result=result, error=error, is_answered=True)

@@ -1,6 +1,6 @@
 """Trajectories: compares the tool calls an agent made with those expected."""
 
-from offbook.scenarios.trajectory.arguments import Matcher
+from offbook.scenarios.trajectory.arguments import Matcher, any_of, anything, is_type, matches, near, satisfies
 from offbook.scenarios.trajectory.match import (
     MissingCall,
     PlacedCall,
@@ -8,7 +8,6 @@ from offbook.scenarios.trajectory.match import (
     assert_trajectory,
     match_trajectory,
 )
-from offbook.scenarios.trajectory.matchers import any_of, anything, is_type, matches, near, satisfies
 from offbook.scenarios.trajectory.trajectory import Expectation, Trajectory, expected
 
 __all__ = [

@@ -1,24 +1,19 @@
-"""Reads tool calls in any common shape and matches or asserts them against a trajectory."""
+"""Matches tool calls, in any common shape, with a trajectory, and shows how they differ."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from offbook.errors import InputError
 from offbook.messages import ToolCall
 from offbook.scenarios.trajectory.arguments import call_text, truncate
-from offbook.scenarios.trajectory.difference import (
-    TrajectoryComparison,
-    compare_calls,
-    difference_rows,
-    difference_text,
-    main_problem,
-)
-from offbook.scenarios.trajectory.pairing import Pairing
-from offbook.scenarios.trajectory.trajectory import Expectation, Trajectory
+from offbook.scenarios.trajectory.pairing import Pairing, pair
+from offbook.scenarios.trajectory.trajectory import CallOrder, Expectation, Trajectory
+from offbook.text import pluralize
 
 _CALL_HINT = 'a call is a ToolCall, or like {"name": "search", "args": {"text": "tea"}}'
 _NAME_KEYS = ("name", "tool")
@@ -136,27 +131,27 @@ def match_trajectory(calls: Iterable[object], trajectory: Trajectory) -> Traject
         return TrajectoryMatch(matched=True)
     return TrajectoryMatch(
         matched=False,
-        missing=_missing(comparison),
-        extra=_placed(_extra(comparison.pairing), comparison),
-        misplaced=_placed(_misplaced(comparison), comparison),
+        missing=_missing_calls(comparison),
+        extra=_placed(_extra_calls(comparison.pairing), comparison),
+        misplaced=_placed(_misplaced_calls(comparison), comparison),
         forbidden=_placed(comparison.forbidden, comparison),
         reason=truncate(main_problem(rows).reason, MAX_REASON_CHARS),
         difference=difference_text(rows, comparison),
     )
 
 
-def _missing(comparison: TrajectoryComparison) -> tuple[MissingCall, ...]:
+def _missing_calls(comparison: TrajectoryComparison) -> tuple[MissingCall, ...]:
     expected = comparison.trajectory.expected
     counts = enumerate(comparison.pairing.missing)
     return tuple(MissingCall(index, expected[index], count) for index, count in counts if count)
 
 
-def _extra(pairing: Pairing) -> set[int]:
+def _extra_calls(pairing: Pairing) -> set[int]:
     paired = zip(pairing.fitting, pairing.misplaced, pairing.must, strict=True)
     return {index for index, (fit, place, must) in enumerate(paired) if must and fit is None and place is None}
 
 
-def _misplaced(comparison: TrajectoryComparison) -> set[int]:
+def _misplaced_calls(comparison: TrajectoryComparison) -> set[int]:
     elsewhere = {index for index, owner in enumerate(comparison.pairing.misplaced) if owner is not None}
     return elsewhere | comparison.early.keys()
 
@@ -176,3 +171,201 @@ def assert_trajectory(calls: Iterable[object], trajectory: Trajectory) -> None:
     match = match_trajectory(calls, trajectory)
     if not match:
         raise AssertionError(str(match))
+
+
+class TrajectoryComparison(Struct, frozen=True):
+    """The calls, the trajectory, and their pairing.
+
+    `forbidden` maps each forbidden call to the rule that forbids it, `early` each call that comes too early to the
+    call that must come first.
+    """
+
+    calls: Sequence[ToolCall]
+    trajectory: Trajectory
+    pairing: Pairing
+    forbidden: dict[int, Expectation]
+    early: dict[int, Expectation]
+
+
+def compare_calls(calls: Sequence[ToolCall], trajectory: Trajectory) -> TrajectoryComparison:
+    """Compare the calls with the trajectory."""
+    forbidden: dict[int, Expectation] = {}
+    for index, call in enumerate(calls):
+        for each in trajectory.forbidden:
+            if index not in forbidden and each.fits(call):
+                forbidden[index] = each
+    early = dict(found for order in reversed(trajectory.before) for found in _early(calls, order))
+    return TrajectoryComparison(calls, trajectory, pair(calls, trajectory, forbidden=forbidden), forbidden, early)
+
+
+def _early(calls: Sequence[ToolCall], order: CallOrder) -> list[tuple[int, Expectation]]:
+    """Return the first call of `then`, if no call of `first` comes before it."""
+    first, then = order
+    for index, call in enumerate(calls):
+        if then.fits(call):
+            return [(index, first)]
+        if first.fits(call):
+            return []
+    return []
+
+
+class DifferenceRow(Struct, frozen=True):
+    """An expectation and a call side by side, or one of them alone, by index.
+
+    `label` names the problem, and `reason` is one sentence about it; both are empty if there is none. `notes` are
+    details.
+    """
+
+    expectation: int | None
+    call: int | None
+    label: str = ""
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def difference_rows(comparison: TrajectoryComparison) -> list[DifferenceRow]:
+    """Return all rows: the calls in order, and the missing ones at their position, or last if order does not matter."""
+    rows: list[DifferenceRow] = []
+    passed = 0
+    for call in range(len(comparison.calls)):
+        row = _with_violations(_row(call, comparison), comparison)
+        if comparison.trajectory.is_ordered and row.expectation is not None:
+            rows.extend(_rows_without_call(range(passed, row.expectation), comparison))
+            passed = max(passed, row.expectation)
+        rows.append(row)
+    return [*rows, *_rows_without_call(range(passed, len(comparison.trajectory.expected)), comparison)]
+
+
+def _row(call: int, comparison: TrajectoryComparison) -> DifferenceRow:
+    pairing = comparison.pairing
+    if pairing.fitting[call] is not None:
+        return DifferenceRow(pairing.fitting[call], call)
+    if pairing.misplaced[call] is not None:
+        return DifferenceRow(None, call, "misplaced", _misplaced(call, comparison))
+    expectation = pairing.differing[call]
+    if expectation is not None:
+        notes = tuple(str(difference) for difference in pairing.differences[call, expectation])
+        reason = f"arguments differ: call {call + 1}, {comparison.calls[call].tool}: {notes[0]}"
+        return DifferenceRow(expectation, call, "arguments differ", reason, notes)
+    return (
+        DifferenceRow(None, call, "extra", _extra(call, comparison))
+        if pairing.must[call]
+        else DifferenceRow(None, call)
+    )
+
+
+def _with_violations(row: DifferenceRow, comparison: TrajectoryComparison) -> DifferenceRow:
+    """Return the row, with the problem if its call is forbidden or comes too early."""
+    call = row.call
+    if call in comparison.forbidden:
+        return replace(row, label="forbidden", reason=_forbidden(call, comparison))
+    if call in comparison.early:
+        note = f"comes before any {comparison.early[call].text(40)}"
+        reason = row.reason or f"misplaced: {_numbered(call, comparison)}, {note}"
+        return replace(row, label=row.label or "misplaced", reason=reason, notes=(*row.notes, note))
+    return row
+
+
+def _rows_without_call(expectations: Iterable[int], comparison: TrajectoryComparison) -> Iterator[DifferenceRow]:
+    pairing = comparison.pairing
+    for index in expectations:
+        for call, owner in enumerate(pairing.misplaced):
+            if owner == index:
+                yield DifferenceRow(index, None, f"misplaced: call {call + 1}", _misplaced(call, comparison))
+        if pairing.missing[index] > pairing.differing.count(index):
+            yield DifferenceRow(index, None, "missing", _missing(index, comparison))
+
+
+def _numbered(call: int, comparison: TrajectoryComparison) -> str:
+    return f"call {call + 1}, {call_text(comparison.calls[call], 40)}"
+
+
+def _missing(index: int, comparison: TrajectoryComparison) -> str:
+    expectation = comparison.trajectory.expected[index]
+    found = f", found {comparison.pairing.fitting.count(index)}" if expectation.is_counted else ""
+    return f"missing: {expectation}{found}"
+
+
+def _misplaced(call: int, comparison: TrajectoryComparison) -> str:
+    owner = comparison.pairing.misplaced[call]
+    return f"misplaced: {_numbered(call, comparison)}, is expected at position {(owner or 0) + 1}"
+
+
+def _extra(call: int, comparison: TrajectoryComparison) -> str:
+    expected = (comparison.trajectory.expected[index] for index in comparison.pairing.fits[call])
+    limit = next((each for each in expected if each.is_counted), None)
+    return f"extra: {_numbered(call, comparison)}" + (f"; expected {limit.text(40)}" if limit else "")
+
+
+def _forbidden(call: int, comparison: TrajectoryComparison) -> str:
+    rule = comparison.forbidden[call]
+    return f"forbidden: {_numbered(call, comparison)}" + (f", by {rule.text(40)}" if rule.args else "")
+
+
+MAX_COLUMNS = 100
+MAX_LINES = 60
+MAX_NOTES = 5
+CELL_COLUMNS = 38
+ROWS_AROUND = 2
+
+
+def difference_text(rows: Sequence[DifferenceRow], comparison: TrajectoryComparison) -> str:
+    """Format the rows as lines of at most 100 columns: the expected call, the actual call, and the problem.
+
+    `>` marks the main problem. Rows without a problem are omitted if they are far from the others.
+    """
+    problem = main_problem(rows)
+    header = [f"expected ({comparison.trajectory.mode})", "actual"]
+    cells = [_cells(row, comparison) for row in rows]
+    widths = [max(len(cell[side]) for cell in [header, *cells]) for side in (0, 1)]
+    lines = [_line("  ", header, widths, "")]
+    for index in _visible_rows(rows):
+        if index is None:
+            lines.append("  …")
+            continue
+        lines.append(_line("> " if rows[index] is problem else "  ", cells[index], widths, rows[index].label))
+        lines.extend(_notes(rows[index]))
+    more = [f"  … {pluralize(len(lines) - MAX_LINES, 'more line')}"] if len(lines) > MAX_LINES else []
+    return "\n".join([*lines[:MAX_LINES], *more])
+
+
+def main_problem(rows: Sequence[DifferenceRow]) -> DifferenceRow:
+    """Return the row of the first forbidden call, or else the first row with a problem."""
+    wrong = [row for row in rows if row.label]
+    return next((row for row in wrong if row.label == "forbidden"), wrong[0])
+
+
+def _cells(row: DifferenceRow, comparison: TrajectoryComparison) -> list[str]:
+    left = right = ""
+    if row.expectation is not None:
+        number = f"{row.expectation + 1}. "
+        left = number + comparison.trajectory.expected[row.expectation].text(CELL_COLUMNS - len(number))
+    if row.call is not None:
+        number = f"{row.call + 1}. "
+        right = number + call_text(comparison.calls[row.call], CELL_COLUMNS - len(number))
+    return [left, right]
+
+
+def _line(mark: str, cells: list[str], widths: list[int], label: str) -> str:
+    left, right = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+    return f"{mark}{left}  {right}  {label}".rstrip()
+
+
+def _notes(row: DifferenceRow) -> Iterator[str]:
+    for note in row.notes[:MAX_NOTES]:
+        yield truncate(f"      {note}", MAX_COLUMNS)
+    if len(row.notes) > MAX_NOTES:
+        yield f"      … {len(row.notes) - MAX_NOTES} more"
+
+
+def _visible_rows(rows: Sequence[DifferenceRow]) -> Iterator[int | None]:
+    """Yield the indexes of the rows to show; None stands for omitted rows."""
+    wrong = [index for index, row in enumerate(rows) if row.label]
+    near = {index + step for index in wrong for step in range(-ROWS_AROUND, ROWS_AROUND + 1)}
+    is_omitted = False
+    for index in range(len(rows)):
+        if index in near:
+            yield index
+        elif not is_omitted:
+            yield None
+        is_omitted = index not in near

@@ -9,9 +9,10 @@ from msgspec.structs import replace
 
 from offbook.errors import InputError, RecordingWriteError
 from offbook.faults import HttpError
+from offbook.faults.order import OrderFault
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.keys import KEY_HINT, quote_name, unfit_reason
-from offbook.wire.calls import CallAttempt
+from offbook.wire.calls import CallAttempt, CallOutcome
 from offbook.wire.proxy.recorder import (
     MAX_KEPT_BYTES,
     CapturedResponse,
@@ -78,6 +79,9 @@ class ForwardedCall:
     ) -> None:
         if attempt.step_id is not None and (reason := unfit_reason(attempt.step_id)):
             raise InputError(f"{quote_name(attempt.step_id)} {reason}", source="step", hint=KEY_HINT)
+        if isinstance(attempt.fault, OrderFault):  # what the real API answers is not held
+            session.order.take_back(attempt)
+            attempt = replace(attempt, fault=None)
         self.has_fault = attempt.fault is not None
         self._session, self._attempt, self._recorder = session, attempt, recorder
         self._address, self._guard, self._credentials = address, guard or nullcontext(), credentials
@@ -107,7 +111,7 @@ class ForwardedCall:
                     self._recorded = self._record(captured)
                 except RecordingWriteError as error:
                     attempt, no_answer = replace(self._attempt, fault=None), HttpResponse(None, ending="cut")
-                    self._session.note(attempt, no_answer, "refused", unrecorded=error.reason)
+                    self._session.note(attempt, no_answer, CallOutcome("refused", unrecorded=error.reason))
                     raise
                 if not self._fault_applies(captured):
                     self._note(captured, self._error_response(captured) or captured.answer)
@@ -144,10 +148,10 @@ class ForwardedCall:
         attempt, recorded = replace(self._attempt, fault=None), self._recorded
         if recorded is None:
             reason = f"the response has more than {MAX_KEPT_BYTES:,} bytes" if captured.is_too_large else ""
-            self._session.note(attempt, answer, "passed", unrecorded=reason)
+            self._session.note(attempt, answer, CallOutcome("passed", unrecorded=reason))
         else:
             failure = describe_failure(recorded.exchange, captured, self._address)
-            self._session.note(attempt, answer, "recorded", key=recorded.key, failure=failure)
+            self._session.note(attempt, answer, CallOutcome("recorded", recorded.key, failure))
 
 
 class InProcessForwarder(ForwardedCall):

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, MutableMapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, MutableMapping
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from offbook.errors import InputError, RecordingWriteError
 from offbook.vendors import SECRET_QUERY
 from offbook.wire.backend import AcceptedCall, split_session_path
-from offbook.wire.calls import CallAttempt
+from offbook.wire.calls import CallAttempt, CallOutcome
 from offbook.wire.options import END_WAIT_S
 from offbook.wire.proxy.forwarding import (
     BAD_GATEWAY,
@@ -38,14 +38,18 @@ from offbook.wire.response import (
     error_response,
     refusal_response,
 )
-from offbook.wire.server.connection import reset_connection, send_response, until_client_leaves
+from offbook.wire.server.connection import (
+    reset_connection,
+    send_response,
+    until_client_leaves,
+    while_client_waits,
+)
 from offbook.wire.server.http_protocol import TRANSPORT, Receive, Scope, Send
 from offbook.wire.session import WireSession
 
 if TYPE_CHECKING:
     import httpx2
 
-T = TypeVar("T")
 logger = logging.getLogger("offbook.wire")
 
 CONNECT_TIMEOUT_S = 10.0
@@ -91,11 +95,11 @@ class Proxy:
             upstream_request = self._upstream_request(attempt, accepted.request, scope)
         except InputError as error:
             answer = refusal_response(attempt.parsed.route.any_codec, 400, str(error))
-            session.note(replace(attempt, fault=None), answer, "refused")
+            session.note(replace(attempt, fault=None), answer, CallOutcome("refused"))
             await send_response(answer, scope, receive, send)
             return
         try:
-            captured = await _while_client_waits(forwarder.run(self._client(vendor), upstream_request), receive)
+            captured = await while_client_waits(forwarder.run(self._client(vendor), upstream_request), receive)
         except RecordingWriteError:
             await _break_off(HttpResponse(None, ending="cut"), scope, receive)
             return
@@ -310,18 +314,6 @@ def _without_secrets(url: httpx2.URL) -> httpx2.URL:
     for name in [name for name in url.params if name.lower() in SECRET_QUERY]:
         url = url.copy_remove_param(name)
     return url
-
-
-async def _while_client_waits(work: Coroutine[Any, Any, T], receive: Receive) -> T | None:
-    """Return the result of `work`, or None if the client leaves before, which cancels it."""
-    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(until_client_leaves(receive))
-    try:
-        await asyncio.wait([working, leaving], return_when=asyncio.FIRST_COMPLETED)
-        return working.result() if working.done() else None
-    finally:
-        working.cancel()
-        leaving.cancel()
-        await asyncio.gather(working, leaving, return_exceptions=True)
 
 
 async def _break_off(answer: HttpResponse, scope: Scope, receive: Receive) -> None:

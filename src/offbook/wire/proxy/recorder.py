@@ -381,7 +381,7 @@ def _decode_stream(parsed: ParsedRequest, captured: CapturedResponse, codec: Cod
     at_ms = 0.0
     try:
         decoder = codec.stream_decoder()
-        for at_ms, data in stream_events(parsed, answer):
+        for at_ms, data in stream_events(answer, is_array=parsed.is_array):
             for delta in decoder.feed(data):
                 chunks.append((at_ms, piece_from_delta(delta)))
                 joined.add(delta)

@@ -8,10 +8,10 @@ import socket
 import struct
 import sys
 import termios
-from collections.abc import Callable, MutableMapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, MutableMapping
+from contextlib import aclosing
 from itertools import chain
-from math import isfinite
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import httptools
@@ -31,6 +31,9 @@ from offbook.wire.server.http_protocol import (
     Scope,
     Send,
 )
+from offbook.wire.server.session_clock import ANY_ACTIVITY, LOOP_CLOCK, Activity, ResponseClock
+
+T = TypeVar("T")
 
 
 class RequestLimits(Struct, frozen=True, kw_only=True):
@@ -189,20 +192,25 @@ def has_left(transport: asyncio.Transport) -> bool:
         connection.detach()
 
 
-async def send_response(answer: HttpResponse, scope: Scope, receive: Receive, send: Send) -> bool:
-    """Send `answer`, until it has ended or the client has left, and return whether it was sent completely."""
+async def send_response(
+    answer: HttpResponse, scope: Scope, receive: Receive, send: Send, *, clock: ResponseClock = LOOP_CLOCK
+) -> bool:
+    """Send `answer`, until it has ended or the client has left, and return whether it was sent completely.
+
+    Its parts are due on `clock`.
+    """
     if answer.status in STATUSES_WITHOUT_BODY:
         answer = replace(answer, frames=())
     if answer.is_single_frame:
         at_ms, data = answer.frames[0] if answer.frames else (0.0, b"")
-        if at_ms > 0 and await _leaves_within(receive, at_ms / 1000.0):
+        if at_ms > 0 and await _leaves_within(receive, at_ms / 1000.0, clock):
             return False
         await send(_head(answer, scope))
         await send({"type": "http.response.body", "body": data})
         return True
     leaving = asyncio.ensure_future(until_client_leaves(receive))
     try:
-        return await _ResponseSender(scope, leaving, send).send(answer)
+        return await _ResponseSender(scope, leaving, send, clock).send(answer)
     finally:
         leaving.cancel()
 
@@ -210,10 +218,10 @@ async def send_response(answer: HttpResponse, scope: Scope, receive: Receive, se
 class _ResponseSender:
     """Sends one answer in pieces. `leaving` is done when the client has left."""
 
-    def __init__(self, scope: Scope, leaving: asyncio.Future[None], send: Send) -> None:
+    def __init__(self, scope: Scope, leaving: asyncio.Future[None], send: Send, clock: ResponseClock) -> None:
         self._transport: asyncio.Transport = scope[TRANSPORT]
-        self._scope, self._leaving, self._send = scope, leaving, send
-        self._started_s = asyncio.get_running_loop().time()
+        self._scope, self._leaving, self._send, self._clock = scope, leaving, send, clock
+        self._started_s = clock.time()
 
     async def send(self, answer: HttpResponse) -> bool:
         if answer.status is not None:
@@ -222,10 +230,26 @@ class _ResponseSender:
             if await self._left_before(at_ms):
                 return False
             await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        if answer.live is not None and not await self._send_live(answer.live()):
+            return False
         if await self._left_before(answer.end_ms):
             return False
         await self._end(answer)
         return answer.ending == "complete"
+
+    async def _send_live(self, frames: AsyncGenerator[bytes]) -> bool:
+        """Send frames as they come, and return whether they ended before the client left."""
+        sending = asyncio.ensure_future(self._send_all(frames))
+        try:
+            await asyncio.wait([sending, self._leaving], return_when=asyncio.FIRST_COMPLETED)
+            return sending.done() and sending.result() is None
+        finally:
+            sending.cancel()
+
+    async def _send_all(self, frames: AsyncGenerator[bytes]) -> None:
+        async with aclosing(frames):
+            async for data in frames:
+                await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def _end(self, answer: HttpResponse) -> None:
         match answer.ending:
@@ -235,14 +259,15 @@ class _ResponseSender:
                 self._transport.close()
                 await self._leaving
             case "reset" | "silence":
-                await reset_connection(self._transport)
+                with self._clock.working():
+                    await reset_connection(self._transport)
                 await self._leaving
 
     async def _left_before(self, due_ms: float) -> bool:
         """Wait until a frame is due, and return whether the client has left before."""
-        wait_ms = due_ms - (asyncio.get_running_loop().time() - self._started_s) * 1000.0
+        wait_ms = due_ms - (self._clock.time() - self._started_s) * 1000.0
         if wait_ms > 0:
-            await asyncio.wait([self._leaving], timeout=wait_ms / 1000.0 if isfinite(wait_ms) else None)
+            await self._clock.wait(self._leaving, wait_ms / 1000.0)
         return self._leaving.done() or self._transport.is_closing()
 
 
@@ -260,13 +285,26 @@ async def until_client_leaves(receive: Receive) -> None:
         pass
 
 
-async def _leaves_within(receive: Receive, wait_s: float) -> bool:
-    """Return whether the client leaves within `wait_s`."""
+async def while_client_waits(work: Coroutine[Any, Any, T], receive: Receive) -> T | None:
+    """Return the result of `work`, or None if the client leaves before, which cancels it."""
+    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(until_client_leaves(receive))
     try:
-        await asyncio.wait_for(until_client_leaves(receive), wait_s)
-    except TimeoutError:
-        return False
-    return True
+        await asyncio.wait([working, leaving], return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
+    finally:
+        working.cancel()
+        leaving.cancel()
+        await asyncio.gather(working, leaving, return_exceptions=True)
+
+
+async def _leaves_within(receive: Receive, wait_s: float, clock: ResponseClock) -> bool:
+    """Return whether the client leaves within `wait_s`."""
+    leaving = asyncio.ensure_future(until_client_leaves(receive))
+    try:
+        await clock.wait(leaving, wait_s)
+        return leaving.done()
+    finally:
+        leaving.cancel()
 
 
 MAX_HELD_BYTES = 1024 * 1024
@@ -295,8 +333,14 @@ class DirectConnection(ClientConnection, asyncio.BufferedProtocol):
         self._is_held = False
         self._pieces: list[bytes] = []
         self._receiver: AcceptedCall | None = None
+        self._activity: Activity = ANY_ACTIVITY
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._activity.count += 1
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._activity.count += 1
         if exc is not None and self._receiver is not None:
             self._receiver.left()  # a client that reads its answer before it leaves resets nothing
         super().connection_lost(exc)
@@ -309,6 +353,7 @@ class DirectConnection(ClientConnection, asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
+        self._activity.count += 1
         self.data_received(bytes(self._buffer[:nbytes]))
 
     def on_head(self) -> None:
@@ -333,7 +378,11 @@ class DirectConnection(ClientConnection, asyncio.BufferedProtocol):
         self.is_in_message = False
         if self._is_held:
             accepted = self._accept(self._http_request())
-            data = None if accepted is None or accepted.answer is None else accepted.answer.immediate_bytes
+            if accepted is not None:
+                self._activity = accepted.session.clock.activity
+                self._activity.count += 1
+            answer = None if accepted is None or accepted.is_ordered else accepted.answer
+            data = None if answer is None else answer.immediate_bytes
             if data is not None and not self.flow.is_writing_paused:
                 self._is_held = False
                 self._note_receiver(accepted)

@@ -10,14 +10,14 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from offbook import __version__
-from offbook.effects import parse_effects
 from offbook.errors import InputError
 from offbook.faults import FaultPlan
 from offbook.text import did_you_mean, suggestion
+from offbook.tools.effects import parse_effects
 from offbook.wire.backend import SessionRegistry, split_session_path
 from offbook.wire.options import parse_fault_plan
 from offbook.wire.request import HttpRequest
-from offbook.wire.response import HttpResponse, whole_response
+from offbook.wire.response import NO_ANSWER, HttpResponse, whole_response
 from offbook.wire.session import WireSession
 
 CONTROL_PREFIX = "/_offbook"
@@ -79,11 +79,11 @@ def _answer_effects(request: HttpRequest, sessions: SessionRegistry) -> HttpResp
         return _no_endpoint(request, 405)
     session = sessions.for_request(request)[0]
     try:
-        session.add_effects(parse_effects(request.body, source=_EFFECTS))
+        is_killed = session.add_effects(parse_effects(request.body, source=_EFFECTS))
     except InputError as error:
         session.refused_effects.append(error)
         return _error_json(error, 400)
-    return HttpResponse(204)
+    return NO_ANSWER if is_killed else HttpResponse(204)
 
 
 def session_summary(session: WireSession) -> dict[str, Any]:

@@ -280,6 +280,12 @@ class ServerThread:
         self._thread.start()
         self._is_ready.wait()
 
+    def call_soon(self, work: Callable[[], object]) -> None:
+        """Call `work` on the loop of the server, if it still runs."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(work)
+
     def stop(self) -> None:
         """Stop the server, within five seconds. Safe to call twice, and before `start`."""
         if self._thread.ident is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
@@ -56,9 +56,11 @@ class Forwarder(Protocol):
 
 
 class Mount(Protocol):
-    """A further endpoint of the server, below the path `prefix` of each session: MCP servers."""
+    """A further endpoint of the server, below the path `prefix` of each session: MCP servers. Paths that begin with
+    `login_prefix` are what clients ask for to log in there."""
 
     prefix: str
+    login_prefix: str
 
     def respond(self, request: HttpRequest, session: WireSession) -> HttpResponse | None:
         """Return the response to a request, or None if it must be forwarded; nothing has happened then."""
@@ -132,7 +134,11 @@ class WireApp:
         return self._accept_mounted(request) if self._is_mounted(request) else accept(self._sessions, request)
 
     def _is_mounted(self, request: HttpRequest) -> bool:
-        if self._mount is None or self._mount.prefix not in request.path:
+        if self._mount is None:
+            return False
+        if request.path.startswith(self._mount.login_prefix):
+            return True
+        if self._mount.prefix not in request.path:
             return False
         path = split_session_path(request.path)[1]
         return path == self._mount.prefix or path.startswith(f"{self._mount.prefix}/")
@@ -150,12 +156,13 @@ class WireApp:
         if answer is None:
             await self._mount.forward(within, session, scope, receive, send)
         else:
-            await send_response(answer, scope, receive, send)
+            await send_response(answer, scope, receive, send, clock=session.clock)
 
     async def _finish(self, accepted: AcceptedCall, scope: Scope, receive: Receive, send: Send) -> None:
         if accepted.answer is not None:
             is_gone = accepted.session.is_explored and has_left(scope[TRANSPORT])
-            is_sent = await send_response(accepted.answer, scope, receive, send)
+            async with accepted.in_order():
+                is_sent = await send_response(accepted.answer, scope, receive, send, clock=accepted.session.clock)
             if is_sent and not is_gone:
                 accepted.delivered()
             else:
@@ -308,6 +315,10 @@ class WireServer(CallInspection):
     def start(self) -> Self:
         self._thread.start()
         return self
+
+    def call_soon(self, work: Callable[[], object]) -> None:
+        """Have the server's thread do something, soon."""
+        self._thread.call_soon(work)
 
     def stop(self) -> None:
         """Stop the server, abort open connections and close the recording. Safe to call twice."""

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from msgspec import Meta, Struct
 
-from offbook.codecs.ollama.response import CREATED_AT
+from offbook.codecs.ollama import CREATED_AT
 from offbook.errors import RequestError
 from offbook.messages import JsonObject
 from offbook.text import CHARS_PER_TOKEN, estimate_tokens

@@ -83,13 +83,16 @@ class WorkflowEngine:
         self._tools = _WorkflowTools(Path(folder or "."), given)
         self._level = self._build_level(wrap_tools)
 
-    def using(self, provider_gateway: Provider, *, wrap_tools: WrapTools = dict) -> WorkflowEngine:
-        """Return an engine for the same workflow with other models and tool wrappers.
+    def using(
+        self, provider_gateway: Provider, *, wrap_tools: WrapTools = dict, checkpoint: Checkpoint = NO_CHECKPOINT
+    ) -> WorkflowEngine:
+        """Return an engine for the same workflow with other models, tool wrappers and results of earlier steps.
 
         The workflow is not validated again, and its tools are not loaded again.
         """
         engine = copy(self)
-        vars(engine).update(_gateway=_gateway_of(provider_gateway), _level=self._build_level(wrap_tools))
+        vars(engine).update(_gateway=_gateway_of(provider_gateway), _checkpoint=checkpoint)
+        vars(engine).update(_level=engine._build_level(wrap_tools))  # noqa: SLF001 - a copy of this
         return engine
 
     def _build_level(self, wrap_tools: WrapTools) -> RunnableLevel:

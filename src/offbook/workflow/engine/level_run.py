@@ -19,7 +19,7 @@ from offbook.errors import (
     StepTimeoutError,
 )
 from offbook.events import AttemptStarted, CallEnded, Event, StepEnded, StepStarted
-from offbook.recording.format.tool_exchange import json_form
+from offbook.recording.format.exchange import json_form
 from offbook.workflow.engine.result import StepResult
 from offbook.workflow.engine.step_runner import Environment, Scope, StepRunner, set_path
 from offbook.workflow.file.graph import Graph

@@ -17,9 +17,7 @@ from msgspec.structs import replace
 from offbook.errors import InputError
 from offbook.text import did_you_mean
 from offbook.tools import FunctionTool, ToolDef, tool_of
-from offbook.workflow.builtin_tools.http_get import http_get
-from offbook.workflow.builtin_tools.read_file import read_file
-from offbook.workflow.builtin_tools.shell import shell
+from offbook.workflow.builtin_tools import http_get, read_file, shell
 from offbook.workflow.file.schema import HttpGetTool, PythonFunctionTool, ReadFileTool, ShellTool, ToolDefinition
 
 _LOADED_MODULES: dict[Path, dict[str, ModuleType]] = {}

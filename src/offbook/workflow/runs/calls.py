@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
-from offbook.atomic_file import replace_file
 from offbook.clock import SYSTEM_CLOCK, Clock
+from offbook.files import replace_file
 from offbook.messages import JsonObject, Reply, Request
 from offbook.providers.provider import Provider
 from offbook.recording.format.document import Document, E, Entries, add_exchange, each_exchange
-from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.file import render_document
-from offbook.recording.format.tool_exchange import ToolExchange
-from offbook.recording.record import RecordingProvider
+from offbook.recording.record import RecordingProvider, RecordingTools, record_tools
 from offbook.recording.replay import MockProvider
 from offbook.recording.stores.locate import open_store
-from offbook.recording.tool_record import RecordingTools, record_tools
+from offbook.recording.stores.store import RecordingWriter, Store
 from offbook.recording.tool_replay import replay_tools
 from offbook.tools.definition import ToolDef, wrap_tool
 
@@ -91,22 +92,34 @@ class StepCalls:
         self._recorders: dict[Provider, RecordingProvider] = {}
         self._recorded_tools: RecordingTools | None = None
 
-    async def send(self, request: Request, provider: Provider) -> Reply:
-        """Return the recorded reply to a request, or that of `provider`, which is recorded."""
+    async def send(self, request: Request, provider: Provider, *, is_recorded: bool) -> Reply:
+        """Return the recorded reply to a request, or that of `provider`, which is recorded.
+
+        A provider that `is_recorded` appends its exchanges here itself.
+        """
         if self._replay.answers(request):
             return await self._replay.send(request)
-        return await self._recorder(provider).send(request)
+        return await (provider if is_recorded else self._recorder(provider)).send(request)
 
-    def call(self, tool: ToolDef, arguments: JsonObject) -> Any:
+    def call(self, tool: ToolDef, arguments: JsonObject, *, is_recorded: bool) -> Any:
         """Return the recorded result of a tool call, or call the tool and record it; the result may be awaitable."""
         if self._replayed_tools.answers(tool.name, arguments):
             return self._replayed_tools.answer(tool, arguments)
+        if is_recorded:
+            return tool.callable(**arguments)
         if self._recorded_tools is None:
             self._recorded_tools = record_tools((), self._ensure_file(), clock=self._clock)
         return self._recorded_tools.wrap(tool).callable(**arguments)
 
+    @cached_property
+    def writer(self) -> RecordingWriter:
+        """Appends to the recording."""
+        return open_store(self._ensure_file()).write()
+
     async def close(self) -> None:
         """Close the recording."""
+        if "writer" in vars(self):
+            self.writer.close()
         if self._recorded_tools is not None:
             self._recorded_tools.close()
         for recorder in self._recorders.values():
@@ -182,22 +195,63 @@ class RunCalls:
         if step is not None:
             self._ended.append(step)
 
-    def wrap_provider(self, provider: Provider) -> Provider:
-        """Wrap a provider so that every call is recorded, and recorded calls answer in its place."""
-        return _CheckpointedProvider(provider, self)
+    def wrap_provider(self, provider: Provider, *, is_recorded: bool = False) -> Provider:
+        """Wrap a provider so that every call is recorded, and recorded calls answer in its place.
 
-    def wrap(self, tool: ToolDef) -> ToolDef:
+        A recorder that has this object as `first_to` `is_recorded`: it appends its exchanges here itself.
+        """
+        return _CheckpointedProvider(provider, self, is_recorded=is_recorded)
+
+    def wrap(self, tool: ToolDef, *, is_recorded: bool = False) -> ToolDef:
         """Wrap a tool so that every call is recorded, and recorded calls answer in its place."""
 
         def call(**arguments: Any) -> Any:
-            return self._step().call(tool, arguments)
+            return self._step().call(tool, arguments, is_recorded=is_recorded)
 
         return wrap_tool(tool, call, timeout_s=None)
 
-    async def send(self, request: Request, provider: Provider) -> Reply:
+    def tool_layer(self, *, is_recorded: bool) -> RunTools:
+        """Return what wraps tools like `wrap`."""
+        return RunTools(self, is_recorded=is_recorded)
+
+    def append(self, key: str, exchange: Exchange) -> None:
+        """Record an exchange of the current step."""
+        self._step().writer.append(key, exchange)
+
+    def append_tool(self, tool: str, exchange: ToolExchange) -> None:
+        """Record a tool exchange of the current step."""
+        self._step().writer.append_tool(tool, exchange)
+
+    def add_missing_to(self, store: Store) -> None:
+        """Add the exchanges of all steps so far that a recording of the run lacks: a crash came before it had them.
+
+        Calls that have failed are left out, since they are made again.
+
+        Raises:
+            InputError: the recording cannot be written, or a file of the run is not a recording.
+        """
+        steps = [open_store(path).load() for path in self._recorded_paths()]
+        calls = [each for document in steps for each in document if each[1].fault is None]
+        tools = [each for document in steps for each in each_exchange(document.tools) if each[1].error is None]
+        known = store.load() if store.exists() else Document()
+        writer = store.write()
+        try:
+            for key, exchange in _missing(calls, known):
+                writer.append(key, exchange)
+            for tool, call in _missing(tools, each_exchange(known.tools)):
+                writer.append_tool(tool, call)
+        finally:
+            writer.close()
+
+    def _recorded_paths(self) -> list[Path]:
+        """Return the recordings of all steps, also those that are only a journal so far."""
+        names = {path.name.removesuffix(_JOURNAL) for path in self._folder.glob(f"*.json{_JOURNAL}")}
+        return sorted(self._folder / name for name in names | {path.name for path in self._folder.glob("*.json")})
+
+    async def send(self, request: Request, provider: Provider, *, is_recorded: bool) -> Reply:
         """Return the reply of the current step to a request, as `StepCalls.send` does."""
         await self._close_ended()
-        return await self._step().send(request, provider)
+        return await self._step().send(request, provider, is_recorded=is_recorded)
 
     async def close(self) -> None:
         """Close all recordings. Safe to call twice."""
@@ -221,13 +275,36 @@ class RunCalls:
         return self._folder / f"{name}-{sha256(place.encode()).hexdigest()[:12]}.json"
 
 
+_JOURNAL = ".journal"
+
+
+def _missing(exchanges: Iterable[tuple[str, E]], known: Iterable[tuple[str, E]]) -> Iterator[tuple[str, E]]:
+    """Yield the exchanges that are not known: by their keys, and when they were recorded."""
+    left = Counter((key, exchange.recorded_at) for key, exchange in known)
+    for key, exchange in exchanges:
+        if left[key, exchange.recorded_at] > 0:
+            left[key, exchange.recorded_at] -= 1
+        else:
+            yield key, exchange
+
+
+class RunTools:
+    """Wraps tools like `RunCalls.wrap`."""
+
+    def __init__(self, calls: RunCalls, *, is_recorded: bool) -> None:
+        self._calls, self._is_recorded = calls, is_recorded
+
+    def wrap(self, tool: ToolDef) -> ToolDef:
+        return self._calls.wrap(tool, is_recorded=self._is_recorded)
+
+
 class _CheckpointedProvider(Provider):
-    def __init__(self, provider: Provider, calls: RunCalls) -> None:
+    def __init__(self, provider: Provider, calls: RunCalls, *, is_recorded: bool) -> None:
         self.name, self.credentials = provider.name, provider.credentials
-        self._provider, self._calls = provider, calls
+        self._provider, self._calls, self._is_recorded = provider, calls, is_recorded
 
     async def send(self, request: Request) -> Reply:
-        return await self._calls.send(request, self._provider)
+        return await self._calls.send(request, self._provider, is_recorded=self._is_recorded)
 
     async def close(self) -> None:
         try:

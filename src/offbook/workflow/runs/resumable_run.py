@@ -13,9 +13,9 @@ import msgspec
 from msgspec import Struct, field
 
 from offbook import __version__
-from offbook.atomic_file import read_regular
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import RunError
+from offbook.files import read_regular
 from offbook.messages import JsonObject
 from offbook.recording.record_mode import timestamp
 from offbook.recording.stores.journal import Journal

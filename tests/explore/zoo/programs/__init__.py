@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from msgspec import field
 
 from offbook.explore.run import Run
 from offbook.faults import parse_fault
@@ -24,6 +27,8 @@ from tests.wire.node.driver import SDKS, reason_to_skip
 
 FOLDER = Path(__file__).parent
 GAVE_UP = 3
+FRESH = "ZOO_FRESH"
+"""The variable that lets programs be started anew for every case."""
 SOUND_DEADLINE_S = 20.0
 TEXT = "It is on its way, and will be there tomorrow."
 REFUND = [asks_for(("refund", {"order_id": 42})), {"content": "Order 42 is refunded."}]
@@ -35,15 +40,17 @@ class PlantedProgram(Planted, frozen=True, kw_only=True):
     """A defect of a program.
 
     `agent` is the name of the agent, and `sound` that of its twin if it is another one. `reports` is whether it reports
-    its effects, which are otherwise inferred.
+    its effects, which are otherwise inferred. `answers_by_step` are its answers if it asks several questions at once.
     """
 
     file: str
     agent: str
     sound: str = ""
     answers: Sequence[Mapping[str, Any]] = tuple(REFUND)
+    answers_by_step: Mapping[str, Any] = field(default_factory=dict)
     reports: bool = False
     side_effects: Sequence[str] = ("refund",)
+    idempotent: Sequence[str] = ()
     deadline_s: float = 4.0
 
     @property
@@ -59,7 +66,8 @@ class PlantedProgram(Planted, frozen=True, kw_only=True):
 
     @property
     def sound_agent(self) -> object:
-        return self.sound or self.agent, self.answers, self.reports, self.side_effects, self.undoes, self.invariants
+        agent = self.sound or self.agent, self.answers, self.reports, "crash" in self.faults
+        return *agent, self.side_effects, self.idempotent, self.undoes, self.invariants
 
     @property
     def is_slow(self) -> bool:
@@ -71,12 +79,15 @@ class PlantedProgram(Planted, frozen=True, kw_only=True):
         folders = [str(SDKS)] if self.file == "sdk.mjs" else []
         return ProgramSubject(
             [*runtime, str(FOLDER / self.file), agent, twin, *folders],
-            replay=write_recording(folder, {"any": list(self.answers)}),
+            replay=write_recording(folder, self.answers_by_step or {"any": list(self.answers)}),
             env={"ZOO_REPORTS": "1"} if self.reports else {},
             settings=ExploreSettings(
                 declared=(str(GAVE_UP),),
                 deadline_s=self.deadline_s if twin == "defect" else SOUND_DEADLINE_S,
                 side_effects=tuple(self.side_effects),
+                idempotent=tuple(self.idempotent),
+                crashes="crash" in self.faults,
+                fresh=FRESH in os.environ,
                 undoes=tuple(f"{tool}={undone}" for tool, undone in self.undoes.items()),
             ),
         )
@@ -135,6 +146,8 @@ class PlantedMcpProgram(PlantedProgram, frozen=True, kw_only=True):
             replay=write_recording(folder, recorded_server() | {"any": list(self.answers)}),
             mcp=str(config),
             settings=ExploreSettings(
-                declared=(str(GAVE_UP),), deadline_s=self.deadline_s if twin == "defect" else SOUND_DEADLINE_S
+                declared=(str(GAVE_UP),),
+                deadline_s=self.deadline_s if twin == "defect" else SOUND_DEADLINE_S,
+                fresh=FRESH in os.environ,
             ),
         )

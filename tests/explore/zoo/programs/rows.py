@@ -14,6 +14,18 @@ def is_no_hotel_after_a_failure(run):
 
 PYTHON = [
     PlantedProgram(
+        file="parallel.py",
+        name="takes the last offer",
+        agent="takes_an_offer",
+        reports=True,
+        answers_by_step={"rail": [{"content": "40"}], "bus": [{"content": "25"}]},
+        side_effects=["book"],
+        faults="http_error 500,orders",
+        verdict="wrong effect",
+        at="step=rail call=1 attempt=1: held_until step=bus call=1",
+        evidence='book(by="rail", price=40)',
+    ),
+    PlantedProgram(
         file="desk.py",
         name="starts over",
         agent="starts_over",
@@ -344,4 +356,32 @@ MCP = [
         evidence="after call 1 of desk.refund, whose server ended without an answer",
     ),
 ]
-PLANTED = [*PYTHON, *NODE, *BASH, *MCP]
+
+
+def crashing(agent: str, verdict: str, at: str, evidence: str, *, reports=True, **more):
+    """Return a program that is killed at each of its calls and effects, and started again."""
+    return PlantedProgram(
+        file="crash_desk.py",
+        name=agent.replace("_", " ") + ("" if reports else ", and reports nothing"),
+        agent=agent,
+        reports=reports,
+        faults="crash",
+        verdict=verdict,
+        at=at,
+        evidence=evidence,
+        **more,
+    )
+
+
+TWICE = "refund(order_id=42) ran 2 times instead of once"
+KEY = {"side_effects": (), "idempotent": ("refund:key",)}
+CRASHES = [
+    crashing("never_saves", "repeated side effect", "call=2: crash before", TWICE),
+    crashing("never_saves", "possible repeat", "call=2: crash before", TWICE, reports=False),
+    crashing("saves_after", "repeated side effect", "tool=refund call=1: crash after", TWICE),
+    crashing("saves_before", "missing effect", "call=1: crash before", "refund(order_id=42) did not run"),
+    crashing("pays_with_another_key", "repeated side effect", "tool=refund call=1: crash after", "refund(", **KEY),
+    crashing("leaves_its_lock", "hung", "call=1: crash before", "it had made no call after 4 s"),
+    crashing("writes_in_place", "crashed", "call=1: crash before", "JSONDecodeError"),
+]
+PLANTED = [*PYTHON, *NODE, *BASH, *MCP, *CRASHES]

@@ -10,7 +10,7 @@ from offbook.cli.options import AsJson, Recording
 from offbook.text import pluralize
 
 if TYPE_CHECKING:
-    from offbook.recording.maintain.compare import RecordingChange, RuleProposal
+    from offbook.recording.compare import RecordingChange, RuleProposal
 
 _TITLES = {
     "removed": "only in the first",
@@ -43,7 +43,7 @@ def diff(
     import msgspec
 
     from offbook.cli.output.console import echo_json
-    from offbook.recording.maintain import compare
+    from offbook.recording import compare
     from offbook.recording.stores.locate import open_store
 
     first, second = open_store(old).load(), open_store(new).load()

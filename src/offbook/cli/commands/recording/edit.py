@@ -39,7 +39,7 @@ def merge(
 
       offbook recording merge big.json --output sqlite:///big.db
     """
-    from offbook.recording.maintain import edit as merging
+    from offbook.recording import edit as merging
     from offbook.recording.stores.locate import open_store
 
     sources = [open_store(file) for file in files]
@@ -67,8 +67,8 @@ def redact(
     """
     from offbook.cli.commands.recording.check import FED_BACK, fed_back_redactions
     from offbook.cli.output.console import print_message
+    from offbook.recording.edit import edit_stores
     from offbook.recording.format.keys import short_key
-    from offbook.recording.maintain.edit import edit_stores
     from offbook.recording.redact.redactor import RedactionRules
     from offbook.recording.redact.rules import redactor_in_force
     from offbook.recording.stores.locate import open_store
@@ -107,8 +107,8 @@ def prune(
     """
     from offbook.clock import SYSTEM_CLOCK
     from offbook.errors import InputError
+    from offbook.recording import edit as pruning
     from offbook.recording.format.keys import find_key
-    from offbook.recording.maintain import edit as pruning
     from offbook.recording.stores.locate import open_store
 
     if older_than is None and not key and not faults:

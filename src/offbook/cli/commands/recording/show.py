@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from offbook.faults import Fault
-    from offbook.recording.format.exchange import Exchange
-    from offbook.recording.format.tool_exchange import ToolExchange
+    from offbook.recording.format.exchange import Exchange, ToolExchange
     from offbook.recording.format.wire_record import WireRecord, WireText
     from offbook.recording.stores.store import StoredExchange
 

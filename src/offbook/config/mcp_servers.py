@@ -1,0 +1,157 @@
+"""Stands in for the MCP servers of agents: asks the real ones and records them, or answers from recordings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from offbook.config.recordings import is_folder, recording_file
+from offbook.config.roles import StepNames
+from offbook.errors import RecordingMismatchError
+from offbook.mcp.config import McpConfig, load_config
+from offbook.mcp.hub import McpHub
+from offbook.mcp.message import Message
+from offbook.mcp.recorder import McpRecorder
+from offbook.mcp.replay import FoundAnswer, McpReplay
+from offbook.mcp.serving import McpWireServer
+from offbook.mcp.session import McpToolCall
+from offbook.pipeline import Live, Record, Replay
+from offbook.recording.format.document import Document
+from offbook.recording.format.exchange import ToolExchange
+from offbook.recording.format.keys import tool_key
+from offbook.recording.match.cursor import UnusedEntry
+from offbook.recording.stores.locate import open_reader
+from offbook.recording.stores.store import ExchangeIndex, RecordingReader
+from offbook.scenarios.mocks import MockedTools
+from offbook.scenarios.targets import McpServer
+from offbook.wire.options import WireOptions
+from offbook.wire.session import WireSession
+
+
+class ConversationMcpServers:
+    """Stands in for the MCP servers of one agent in every conversation, until it is closed.
+
+    They are recorded under names such as `books a room/billing/1/github`, so that each conversation is replayed by
+    itself.
+
+    Raises:
+        InputError: the config cannot be read; from `begin`, if the recording cannot be.
+    """
+
+    def __init__(self, config: Path, mode: Live | Record | Replay, names: StepNames) -> None:
+        self._config, self._mode, self._names = load_config(config), mode, names
+        self._folder = TemporaryDirectory(prefix="offbook-")
+        self._tools: dict[str, MockedTools] = {}
+        self._opened: dict[str, _Opened] = {}
+
+    def begin(self, conversation: str, tools: MockedTools) -> Mapping[str, McpServer]:
+        """Return the servers for a new conversation; see `McpServers`."""
+        self._tools[conversation] = tools
+        location = self._location(conversation)
+        if location not in self._opened:
+            self._opened[location] = self._open(location)
+        return self._opened[location].server.mcp_of_session(conversation)
+
+    def unused(self) -> list[UnusedEntry]:
+        """Return the recorded tool calls of these servers that no conversation has used."""
+        return [entry for opened in self._opened.values() for entry in opened.unused()]
+
+    def close(self) -> None:
+        """Stop the servers, and close their recordings."""
+        for opened in self._opened.values():
+            opened.close()
+        self._folder.cleanup()
+
+    def _location(self, conversation: str) -> str:
+        if isinstance(self._mode, Live):
+            return str(Path(self._folder.name) / "live.json")  # what is live is recorded, and thrown away
+        path = self._mode.path
+        return str(Path(path) / recording_file(self._names, f"{conversation}/agent")) if is_folder(path) else path
+
+    def _open(self, location: str) -> _Opened:
+        if not isinstance(self._mode, Replay):
+            return self._started(_Opened(self._config, self._tool_called, recorder=McpRecorder(location, mode="all")))
+        is_missing = is_folder(self._mode.path) and not Path(location).exists()
+        reader = open_reader(Document() if is_missing else location, source=location)
+        return self._started(_Opened(self._config, self._tool_called, reader=reader, on_miss=self._missed))
+
+    @staticmethod
+    def _started(opened: _Opened) -> _Opened:
+        opened.server.start()
+        return opened
+
+    def _tool_called(self, call: McpToolCall) -> None:
+        self._tools[call.session].note_call(call.name, call.arguments, result=call.result, error=call.error)
+
+    def _missed(self, session: str, error: RecordingMismatchError) -> None:
+        self._tools[session].note_unanswered(error)
+
+
+class _Opened:
+    """The servers of one recording, which is written by a `recorder`, or read."""
+
+    def __init__(
+        self,
+        config: McpConfig,
+        on_tool_call: Callable[[McpToolCall], None],
+        *,
+        recorder: McpRecorder | None = None,
+        reader: RecordingReader | None = None,
+        on_miss: Callable[[str, RecordingMismatchError], None] = lambda _, error: None,
+    ) -> None:
+        self._reader, self._on_miss = reader, on_miss
+        self._replays: list[McpReplay] = []
+        hub = McpHub(
+            config.servers,
+            recorder=recorder,
+            environment=os.environ,
+            source_of=self._replay,
+            on_tool_call=on_tool_call,
+            recorded_as=_recorded_as,
+        )
+        self.server = McpWireServer(WireOptions(responses={}, strict=True), config, hub=hub)
+
+    def _replay(self, server: str, session: WireSession) -> McpReplay | None:
+        if self._reader is None:
+            return None
+        replay = _ReportedReplay(
+            _recorded_as(server, session), self._reader.tools, lambda error: self._on_miss(session.name, error)
+        )
+        self._replays.append(replay)
+        return replay
+
+    def unused(self) -> list[UnusedEntry]:
+        return [
+            UnusedEntry(tool_key(entry.key), entry.position)
+            for replay in self._replays
+            for entry in replay.unused()
+            if entry.key.startswith(f"{replay.server}.")
+        ]
+
+    def close(self) -> None:
+        self.server.stop()
+        if self._reader is not None:
+            self._reader.close()
+
+
+class _ReportedReplay(McpReplay):
+    """Calls `on_miss` with what it has no answer for."""
+
+    def __init__(
+        self, server: str, index: ExchangeIndex[ToolExchange], on_miss: Callable[[RecordingMismatchError], None]
+    ) -> None:
+        super().__init__(server, index)
+        self._on_miss = on_miss
+
+    def find(self, request: Message) -> FoundAnswer:
+        try:
+            return super().find(request)
+        except RecordingMismatchError as error:
+            self._on_miss(error)
+            raise
+
+
+def _recorded_as(server: str, session: WireSession) -> str:
+    return f"{session.name}/{server}"

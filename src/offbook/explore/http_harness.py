@@ -1,0 +1,183 @@
+"""The HTTP APIs of an in-process run: clients of SDKs get recorded answers, with faults, and are observed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Sequence
+from functools import cached_property
+from math import inf
+from typing import TYPE_CHECKING
+
+import orjson
+from msgspec.structs import replace
+
+from offbook.explore.inferred_tools import InferredTool, offered_tool
+from offbook.explore.observers import raise_endless
+from offbook.explore.options import Divergence
+from offbook.explore.replay import ScriptLine, exchanges_by_id
+from offbook.explore.run import ModelCall
+from offbook.explore.sdk_warm_up import SentRequest, SentRequests, warm_up
+from offbook.explore.wire_observer import PendingAnswer, WireObserver, offered_tools
+from offbook.faults import FaultPlan
+from offbook.faults.order import CallOrder, Cancelled
+from offbook.recording.latency import Latency
+from offbook.recording.match.continuation import Continuation, gave_up_mark
+from offbook.recording.stores.store import RecordingReader
+from offbook.wire.api import InProcessCall, InProcessClients
+from offbook.wire.backend import AcceptedCall, accept_in, split_session_path
+from offbook.wire.options import DEFAULT_RESPONSE
+from offbook.wire.replay import ExploredReplay, ExploredRun, ExploredScript, ReplayMatch
+from offbook.wire.replay_source import ReplaySource
+from offbook.wire.request import HttpRequest
+from offbook.wire.session import WireSession
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+NO_ANSWER = -1
+"""The id in a script of an answer that is not recorded, as to a request for a list of models."""
+
+
+class HttpRecording:
+    """A recording that answers HTTP clients in many runs. The first run is the clean one and writes the script."""
+
+    def __init__(self, reader: RecordingReader, divergence: Divergence) -> None:
+        self._reader, self._divergence = reader, divergence
+        self._script, self._sent = ExploredScript(), SentRequests()
+
+    @cached_property
+    def _source(self) -> ReplaySource:
+        return ReplaySource(self._reader, latency=Latency("constant", latency_ms=0.0, seed=0), strict=True)
+
+    @property
+    def lines(self) -> tuple[ScriptLine, ...]:
+        """The script of the clean run, for another process, which has the same recording."""
+        return tuple(
+            ScriptLine(key, NO_ANSWER if match.stored is None else match.stored.id, match.fields)
+            for key, match in self._script.log
+        )
+
+    @property
+    def requests(self) -> tuple[SentRequest, ...]:
+        """The first requests of the clean run."""
+        return tuple(self._sent.requests)
+
+    def load(self, lines: Sequence[ScriptLine], requests: Sequence[SentRequest] = ()) -> None:
+        """Take over the script that the clean run wrote in another process, and prepare for its requests."""
+        answers = exchanges_by_id(self._reader, lines)
+        self._script.load(
+            (line.key, ReplayMatch(answers.get(line.answer), script_key=line.key, fields=line.fields)) for line in lines
+        )
+        self._script.conversations.prepare()
+        self._prepare(lines)
+        warm_up(requests, self._source)
+
+    def _prepare(self, lines: Sequence[ScriptLine]) -> None:
+        """Make what the processes of all cases need, so that they need not: indexes, and the tools of the requests."""
+        _ = self._source.cross_protocol, self._source.written
+        for fields in {line.fields for line in lines if line.fields}:
+            for name, schema in offered_tools(orjson.loads(fields).get("tools", ())).items():
+                offered_tool(name, schema)
+
+    def start_run(self, plan: FaultPlan, continuation: Continuation, *, max_calls: int, is_clean: bool) -> ExploredHttp:
+        """Return the APIs of a run: a strict replay first, then one that answers a repeated request again."""
+        observer = WireObserver(max_calls=max_calls, on_endless=lambda: None, script=self._script, is_in_process=True)
+        policy = self._divergence.policy
+        run = ExploredRun(
+            self._script,
+            observer,
+            on_miss="stop" if policy == "live" else policy,
+            continuation=continuation,
+            mark=gave_up_mark(plan),
+        )
+        default = self._divergence.default_response if policy == "default" else DEFAULT_RESPONSE
+        session = WireSession(
+            "",
+            parser=self._source.parser,
+            replay=ExploredReplay(self._source, default_response=default, explored_run=run),
+            plan=FaultPlan([line for line in plan if line.at.tool is None]),
+            explored_run=run,
+        )
+        return ExploredHttp(session, observer, sent=self._sent if is_clean else None)
+
+
+class ExploredHttp(InProcessClients):
+    """The HTTP APIs of one run. All clients of the run share one session.
+
+    `on_endless` is called with the reason when the run makes too many calls, `on_hung` when it has waited for an answer
+    for `patience_s`. By default both raise an EndlessRunError. The clean run adds what it has `sent`.
+    """
+
+    def __init__(self, session: WireSession, observer: WireObserver, *, sent: SentRequests | None = None) -> None:
+        self.on_endless: Callable[[str], object] = raise_endless
+        self.on_hung: Callable[[str], object] = raise_endless
+        self.patience_s = inf
+        self._sent = sent
+        self.session, self._observer, self._lock = session, observer, threading.Lock()
+        observer.on_endless = lambda: self.on_endless(observer.endless)
+
+    def accept(self, request: HttpRequest) -> InProcessCall:
+        with self._lock:
+            path = split_session_path(request.path)[1]
+            accepted = accept_in(self.session, replace(request, path=path))
+            if self._sent is not None:
+                self._sent.add(request)
+        return _ExploredCall(accepted, self)
+
+    def close(self) -> None:
+        """Do nothing: other clients may go on."""
+
+    def count_effects_by(self, count: Callable[[], int]) -> None:
+        """Count the effects before each answer by this function."""
+        self._observer.count_effects = count
+
+    def share_order(self, order: CallOrder) -> None:
+        """Hold answers, and have others held, in the order of all calls of the run."""
+        self.session.order.share_order(order)
+
+    @property
+    def was_cancelled(self) -> bool:
+        """Whether a fault has cancelled the run."""
+        return any(isinstance(planned.fault, Cancelled) for planned in self.session.fired)
+
+    @property
+    def guard(self) -> AbstractContextManager[object]:
+        """What the threads of the run share."""
+        return self._lock
+
+    @property
+    def calls(self) -> tuple[ModelCall, ...]:
+        """The model calls so far."""
+        return self._observer.calls
+
+    @property
+    def fired(self) -> tuple[str, ...]:
+        """The faults that fired, as lines of a plan."""
+        return tuple(str(planned) for planned in self.session.fired)
+
+    @property
+    def diverged(self) -> str:
+        """The first model call that was never recorded; in the clean run, the first request that was not."""
+        misses = self.session.misses if self._sent is not None else ()
+        return misses[0].text if misses else self.session.diverged
+
+    def inferred_tools(self, *, observed: Collection[str]) -> list[InferredTool]:
+        """Return the tools that ran, as far as the conversation shows, without those that are `observed`."""
+        return [each for each in self._observer.tools() if each.tool not in observed]
+
+
+class _ExploredCall(InProcessCall):
+    """A call of an explored run. A client that waits for too long for what a fault holds back ends the run."""
+
+    def __init__(self, accepted: AcceptedCall, http: ExploredHttp) -> None:
+        assert accepted.answer is not None, "an explored run has no real API"
+        super().__init__(accepted.answer, accepted, guard=http.guard)
+        self._attempt, self._http = accepted.attempt, http
+        self.patience_s = http.patience_s if accepted.attempt is not None and accepted.attempt.fault else inf
+
+    def hang(self) -> None:
+        assert self._attempt is not None
+        assert self._attempt.site is not None
+        vendor, has_begun = self._attempt.parsed.route.vendor, self.answer.status is not None
+        pending = PendingAnswer(f"call {self._attempt.site.overall}", vendor, has_begun)
+        self._http.on_hung(pending.waiting_text(self.patience_s))

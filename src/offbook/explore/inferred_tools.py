@@ -1,0 +1,235 @@
+"""Infers from the conversation of a program with its model which tools the program ran."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
+from itertools import count, islice
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from offbook.errors import InputError, ToolArgumentsError
+from offbook.explore.run import ToolRun
+from offbook.messages import JsonObject, ToolCall
+from offbook.recording.match.conversation import reads_like_failure
+from offbook.tools import ToolSpec
+from offbook.tools.effects import UNDECLARED, Effect, EffectOutcome, ToolDeclaration
+
+
+class ToolResult(Struct, frozen=True):
+    """A result of a tool in a request: the id of its call, the tool if that is known, and the text."""
+
+    id: str
+    tool: str
+    text: str
+
+
+class Turn(Struct, frozen=True, kw_only=True):
+    """A request and the tool calls of its answer; none if the answer did not arrive.
+
+    `offered` are the schemas of the tools that the request offers, by name.
+    """
+
+    results: Sequence[ToolResult] = ()
+    offered: Mapping[str, JsonObject] = {}
+    asked: Sequence[ToolCall] = ()
+
+
+class InferredTool(Struct, frozen=True, kw_only=True):
+    """A tool that the program ran, or may have run, and the result that it sent to the model."""
+
+    tool: str
+    arguments: JsonObject
+    outcome: EffectOutcome
+    result: str = ""
+
+    def effect(self) -> Effect:
+        return Effect(tool=self.tool, arguments=self.arguments, outcome=self.outcome, source="inferred")
+
+
+def infer_tools(turns: Iterable[Turn]) -> list[InferredTool]:
+    """Return the tools that the program ran, in the order in which the model asked for them.
+
+    A call ran if a later request has its result. It may have run if none has, or one that reads like a failure. If the
+    model asks for it again before that, as after an answer that the program has refused, it did not run. A conversation
+    that is started over may run the same call again. Calls whose arguments are not JSON are left out.
+    """
+    pending = _PendingCalls()
+    ended: list[tuple[int, InferredTool]] = []
+    places = count()
+    for turn in turns:
+        ended += [(call.place, call.ended(result.text)) for call, result in pending.take_answered(turn.results)]
+        asked = list(_pending_calls(turn, places))
+        pending.drop_repeated(asked)
+        pending.add(asked)
+    ended += [(call.place, call.unanswered()) for call in pending]
+    return [tool for _, tool in sorted(ended, key=lambda each: each[0])]
+
+
+def inferred_runs(tools: Sequence[InferredTool], declarations: Mapping[str, ToolDeclaration]) -> tuple[ToolRun, ...]:
+    """Return inferred tools as calls of tools that cannot fail."""
+    counts, runs = Counter[str](), []
+    for each in tools:
+        counts[each.tool] += 1
+        runs.append(
+            ToolRun(
+                tool=each.tool,
+                call=counts[each.tool],
+                arguments=each.arguments,
+                result=each.result,
+                is_observed=False,
+                side_effect=declarations.get(each.tool, UNDECLARED).has_effect,
+            )
+        )
+    return tuple(runs)
+
+
+def inferred_effects(tools: Sequence[InferredTool], declarations: Mapping[str, ToolDeclaration]) -> list[Effect]:
+    """Return the effects of inferred tools, unless these are declared to have none."""
+    return [each.effect() for each in tools if not declarations.get(each.tool, UNDECLARED).read_only]
+
+
+_Key: TypeAlias = tuple[object, ...]
+
+
+class _PendingCall:
+    """A tool call without a result yet.
+
+    `nth` is its number among the calls of that tool in its answer. `before_by_id` and `before_by_tool` are how many
+    results its request had already: vendors without ids, and recordings that were written by hand, give the same id to
+    several calls.
+    """
+
+    def __init__(self, call: ToolCall, *, place: int, nth: int, turn: Turn) -> None:
+        self.call, self.place, self._nth = call, place, nth
+        self.before_by_id = sum(each.id == call.id for each in turn.results)
+        self.before_by_tool = sum(each.tool == call.tool for each in turn.results)
+        self._offered = turn.offered
+
+    @property
+    def by_id(self) -> _Key:
+        """What it has in common with its result, and with the same call again, if that has an id too."""
+        return ("id", self.call.id)
+
+    @property
+    def by_tool(self) -> _Key:
+        """What it has in common with all calls of its tool."""
+        return ("tool", self.call.tool)
+
+    @cached_property
+    def by_arguments(self) -> _Key:
+        """What it has in common with the same call again, if one of them has no id."""
+        return ("arguments", self.call.tool, msgspec.json.encode(self.call.args, order="sorted"), self._nth)
+
+    def ended(self, text: str) -> InferredTool:
+        tool, arguments = self.call.tool, self.call.args
+        return InferredTool(tool=tool, arguments=arguments, outcome=self._outcome(text), result=text)
+
+    def unanswered(self) -> InferredTool:
+        outcome: EffectOutcome = "refused" if self._is_refused else "unknown"
+        return InferredTool(tool=self.call.tool, arguments=self.call.args, outcome=outcome)
+
+    @property
+    def _is_refused(self) -> bool:
+        """Whether the program cannot have run it, as it has no such tool."""
+        return bool(self._offered) and self.call.tool not in self._offered
+
+    def _outcome(self, text: str) -> EffectOutcome:
+        if self._is_refused:
+            return "refused"
+        has_failed = reads_like_failure({"role": "tool", "content": text})
+        return "done" if _fits(self.call, self._offered) and not has_failed else "unknown"
+
+
+def _fits(call: ToolCall, offered: Mapping[str, JsonObject]) -> bool:
+    """Return whether the arguments fit the schema that the program has declared, as far as it has."""
+    spec = offered_tool(call.tool, offered.get(call.tool) or {})
+    try:
+        if spec is not None:
+            spec.check(call.args)
+    except ToolArgumentsError:
+        return False
+    return True
+
+
+def offered_tool(name: str, schema: JsonObject) -> ToolSpec | None:
+    """Return the tool that a request offers; None if only its vendor understands the schema. Each is made once."""
+    return _offered_tool(name, msgspec.json.encode(schema, order="sorted"))
+
+
+@lru_cache(maxsize=1024)
+def _offered_tool(name: str, schema: bytes) -> ToolSpec | None:
+    try:
+        return ToolSpec(name, parameters=msgspec.json.decode(schema))
+    except InputError:
+        return None
+
+
+def _pending_calls(turn: Turn, places: Iterator[int]) -> Iterator[_PendingCall]:
+    counts = Counter[str]()
+    for call in turn.asked:
+        if call.raw_arguments is None:
+            counts[call.tool] += 1
+            yield _PendingCall(call, place=next(places), nth=counts[call.tool], turn=turn)
+
+
+class _PendingCalls:
+    """The calls without a result, in the order of their places, found by their keys."""
+
+    def __init__(self) -> None:
+        self._by_key: defaultdict[_Key, dict[int, _PendingCall]] = defaultdict(dict)
+
+    def __iter__(self) -> Iterator[_PendingCall]:
+        return iter(self._by_key[()].values())
+
+    def add(self, calls: Iterable[_PendingCall]) -> None:
+        for call in calls:
+            for key in ((), call.by_id, call.by_tool, call.by_arguments):
+                self._by_key[key][call.place] = call
+
+    def drop_repeated(self, asked: Iterable[_PendingCall]) -> None:
+        """Remove the calls that the model asks for again."""
+        for call in asked:
+            same = [each for each in self._find([call.by_arguments]) if not (each.call.id and call.call.id)]
+            if call.call.id:
+                same += [each for each in self._find([call.by_id]) if each.call.tool == call.call.tool]
+            self._remove(same)
+
+    def take_answered(self, results: Sequence[ToolResult]) -> list[tuple[_PendingCall, ToolResult]]:
+        """Remove the calls whose results are new, and return them with these.
+
+        Results are found by their ids, else by the number of results of the tool.
+        """
+        by_id, by_tool = _grouped(results, "id"), _grouped(results, "tool")
+        matched = [
+            (call, by_id[call.by_id][-1]) for call in self._find(by_id) if len(by_id[call.by_id]) > call.before_by_id
+        ]
+        self._remove(call for call, _ in matched)
+        taken = {id(result) for _, result in matched}
+        for call in self._find(by_tool):
+            rest = (each for each in by_tool[call.by_tool][call.before_by_tool :] if id(each) not in taken)
+            for result in islice(rest, 1):
+                taken.add(id(result))
+                matched.append((call, result))
+        self._remove(call for call, _ in matched)
+        return matched
+
+    def _find(self, keys: Iterable[_Key]) -> list[_PendingCall]:
+        found = [call for key in keys if key in self._by_key for call in self._by_key[key].values()]
+        return sorted(found, key=lambda call: call.place)
+
+    def _remove(self, calls: Iterable[_PendingCall]) -> None:
+        for call in calls:
+            for key in ((), call.by_id, call.by_tool, call.by_arguments):
+                self._by_key[key].pop(call.place, None)
+
+
+def _grouped(results: Sequence[ToolResult], name: Literal["id", "tool"]) -> dict[_Key, list[ToolResult]]:
+    """Return the results by the keys of their calls."""
+    groups: defaultdict[_Key, list[ToolResult]] = defaultdict(list)
+    for result in results:
+        groups[name, getattr(result, name)].append(result)
+    return dict(groups)

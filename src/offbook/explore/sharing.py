@@ -1,0 +1,119 @@
+"""Cases that are the same run: a fault that lasts, where the run meets it only once.
+
+`call=1: timeout` and `call=1 attempt=1: timeout` are two cases. If the agent never sends call 1 again, they are one
+run: at every call that it makes, both plans decide alike. Whoever runs the second one gets, call by call, the same
+answers and the same faults, and a run that depends on nothing else makes the same next request, with the same attempt
+number and after the same effects. So neither the plans need be equal, nor the runs be compared: it is enough that the
+plans agree at each site that the known run has reached. That holds for single faults and for pairs.
+
+Equal requests after *different* faults are not enough. An agent may remember which error it has met, and treat the next
+one differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from offbook.explore.cases import FaultCase
+from offbook.explore.run import Run
+from offbook.faults import At, FaultPlan, PlannedFault, Site, ToolSite
+from offbook.faults.site import mark_of
+from offbook.recording.match.continuation import gave_up_mark
+
+
+class KnownRuns:
+    """The runs of the cases so far, for cases that are the same."""
+
+    def __init__(self) -> None:
+        self._known: dict[frozenset[str], tuple[FaultCase, tuple[Run, ...]]] = {}
+        self._wanted = set[frozenset[str]]()
+
+    def expect(self, cases: Iterable[FaultCase]) -> None:
+        """Remember from now on the runs that these cases may share."""
+        self._wanted.update(key for case in cases if (key := _shared_key(case)) is not None)
+
+    def add(self, case: FaultCase, runs: tuple[Run, ...]) -> None:
+        """Take the runs of a case, if others may share them."""
+        if (key := _key(case.lines)) in self._wanted:
+            self._known[key] = case, runs
+
+    def split(self, cases: Sequence[FaultCase]) -> tuple[list[FaultCase], list[FaultCase]]:
+        """Return the cases to run first, and those that may turn out to share a run with one of them or before."""
+        known = {_key(case.lines) for case in cases} | self._known.keys()
+        later = [case for case in cases if _shared_key(case) in known]
+        ids = {case.id for case in later}
+        return [case for case in cases if case.id not in ids], later
+
+    def find(self, case: FaultCase) -> SharedRuns | None:
+        """Return the runs of a case, if those of another one are known to be the same."""
+        narrow = _narrowed_lines(case)
+        known = None if narrow is None else self._known.get(_key(narrow))
+        if known is None:
+            return None
+        other, runs = known
+        if not all(_decide_alike(case.plan, other.plan, run) for run in runs):
+            return None
+        marks = {mark_of(theirs): mark_of(mine) for theirs, mine in zip(narrow or (), case.lines, strict=True)}
+        marks[gave_up_mark(other.plan)] = gave_up_mark(case.plan)
+        return SharedRuns(other.id, tuple(_with_marks(run, marks) for run in runs))
+
+
+class SharedRuns(Struct, frozen=True):
+    """Runs that were made for the case with the id `of`, with the marks of the case that shares them."""
+
+    of: str
+    runs: tuple[Run, ...]
+
+
+def _shared_key(case: FaultCase) -> frozenset[str] | None:
+    """Return the key of the case whose runs this one may share; None if its faults do not last."""
+    narrow = _narrowed_lines(case)
+    return None if narrow is None else _key(narrow)
+
+
+def _key(lines: Iterable[PlannedFault]) -> frozenset[str]:
+    return frozenset(str(line) for line in lines)
+
+
+def _narrowed_lines(case: FaultCase) -> tuple[PlannedFault, ...] | None:
+    """Return the lines with each fault that lasts as one that fires once; None if none of them lasts."""
+    lines = tuple(PlannedFault(_first_of(line.at), line.fault) for line in case.lines)
+    return None if lines == case.lines else lines
+
+
+def _first_of(at: At) -> At:
+    """Return the first of the sites that a line covers."""
+    if at.tool is not None:
+        return at if at.call is not None else replace(at, call=at.since or 1, since=None)
+    call = at.since if at.call is None else at.call
+    return at if call is None else replace(at, call=call, since=None, attempt=at.attempt or 1)
+
+
+def _decide_alike(plan: FaultPlan, other: FaultPlan, run: Run) -> bool:
+    """Return whether two plans have the same fault at each site of a run whose sites are all known."""
+    is_known = not run.hung and bool(run.calls or run.tools)
+    return is_known and all(_fault_at(plan, site) == _fault_at(other, site) for site in _sites(run))
+
+
+def _sites(run: Run) -> Iterator[Site | ToolSite]:
+    for call in run.calls:
+        yield Site("", call.step_id, call.step_call or call.number, call.number, call.attempt)
+    for each in run.tools:
+        yield ToolSite(each.tool, each.call)
+
+
+def _fault_at(plan: FaultPlan, site: Site | ToolSite) -> object:
+    line = plan.line_at(site)
+    return None if line is None else line.fault
+
+
+def _with_marks(run: Run, marks: Mapping[str, str]) -> Run:
+    """Return the run with other marks in the texts that its faults have injected; they are as long as those before."""
+    data = msgspec.msgpack.encode(run)
+    for mark, other in marks.items():
+        data = data.replace(mark.encode(), other.encode())
+    return msgspec.msgpack.decode(data, type=Run)

@@ -1,0 +1,78 @@
+"""Checks that forked runs of a program show the same as runs that start it anew: a few cases are run both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, runtime_checkable
+
+from offbook.explore.cases import FaultCase
+from offbook.explore.run import Run
+from offbook.faults import FaultPlan
+from offbook.recording.match.continuation import Continuation
+
+FEWEST_CASES = 10
+"""How many cases there are, at least, if some are run both ways."""
+FEWEST, MOST, SHARE = 3, 8, 0.05
+WAITING_FAULTS = frozenset(("timeout", "slow", "slow_drip", "stream_stall", "tool_timeout", "task_stuck"))
+"""Faults that a fresh run really waits for, for up to minutes."""
+
+
+@runtime_checkable
+class ForkingSubject(Protocol):
+    """A subject whose runs are forked, and can also be started anew. `on_notice` is called if they are not forked."""
+
+    on_notice: Callable[[str], object]
+
+    @property
+    def is_forked(self) -> bool: ...
+
+    def run(self, plan: FaultPlan, continuation: Continuation = "stubborn") -> Run: ...
+
+    def run_fresh(self, plan: FaultPlan, continuation: Continuation = "stubborn") -> Run:
+        """Run it from the start of its interpreter."""
+        ...
+
+    def start_fresh(self, reason: str) -> None:
+        """Start all further runs anew."""
+        ...
+
+
+class FreshRuns:
+    """The same subject, started anew for each run."""
+
+    def __init__(self, subject: ForkingSubject, name: str) -> None:
+        self.name, self._subject = name, subject
+
+    def run(self, plan: FaultPlan, continuation: Continuation = "stubborn") -> Run:
+        return self._subject.run_fresh(plan, continuation)
+
+
+def sample_of(cases: Sequence[FaultCase]) -> list[FaultCase]:
+    """Return the cases to run both ways: the first of each type of fault, at least three, and at most 5 % or eight."""
+    if len(cases) < FEWEST_CASES:
+        return []
+    first: dict[str, FaultCase] = {}
+    for case in cases:
+        first.setdefault("+".join(line.fault.type for line in case.lines), case)
+    quick = [case for case in first.values() if not WAITING_FAULTS & {line.fault.type for line in case.lines}]
+    return quick[: min(MOST, max(FEWEST, int(len(cases) * SHARE)))]
+
+
+def check_starts(
+    subject: object, cases: Sequence[FaultCase], verdict_of: Callable[[FaultCase, bool], str], *, workers: int = 2
+) -> None:
+    """Run a sample of the cases both ways; if a verdict differs, start all runs of the subject anew.
+
+    `verdict_of` runs a case, started anew if its second argument is true.
+    """
+    if not isinstance(subject, ForkingSubject) or not subject.is_forked:
+        return
+    sample = sample_of(cases)
+    with ThreadPoolExecutor(workers) as pool:
+        verdicts = [(pool.submit(verdict_of, case, False), pool.submit(verdict_of, case, True)) for case in sample]
+        pairs = [(forked.result(), fresh.result()) for forked, fresh in verdicts]
+    for case, (forked, fresh) in zip(sample, pairs, strict=True):
+        if forked != fresh:
+            subject.start_fresh(f"{case} is {fresh!r} if it is started anew, and {forked!r} if it is forked")
+            return

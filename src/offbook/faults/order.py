@@ -1,0 +1,315 @@
+"""Faults of order: an answer that comes after another one, a call that is cancelled, a result that comes twice."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias, cast
+
+from msgspec import Meta
+
+from offbook.faults.fault import CallTarget, DeclaredFault, FaultFamily, FaultVariant, Hold, field_words, join_words
+from offbook.messages import Reply, StreamEvent
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from offbook.faults.fault import FaultedCall
+    from offbook.faults.site import Site, ToolSite
+    from offbook.faults.tools import FaultedToolCall
+
+IDLE_S = 0.001
+"""How long nothing must happen until a run counts as idle in virtual time, which does not pass before."""
+
+QUIET_S = 0.5
+"""The same for a program, whose clock may be real: no other call has started or ended for so long."""
+
+MAX_HOLD_S = 5.0
+"""How long an answer is held at most after the last event, if the call that it waits for is under way."""
+
+
+CallPlace: TypeAlias = "Site | ToolSite"
+Wait: TypeAlias = "Callable[[asyncio.Future[None], float], Awaitable[None]]"
+"""Waits until a future is done, or until this time has passed, in seconds."""
+
+
+async def _wait_on_loop(future: asyncio.Future[None], wait_s: float) -> None:
+    import asyncio  # noqa: PLC0415 - where this runs, it is loaded
+
+    await asyncio.wait([future], timeout=wait_s)
+
+
+class OrderFault(DeclaredFault, frozen=True):
+    """Changes the order of what happens, not what is answered. It can fire at calls of models and of tools.
+
+    Only a plan can have it, not a recording: a recorded exchange knows no other call.
+    """
+
+    family: ClassVar[FaultFamily] = "order"
+    fits_any_call: ClassVar[bool] = True
+    breaks_response: ClassVar[bool] = False
+    runs_tool: ClassVar[bool] = True
+    wait_s: ClassVar[float] = 0.0
+
+    async def apply(self, call: FaultedCall) -> Reply:
+        """Let the call of a model happen in this order."""
+        return cast("Reply", await self.reorder(call.clean, call.hold))
+
+    async def apply_to_tool(self, call: FaultedToolCall) -> object:
+        """Let the call of a tool happen in this order."""
+        return await self.reorder(call.run, call.hold)
+
+    def outcome(self, tool: str, mark: str = "", result: object = None) -> object:
+        """Return the result as it is: nothing else can happen during the call of a synchronous tool."""
+        return result
+
+    @abstractmethod
+    async def reorder(self, answer: Callable[[], Awaitable[object]], hold: Hold) -> object:
+        """Await the answer, and return it."""
+
+
+class HeldUntil(OrderFault, frozen=True, tag="held_until"):
+    """Gives the answer when another call has ended: `call`, of a `step` or of a `tool`; else when the run is idle."""
+
+    tool: str = ""
+    step: str = ""
+    call: Annotated[int, Meta(ge=0)] = 0
+
+    @classmethod
+    def variants(cls) -> tuple[FaultVariant[Self], ...]:
+        return (FaultVariant("held_until", cls(), is_optional=True, needs_overlap=True),)
+
+    @property
+    def target(self) -> CallTarget:
+        return CallTarget(self.tool, self.step, self.call)
+
+    def text(self, *, without: str = "") -> str:
+        """Return it on one line, with the names of all fields: `held_until tool=search call=2`."""
+        return join_words([("", self.type), *((name, value) for name, value in field_words(self) if name != without)])
+
+    async def reorder(self, answer: Callable[[], Awaitable[object]], hold: Hold) -> object:
+        try:
+            return await answer()
+        finally:
+            await hold(self.target)
+
+
+class DeliveredTwice(OrderFault, frozen=True, tag="delivered_twice"):
+    """Delivers the answer of an MCP server twice, under the same id. In this process, a call returns once."""
+
+    fits_any_call: ClassVar[bool] = False
+    is_for_tools: ClassVar[bool] = True
+
+    @classmethod
+    def variants(cls) -> tuple[FaultVariant[Self], ...]:
+        return (FaultVariant("delivered_twice", cls(), is_optional=True, http_only=True),)
+
+    async def reorder(self, answer: Callable[[], Awaitable[object]], hold: Hold) -> object:
+        return await answer()
+
+
+class Cancelled(OrderFault, frozen=True, tag="cancelled"):
+    """Cancels the run while it waits for a call, as a client that disconnects does: before the call, or `after` it."""
+
+    when: Literal["before", "after"] = "before"
+
+    @classmethod
+    def variants(cls) -> tuple[FaultVariant[Self], ...]:
+        return (
+            FaultVariant("cancelled", cls(), is_optional=True, in_process_only=True),
+            FaultVariant(
+                "cancelled after", cls("after"), is_optional=True, in_process_only=True, is_only_for_tools=True
+            ),
+        )
+
+    async def reorder(self, answer: Callable[[], Awaitable[object]], hold: Hold) -> object:
+        if self.when == "before":
+            await _cancel_run()
+            return await answer()
+        result = await answer()
+        await _cancel_run()
+        return result
+
+
+run_task: ContextVar[asyncio.Task[Any] | None] = ContextVar("run_task", default=None)
+"""The task of the whole run, which `cancelled` cancels; without one, it is the task that waits for the call."""
+
+
+async def _cancel_run() -> None:
+    """Cancel the run, and let that arrive here. A call that is shielded from it goes on."""
+    import asyncio  # noqa: PLC0415 - where this runs, it is loaded
+
+    task = run_task.get()
+    if task is None or task.done() or task.get_loop() is not asyncio.get_running_loop():
+        task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await asyncio.sleep(IDLE_S)
+
+
+class OpenCall:
+    """A call that is under way. `outer` are the calls inside which it was made."""
+
+    def __init__(self, place: CallPlace, number: int, outer: tuple[OpenCall, ...]) -> None:
+        self.place, self.number, self.outer = place, number, outer
+        self.ended = 0
+
+
+_outer_calls: ContextVar[tuple[OpenCall, ...]] = ContextVar("_outer_calls", default=())
+
+
+class CallOrder:
+    """Knows which calls of a run are under way, and holds answers until another call has ended.
+
+    `overlaps` are the sets of calls that were under way together, each in the order in which they ended. Calls of
+    several threads, each with its own event loop, may share it. `wait` waits on the clock of the run.
+    """
+
+    def __init__(self) -> None:
+        self.wait: Wait = _wait_on_loop
+        self._events = 0
+        self._open: list[OpenCall] = []
+        self._ended: list[CallPlace] = []
+        self._held: dict[OpenCall, CallTarget] = {}
+        self._sets: list[tuple[OpenCall, ...]] = []
+        self._grows = False
+        self._wakers: list[Callable[[], object]] = []
+
+    @contextmanager
+    def under_way(self, place: CallPlace) -> Iterator[OpenCall]:
+        """Note a call that starts now and ends with the block, and what is called inside it."""
+        call = self.start(place)
+        token = _outer_calls.set((*call.outer, call))
+        try:
+            yield call
+        finally:
+            _outer_calls.reset(token)
+            self.end(call)
+
+    def start(self, place: CallPlace) -> OpenCall:
+        """Note that a call starts. `end` notes its end."""
+        self._note_event()
+        call = OpenCall(place, self._events, _outer_calls.get())
+        self._open.append(call)
+        self._grows = True
+        return call
+
+    def end(self, call: OpenCall) -> None:
+        """Note that a call has got its answer, or has failed."""
+        if call not in self._open:
+            return
+        if self._grows:
+            self._sets.append(tuple(self._innermost))
+            self._grows = False
+        self._open.remove(call)
+        self._ended.append(call.place)
+        self._note_event()
+        call.ended = self._events
+
+    async def until_end(self, reply: Reply, call: OpenCall) -> AsyncIterator[StreamEvent]:
+        """Yield the events of a streamed answer, and note its end."""
+        try:
+            async for event in reply:
+                yield event
+        finally:
+            self.end(call)
+
+    def holder(self, call: OpenCall, on_unmet: Callable[[], object]) -> Hold:
+        """Return what holds the answer of a call. `on_unmet` is called if the other call never ended."""
+
+        async def hold(target: CallTarget) -> None:
+            if not await self.hold(call, target):
+                on_unmet()
+
+        return hold
+
+    @property
+    def overlaps(self) -> list[tuple[CallPlace, ...]]:
+        return [
+            tuple(call.place for call in sorted(calls, key=lambda call: call.ended))
+            for calls in self._sets
+            if len(calls) > 1
+        ]
+
+    @property
+    def _innermost(self) -> list[OpenCall]:
+        """The calls that are under way and do not wait for one that they have made themselves."""
+        outer = {each for call in self._open for each in call.outer}
+        return [call for call in self._open if call not in outer]
+
+    async def hold(self, call: OpenCall, target: CallTarget) -> bool:
+        """Wait until the target has ended, and return whether it has.
+
+        It has not if the rest of the run has come to a halt before: all calls that are under way are held, and this one
+        longest; or if nothing has happened for `MAX_HOLD_S`.
+        """
+        self._held[call] = target
+        try:
+            while True:
+                await self._wait_for_idle()
+                if self._has_ended(target):
+                    return True
+                if self._is_halted and next(iter(self._held)) is call:
+                    return not target.call
+                if not await self._wait_for_event():
+                    return False
+        finally:
+            del self._held[call]
+            self._note_event()
+
+    def _has_ended(self, target: CallTarget) -> bool:
+        return bool(target.call) and any(_is_target(place, target) for place in self._ended)
+
+    @property
+    def _is_halted(self) -> bool:
+        """Whether all calls that are under way are held, and none of those that they wait for has ended."""
+        return all(call in self._held and not self._has_ended(self._held[call]) for call in self._innermost)
+
+    def _note_event(self) -> None:
+        self._events += 1
+        for wake in list(self._wakers):
+            wake()
+
+    async def _wait_for_idle(self) -> None:
+        """Wait until no call starts or ends any more."""
+        import asyncio  # noqa: PLC0415
+
+        is_virtual = getattr(asyncio.get_running_loop(), "is_virtual", False)
+        before = -1
+        while before != self._events:
+            before = self._events
+            await self.wait(asyncio.get_running_loop().create_future(), IDLE_S if is_virtual else QUIET_S)
+
+    async def _wait_for_event(self) -> bool:
+        """Wait until a call starts or ends, and return whether one has."""
+        import asyncio  # noqa: PLC0415
+
+        loop = asyncio.get_running_loop()
+        event: asyncio.Future[None] = loop.create_future()
+
+        def note() -> None:
+            if not event.done():
+                event.set_result(None)
+
+        def wake() -> None:
+            loop.call_soon_threadsafe(note)
+
+        self._wakers.append(wake)
+        try:
+            await self.wait(event, MAX_HOLD_S)
+        finally:
+            self._wakers.remove(wake)
+        return event.done()
+
+
+def _is_target(place: CallPlace, target: CallTarget) -> bool:
+    """Return whether a target is the call at this site."""
+    from offbook.faults.site import ToolSite  # noqa: PLC0415 - it needs the catalog, which has these faults
+
+    if isinstance(place, ToolSite):
+        return (place.tool, place.call) == (target.tool, target.call)
+    if target.tool:
+        return False
+    return (place.step_id, place.call) == (target.step, target.call) if target.step else place.overall == target.call

@@ -1,0 +1,377 @@
+"""MCP over Streamable HTTP: one endpoint of one session, in both eras; an answer becomes JSON or server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import re
+import secrets
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from offbook.codecs.framing import encode_sse_event
+from offbook.mcp.answer import McpAnswer, error_answer, whole_answer
+from offbook.mcp.dialogue import subscriber
+from offbook.mcp.http.sse2024 import SseClients, opens_stream
+from offbook.mcp.http.streams import MAX_STREAM_BYTES, SSE_HEADERS, SSE_TYPE, ClientStreams, EventStream
+from offbook.mcp.message import (
+    CAPABILITIES_META,
+    HANDSHAKE_VERSIONS,
+    HEADER_MISMATCH,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    MODERN_VERSIONS,
+    PARSE_ERROR,
+    UNSUPPORTED_VERSION,
+    VERSION_META,
+    Message,
+    MessageError,
+    encode_batch,
+    error_message,
+    is_batch,
+    parse_batch,
+    parse_message,
+)
+from offbook.mcp.session import McpSession
+from offbook.wire.request import HttpRequest
+from offbook.wire.response import JSON_TYPE, Frame, HttpResponse
+
+SESSION_ID = "mcp-session-id"
+VERSION_HEADER = "mcp-protocol-version"
+SESSION_NOT_FOUND = -32001
+_NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+"""The parameter that the header `Mcp-Name` repeats, by method."""
+
+_ERROR_STATUS = {PARSE_ERROR: 400, INVALID_REQUEST: 400, INVALID_PARAMS: 400, -32021: 400, METHOD_NOT_FOUND: 404} | {
+    HEADER_MISMATCH: 400,
+    UNSUPPORTED_VERSION: 400,
+}
+BATCH_VERSION = "2025-03-26"
+_BASE64_VALUE = re.compile(r"=\?base64\?(.*)\?=")
+
+
+class HttpEndpoint:
+    """Answers the HTTP requests of one session to one server from its recording, statelessly for modern clients."""
+
+    def __init__(self, session: McpSession) -> None:
+        self.session = session
+        self._clients: dict[str, ClientStreams] = {}
+        self._sse_clients = SseClients(session)
+
+    def respond(self, request: HttpRequest) -> HttpResponse:
+        """Return the response to a request."""
+        accepted = self._accept(request)
+        if isinstance(accepted, HttpResponse):
+            return accepted
+        return self._to_http([(each, self._answer(each)) for each in accepted], request)
+
+    async def respond_after_work(self, request: HttpRequest) -> HttpResponse:
+        """Return the response to a request whose answer may take time."""
+        accepted = self._accept(request)
+        if isinstance(accepted, HttpResponse):
+            return accepted
+        answers = [(each, self._answer(each)) for each in accepted]
+        done = [(each, answer if answer.work is None else await answer.work()) for each, answer in answers]
+        return self._to_http(done, request)
+
+    def _accept(self, request: HttpRequest) -> list[Message] | HttpResponse:
+        """Return the requests that are to be answered, or the response if there is none."""
+        match request.method:
+            case "POST":
+                return self._sse_clients.receive(request) or self._accept_post(request)
+            case "GET" if opens_stream(request.headers):
+                return self._sse_clients.open()
+            case "GET" | "DELETE":
+                return self._get_or_delete(request)
+            case _:
+                return _not_allowed("GET, POST, DELETE")
+
+    def _get_or_delete(self, request: HttpRequest) -> HttpResponse:
+        session_id = request.headers.get(SESSION_ID)
+        if session_id is None or request.headers.get(VERSION_HEADER) in MODERN_VERSIONS:
+            return _not_allowed("POST")
+        client = self._clients.get(session_id)
+        if client is None:
+            return _gone(None)
+        if request.method == "DELETE":
+            self._forget(session_id)
+            return HttpResponse(200)
+        last_event_id = request.headers.get("last-event-id")
+        if not last_event_id:
+            return client.stand()
+        reason = "the events after this Last-Event-ID are not known"
+        return client.resume(last_event_id) or _json(400, error_message(None, INVALID_REQUEST, reason))
+
+    def _forget(self, session_id: str) -> None:
+        client = self._clients.pop(session_id, None)
+        if client is not None:
+            client.close()
+
+    def _accept_post(self, request: HttpRequest) -> list[Message] | HttpResponse:
+        try:
+            messages = _parse(request)
+        except MessageError as error:
+            is_json = "not JSON:" not in str(error)
+            reason = "Invalid Request: one JSON-RPC message is expected" if is_json else f"Parse error: {error}"
+            return _json(400, error_message(None, INVALID_REQUEST if is_json else PARSE_ERROR, reason))
+        for message in messages:
+            refusal = (
+                check_request(message, request.headers)
+                or self._check_session(message, request.headers)
+                or self._check_tool_headers(message, request.headers)
+            )
+            if refusal is not None:
+                return refusal
+        client = self._clients.get(request.headers.get(SESSION_ID, ""))
+        for message in messages:
+            if client is not None and not message.is_request:
+                self._hear(message, client)
+        return [message for message in messages if message.is_request] or HttpResponse(202)
+
+    def _hear(self, message: Message, client: ClientStreams) -> None:
+        """Take what a client sends that is not a request."""
+        if message.is_response:
+            client.sender.receive(message)
+        elif message.method == "notifications/initialized":
+            client.listen(self.session.listen)
+        elif message.method == "notifications/cancelled":
+            client.sender.cancel(message.params.get("requestId"))
+
+    def _answer(self, message: Message) -> McpAnswer:
+        answer = self.session.answer(self.session.start(message))
+        assert answer is not None, "a session that is not live answers everything"
+        return answer
+
+    def _check_session(self, message: Message, headers: Mapping[str, str]) -> HttpResponse | None:
+        """Return why a request of the handshake era is refused, if it is."""
+        if is_modern(message, headers) or message.method == "initialize":
+            return None
+        session_id = headers.get(SESSION_ID)
+        if session_id is None:
+            reason = "Bad Request: no session; start with initialize, or name the protocol version in _meta"
+            return _json(400, error_message(message.id, INVALID_REQUEST, reason))
+        return None if session_id in self._clients else _gone(message.id)
+
+    def _check_tool_headers(self, message: Message, headers: Mapping[str, str]) -> HttpResponse | None:
+        """Return why a modern call is refused whose headers do not repeat the arguments that its tool says."""
+        if not message.tool or self.session.source is None or not is_modern(message, headers):
+            return None
+        arguments = message.params.get("arguments")
+        given = arguments if isinstance(arguments, dict) else {}
+        for header, name in self.session.source.tool_headers(message.tool).items():
+            value = given.get(name)
+            sent = decode_header(headers.get(f"mcp-param-{header.lower()}"))
+            if value is not None and (sent is None or not _is_same_value(sent, value)):
+                reason = f"the header mcp-param-{header.lower()} does not match the argument {name}"
+                return to_http(_refuse(message, HEADER_MISMATCH, reason), message)
+        return None
+
+    def _to_http(self, answers: Sequence[tuple[Message, McpAnswer]], request: HttpRequest) -> HttpResponse:
+        session_id = request.headers.get(SESSION_ID, "")
+        accepts_sse = SSE_TYPE in request.headers.get("accept", SSE_TYPE)
+        client = self._clients.get(session_id)
+        if any(answer.forgets_session for _, answer in answers):
+            self._forget(session_id)
+        if is_batch(request.body):
+            response = batch_response(answers, client or ClientStreams())
+        else:
+            response = self._one_to_http(*answers[0], client, accepts_sse=accepts_sse)
+        if answers[0][0].method != "initialize" or answers[0][0].era == "modern":
+            return response
+        session_id = secrets.token_hex(16)
+        self._clients[session_id] = ClientStreams()
+        return replace(response, headers=response.headers | {SESSION_ID: session_id})
+
+    def _one_to_http(
+        self, request: Message, answer: McpAnswer, client: ClientStreams | None, *, accepts_sse: bool
+    ) -> HttpResponse:
+        if request.method == "subscriptions/listen" and answer.ending == "silence":
+            return _subscription(request, answer, self.session)
+        if answer.asks_client and client is not None and accepts_sse:
+            return client.converse((request, answer))
+        if answer.on_sent is not None:
+            _call_later(answer.on_sent, answer.end_ms)
+        size = sum(len(raw) for _, raw in answer.messages) if len(answer.messages) > 1 else 0
+        is_resumable = answer.ending == "complete" and not answer.noise and 0 < size <= MAX_STREAM_BYTES
+        stream = client.open() if client is not None and is_resumable else None
+        return to_http(answer, request, accepts_sse=accepts_sse, stream=stream)
+
+
+def _is_same_value(sent: str, value: object) -> bool:
+    """Return whether a header has the value of an argument: a text as it is, all else as in JSON."""
+    return sent == (value if isinstance(value, str) else msgspec.json.encode(value).decode())
+
+
+def _parse(request: HttpRequest) -> list[Message]:
+    """Parse the messages of a body. Batches are of revision 2025-03-26: clients of later ones name their version."""
+    version = request.headers.get(VERSION_HEADER, BATCH_VERSION)
+    if is_batch(request.body) and version == BATCH_VERSION:
+        return parse_batch(request.body)
+    return [parse_message(request.body)]
+
+
+def _call_later(call: Callable[[], None], after_ms: float) -> None:
+    """Call a function when an answer that is due in `after_ms` was sent; at once where no event loop runs."""
+    try:
+        asyncio.get_running_loop().call_later(after_ms / 1000.0, call)
+    except RuntimeError:
+        call()
+
+
+def _subscription(request: Message, answer: McpAnswer, session: McpSession) -> HttpResponse:
+    """Return the stream of a `subscriptions/listen`, which ends when the client leaves."""
+    stream = EventStream()
+    for _, raw in answer.messages:
+        stream.write(raw)
+
+    async def follow() -> AsyncGenerator[bytes]:
+        stop_listening = session.listen(subscriber(request, stream.write))
+        try:
+            async for event in stream.follow(0):
+                yield event
+        finally:
+            stop_listening()
+
+    return HttpResponse(200, dict(SSE_HEADERS), is_streamed=True, live=follow)
+
+
+def batch_response(answers: Sequence[tuple[Message, McpAnswer]], client: ClientStreams) -> HttpResponse:
+    """Return the answers to a batch: as a JSON array, or as events if one of them is more than one message."""
+    if all(len(answer.messages) == 1 and answer.ending == "complete" for _, answer in answers):
+        for _, answer in answers:
+            if answer.on_sent is not None:
+                _call_later(answer.on_sent, answer.end_ms)
+        at_ms = max(answer.messages[0][0] for _, answer in answers)
+        body = encode_batch(answer.messages[0][1] for _, answer in answers)
+        return HttpResponse(200, {"content-type": JSON_TYPE}, ((at_ms, body),), end_ms=at_ms)
+    return client.converse(*answers)
+
+
+def to_http(
+    answer: McpAnswer, request: Message, *, accepts_sse: bool = True, stream: EventStream | None = None
+) -> HttpResponse:
+    """Return an answer as an HTTP response: JSON if it is one message that is due at once, else server-sent events,
+    which are kept in a `stream`, with its ids, for a client that resumes it."""
+    if answer.ending == "exit":
+        return HttpResponse(None, ending="reset")
+    is_whole = answer.ending == "complete" and not answer.noise
+    if is_whole and (len(answer.messages) == 1 or not accepts_sse):
+        at_ms, raw = answer.messages[-1]
+        status = _status(answer, raw) if request.era == "modern" else answer.status
+        return HttpResponse(status, {"content-type": JSON_TYPE} | answer.headers, ((at_ms, raw),), end_ms=at_ms)
+    if answer.ending == "silence" and not answer.messages:
+        return HttpResponse(None, ending="silence", end_ms=answer.end_ms)
+    frames = sse_frames(answer, stream)
+    if stream is not None:
+        for _, raw in answer.messages:
+            stream.write(raw)
+        stream.end()
+    return HttpResponse(
+        answer.status,
+        SSE_HEADERS | answer.headers,
+        tuple(frames),
+        is_streamed=True,
+        ending=answer.ending,
+        end_ms=max(answer.end_ms, frames[-1][0] if frames else 0.0),
+    )
+
+
+def sse_frames(answer: McpAnswer, stream: EventStream | None = None) -> list[Frame]:
+    """Return the messages of an answer as events, with the ids of a `stream` if there is one."""
+    frames = [(0.0, encode_sse_event(answer.noise, "message"))] if answer.noise else []
+    return frames + [
+        (at_ms, encode_sse_event(raw, "message") if stream is None else stream.encode(raw, number))
+        for number, (at_ms, raw) in enumerate(answer.messages, 1)
+    ]
+
+
+def _status(answer: McpAnswer, raw: bytes) -> int:
+    """Return the status of a modern answer: errors of the protocol have one of their own."""
+    error = parse_message(raw).fields.get("error")
+    code = error.get("code") if isinstance(error, dict) else None
+    return _ERROR_STATUS.get(code, answer.status) if isinstance(code, int) else answer.status
+
+
+def is_modern(message: Message, headers: Mapping[str, str]) -> bool:
+    """Return whether a message over HTTP is of the modern era, by its header or by its `_meta`."""
+    if message.method == "initialize" and message.era != "modern":
+        return False
+    return headers.get(VERSION_HEADER) in MODERN_VERSIONS or message.era == "modern"
+
+
+def check_request(message: Message, headers: Mapping[str, str]) -> HttpResponse | None:
+    """Return why a message is refused for its headers, if it is: what a server of its era says."""
+    version = headers.get(VERSION_HEADER)
+    if not is_modern(message, headers):
+        if version is None or version in HANDSHAKE_VERSIONS or message.method == "initialize":
+            return None
+        return _unsupported(message, version)
+    if not message.is_request:
+        return None
+    answer = _check_modern(message, headers)
+    return None if answer is None else to_http(answer, message)
+
+
+def _check_modern(message: Message, headers: Mapping[str, str]) -> McpAnswer | None:
+    version = message.meta.get(VERSION_META)
+    missing = [name for name in (VERSION_META, CAPABILITIES_META) if name not in message.meta]
+    if missing:
+        return _refuse(message, INVALID_PARAMS, f"params._meta lacks {', '.join(missing)}")
+    if headers.get(VERSION_HEADER) != version:
+        return _refuse(message, HEADER_MISMATCH, f"the header {VERSION_HEADER} does not match the version in _meta")
+    if headers.get("mcp-method") != message.method:
+        return _refuse(message, HEADER_MISMATCH, "the header mcp-method does not match the method")
+    named = message.params.get(_NAMED.get(message.method, ""))
+    if named is not None and decode_header(headers.get("mcp-name")) != named:
+        return _refuse(message, HEADER_MISMATCH, "the header mcp-name does not match the parameters")
+    if version not in MODERN_VERSIONS:
+        data = {"supported": list(MODERN_VERSIONS), "requested": version}
+        return error_answer(message, UNSUPPORTED_VERSION, "Unsupported protocol version", data, status=400)
+    return None
+
+
+def _refuse(message: Message, code: int, reason: str) -> McpAnswer:
+    return error_answer(message, code, reason, status=400)
+
+
+def _unsupported(message: Message, version: str) -> HttpResponse:
+    data = {"supported": [*HANDSHAKE_VERSIONS, *MODERN_VERSIONS], "requested": version}
+    raw = error_message(message.id, UNSUPPORTED_VERSION, "Unsupported protocol version", data)
+    return _json(400, raw)
+
+
+def decode_header(value: str | None) -> str | None:
+    """Return the value of a header that may be wrapped as `=?base64?…?=`; None if it cannot be decoded."""
+    value = None if value is None else value.strip(" \t")
+    wrapped = None if value is None else _BASE64_VALUE.fullmatch(value)
+    if wrapped is None:
+        return value
+    try:
+        return base64.b64decode(wrapped[1], validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+
+
+def encode_header(value: str) -> str:
+    """Return a value for a header, wrapped as `=?base64?…?=` if it could not be sent as it is."""
+    is_plain = value.isascii() and value.isprintable() and value == value.strip()
+    if is_plain and not _BASE64_VALUE.fullmatch(value):
+        return value
+    return f"=?base64?{base64.b64encode(value.encode()).decode()}?="
+
+
+def _json(status: int, raw: bytes) -> HttpResponse:
+    return HttpResponse(status, {"content-type": JSON_TYPE}, whole_answer(raw).messages)
+
+
+def _gone(id: Any) -> HttpResponse:
+    return _json(404, error_message(id, SESSION_NOT_FOUND, "Session not found"))
+
+
+def _not_allowed(methods: str) -> HttpResponse:
+    return HttpResponse(405, {"allow": methods})

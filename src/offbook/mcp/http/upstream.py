@@ -1,0 +1,320 @@
+"""A real MCP server over HTTP: requests are forwarded to it as they are, and clients log in to it through us."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+from collections.abc import Mapping, MutableMapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, quote, urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from offbook.codecs.framing import encode_sse_event
+from offbook.errors import InputError
+from offbook.mcp.answer import McpAnswer
+from offbook.mcp.http.endpoint import SESSION_ID, batch_response, to_http
+from offbook.mcp.http.forwarding import BAD_GATEWAY, Forwarding, OpenCalls
+from offbook.mcp.http.streams import ClientStreams
+from offbook.mcp.message import (
+    INTERNAL_ERROR,
+    Message,
+    MessageError,
+    encode_batch,
+    error_message,
+    id_key,
+    is_batch,
+    parse_batch,
+    parse_message,
+)
+from offbook.mcp.session import McpSession, PendingCall
+from offbook.wire.proxy.upstream import upstream_request_headers
+from offbook.wire.request import HttpRequest, credentials_of
+from offbook.wire.response import JSON_TYPE, HttpResponse, whole_response
+from offbook.wire.server.connection import send_response, until_client_leaves, while_client_waits
+from offbook.wire.server.http_protocol import TRANSPORT, Receive, Scope, Send
+
+if TYPE_CHECKING:
+    import httpx2
+
+CONNECT_TIMEOUT_S = 10.0
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
+
+
+def checked_url(url: str, *, source: str) -> str:
+    """Return the URL of an MCP server.
+
+    Raises:
+        InputError: it is not one.
+    """
+    try:
+        parts = urlsplit(url)
+        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_url = False
+    if not is_url or url.split() != [url]:
+        raise InputError("expected the URL of an MCP server", source=source, hint="like https://example.com/mcp")
+    return url
+
+
+ENDPOINT_QUERY = "offbook_endpoint"
+"""The query parameter in which a client of HTTP+SSE (2024) names the address that the real server gave it."""
+
+PROTECTED_RESOURCE = "/.well-known/oauth-protected-resource"
+_METADATA_URL = re.compile(rb'(resource_metadata=")([^"]*)(")')
+
+
+class HttpUpstream:
+    """The real server at `url`. Clients' headers go there, keys included, and those of `headers` that a client does not
+    send itself; none is kept."""
+
+    def __init__(self, url: str, *, headers: Mapping[str, str] | None = None) -> None:
+        self._url = checked_url(url, source="url")
+        self._headers = {name.lower().encode(): value.encode() for name, value in (headers or {}).items()}
+        self._client: httpx2.AsyncClient | None = None
+        self._clients: dict[str, _Client] = {}
+        self._metadata_url = ""
+
+    async def forward(
+        self, request: HttpRequest, session: McpSession, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Answer a request of a client by its session, or by the real server."""
+        client = self._client_of(request, session)
+        messages = _parsed(request) if request.method == "POST" else []
+        taken = client.take(messages, _client_key(request))
+        if messages and not taken.forwarded:
+            response = client.respond(taken.answered, is_batch=is_batch(request.body))
+            await send_response(response, scope, receive, send)
+            return
+        body = encode_batch(each.raw for each in taken.forwarded) if taken.answered else request.body
+        forwarding = Forwarding(
+            session,
+            send=partial(self._send_with_login, send, scope),
+            pending=taken.pending,
+            answered=taken.answered,
+            elsewhere=client.open_calls,
+            client_key=_client_key(request),
+            credentials=credentials_of(request),
+            rename_endpoint=partial(self._rename_endpoint, client, send, scope),
+        )
+        running = forwarding.run(self._open(), self._request(request, scope, body))
+        try:
+            response_left = await while_client_waits(running, receive)
+        finally:
+            forwarding.end()
+        if request.method == "DELETE" and _client_key(request).decode() in self._clients:
+            self._clients.pop(_client_key(request).decode()).close()
+        if response_left is not None:
+            await _send_last(response_left, scope, receive, send)
+
+    def _client_of(self, request: HttpRequest, session: McpSession) -> _Client:
+        key = _client_key(request).decode()
+        return self._clients.setdefault(key, _Client(session)) if key else _Client(session)
+
+    def _rename_endpoint(self, client: _Client, send: Send, scope: Scope, address: str) -> str:
+        """Return the address for the messages of a client of HTTP+SSE (2024): one that is relative to ours."""
+        client.only_stream = _OnlyStream(send, scope)
+        self._clients[address] = client
+        return f"?{ENDPOINT_QUERY}={quote(address, safe='')}"
+
+    async def _send_with_login(self, send: Send, scope: Scope, event: MutableMapping[str, Any]) -> None:
+        """Send an event of a response. A 401 leads the client to the metadata of the server by our address."""
+        if event.get("status") == 401:
+            event = dict(event) | {"headers": [self._led_here(header, scope) for header in event["headers"]]}
+        await send(event)
+
+    def _led_here(self, header: tuple[bytes, bytes], scope: Scope) -> tuple[bytes, bytes]:
+        name, value = header
+        found = _METADATA_URL.search(value) if name.lower() == b"www-authenticate" else None
+        if found is None:
+            return header
+        self._metadata_url = found[2].decode("latin-1")
+        ours = f"{_origin(scope)}{PROTECTED_RESOURCE}{scope['path']}".encode()
+        return name, value[: found.start(2)] + ours + value[found.end(2) :]
+
+    async def send_metadata(self, request: HttpRequest, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request for what the login of this server needs, below `/.well-known`: what the real one says, as
+        if it were at our address."""
+        import httpx2  # noqa: PLC0415
+
+        parts = urlsplit(self._url)
+        known = request.path[: request.path.find("/", len("/.well-known/"))] if request.path.count("/") > 2 else ""
+        kind = known or request.path
+        urls = [f"{parts.scheme}://{parts.netloc}{kind}{parts.path.rstrip('/')}"]
+        urls += [f"{parts.scheme}://{parts.netloc}{kind}"]
+        if kind == PROTECTED_RESOURCE and self._metadata_url:
+            urls.insert(0, self._metadata_url)
+        response = whole_response(404, b"{}")
+        for url in dict.fromkeys(urls):
+            try:
+                found = await self._open().get(url, headers={"accept": JSON_TYPE})
+            except httpx2.HTTPError as error:
+                response = whole_response(BAD_GATEWAY, error_message(None, INTERNAL_ERROR, type(error).__name__))
+                continue
+            if found.is_success:
+                body = found.content
+                if kind == PROTECTED_RESOURCE:
+                    resource = f"{_origin(scope)}{request.path.removeprefix(kind)}"
+                    body = _with_resource(body, resource)
+                response = whole_response(200, body)
+                break
+        await send_response(response, scope, receive, send)
+
+    async def close(self) -> None:
+        for client in self._clients.values():
+            client.close()
+        if self._client is not None:
+            await self._client.aclose()
+
+    def _request(self, request: HttpRequest, scope: Scope, body: bytes) -> httpx2.Request:
+        import httpx2  # noqa: PLC0415 - loading it takes longer than the rest of offbook
+
+        sent = upstream_request_headers(scope["headers"])
+        names = {name.lower() for name, _ in sent}
+        headers = [*sent, *((name, value) for name, value in self._headers.items() if name not in names)]
+        if body is not request.body:
+            headers = [each for each in headers if each[0].lower() != b"content-length"]
+        address = _endpoint_of(request)
+        url = httpx2.URL(self._url)
+        if address in self._clients:
+            joined = url.join(address)
+            url = joined if joined.host == url.host and joined.port == url.port else url
+        return httpx2.Request(request.method, url, headers=headers, content=body)
+
+    def _open(self) -> httpx2.AsyncClient:
+        import httpx2  # noqa: PLC0415
+
+        if self._client is None:
+            parts = urlsplit(self._url)
+            self._client = httpx2.AsyncClient(
+                verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if parts.scheme == "http" else True,
+                timeout=httpx2.Timeout(None, connect=CONNECT_TIMEOUT_S),
+                limits=httpx2.Limits(max_connections=None, max_keepalive_connections=None),
+                trust_env=parts.hostname not in LOOPBACK_HOSTS,
+            )
+        return self._client
+
+
+def _parsed(request: HttpRequest) -> list[Message]:
+    """Return the messages of a request; none if it is something else, which passes as it is."""
+    try:
+        return parse_batch(request.body) if is_batch(request.body) else [parse_message(request.body)]
+    except MessageError:
+        return []
+
+
+def _endpoint_of(request: HttpRequest) -> str:
+    return dict(parse_qsl(request.query)).get(ENDPOINT_QUERY, "")
+
+
+def _client_key(request: HttpRequest) -> bytes:
+    """Return what identifies the client of a request; nothing for a modern one."""
+    return (_endpoint_of(request) or request.headers.get(SESSION_ID, "")).encode()
+
+
+class _TakenMessages(Struct, frozen=True):
+    """The messages of a request: the calls that the real server is to answer, and what else goes there, and the calls
+    that are answered already."""
+
+    pending: dict[bytes, PendingCall]
+    forwarded: list[Message]
+    answered: list[tuple[Message, McpAnswer]]
+
+
+class _Client:
+    """One client of the real server, with the calls that are answered on another stream than that of their request."""
+
+    def __init__(self, session: McpSession) -> None:
+        self._session = session
+        self.open_calls = OpenCalls()
+        self.streams = ClientStreams()
+        self.only_stream: _OnlyStream | None = None
+
+    def take(self, messages: Sequence[Message], client_key: bytes) -> _TakenMessages:
+        """Take the messages of a request."""
+        taken = _TakenMessages({}, [], [])
+        for message in messages:
+            if message.is_request:
+                self._take_request(message, taken)
+            elif message.is_response and self.streams.sender.receive(message):
+                continue
+            else:
+                if message.is_response:
+                    self._session.note_client_answer(client_key + id_key(message.id), message)
+                taken.forwarded.append(message)
+        if self.only_stream is not None:
+            self.open_calls.calls.update(taken.pending)
+            taken.pending.clear()
+        return taken
+
+    def _take_request(self, request: Message, taken: _TakenMessages) -> None:
+        call = self._session.start(request)
+        answer = self._session.answer(call)
+        if answer is None:
+            taken.pending[id_key(request.id)] = PendingCall(call)
+            taken.forwarded.append(request)
+        else:
+            taken.answered.append((request, answer))
+
+    def respond(self, answered: Sequence[tuple[Message, McpAnswer]], *, is_batch: bool) -> HttpResponse:
+        """Return the response to a request that is answered without the real server."""
+        if self.only_stream is not None:
+            for message, answer in answered:
+                self.streams.sender.send(message, answer, self.only_stream)
+        if not answered or self.only_stream is not None:
+            return HttpResponse(202)
+        if is_batch:
+            return batch_response(answered, self.streams)
+        message, answer = answered[0]
+        return self.streams.converse((message, answer)) if answer.asks_client else to_http(answer, message)
+
+    def close(self) -> None:
+        self.open_calls.lose(self._session)
+        self.streams.close()
+
+
+class _OnlyStream:
+    """The stream of a client of HTTP+SSE (2024), on which it gets all messages."""
+
+    def __init__(self, send: Send, scope: Scope) -> None:
+        self._send, self._transport = send, scope[TRANSPORT]
+        self._writing: asyncio.Future[None] | None = None
+
+    def write(self, raw: bytes) -> None:
+        event = {"type": "http.response.body", "body": encode_sse_event(raw, "message"), "more_body": True}
+        self._writing = asyncio.ensure_future(self._write_after(self._writing, event))
+
+    async def _write_after(self, earlier: asyncio.Future[None] | None, event: dict[str, Any]) -> None:
+        if earlier is not None:
+            await earlier
+        await self._send(event)
+
+    def end(self, answer: McpAnswer) -> None:
+        if answer.ending in ("cut", "exit"):
+            self._transport.close()
+
+
+def _origin(scope: Scope) -> str:
+    host = next((value for name, value in scope["headers"] if name == b"host"), b"127.0.0.1")
+    return f"http://{host.decode('latin-1')}"
+
+
+def _with_resource(body: bytes, resource: str) -> bytes:
+    """Return the metadata of a protected resource with another address of it; what is not such metadata as it is."""
+    try:
+        metadata = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    except msgspec.DecodeError:
+        return body
+    return msgspec.json.encode(metadata | {"resource": resource})
+
+
+async def _send_last(response: HttpResponse, scope: Scope, receive: Receive, send: Send) -> None:
+    """Send what is left to send: a whole response, or the break of one that was forwarded in part."""
+    if response.status is None and response.ending == "cut":
+        scope[TRANSPORT].close()
+        await until_client_leaves(receive)
+    else:
+        await send_response(response, scope, receive, send)

@@ -1,0 +1,317 @@
+"""Compares two recordings of the same run, and proposes rules for the differences that are noise."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import zip_longest
+from typing import Any, Literal
+
+import msgspec
+import orjson
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from offbook.messages import JsonObject
+from offbook.recording.format.document import Document, exchanges_of
+from offbook.recording.format.exchange import Exchange, ToolExchange
+from offbook.recording.format.keys import tool_key
+from offbook.recording.format.wire_record import WireRecord, join_pieces, values_by_path
+from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules
+from offbook.recording.match.mismatch import difference_between, recorded_request, similarity
+
+NEAR_SIMILARITY = 8.0
+"""The minimum similarity of a changed request: the same model, and half of the messages."""
+
+PAIRING_WINDOW = 25
+"""How far from its position among the others a changed request is searched."""
+
+
+class PlacedExchange(Struct, frozen=True):
+    """An exchange, with its key and its position in the list of that key."""
+
+    key: str
+    position: int
+    exchange: Exchange
+
+
+def changed_pairs(old: Document, new: Document) -> list[tuple[PlacedExchange, PlacedExchange]]:
+    """Pair the exchanges that only one of the recordings has, of those whose key is a fingerprint, by similarity."""
+    before, after = _unshared_placed(old, new), _unshared_placed(new, old)
+    scored = sorted(_near_pairs(before, after), reverse=True)
+    left, right, pairs = set[int](), set[int](), list[tuple[PlacedExchange, PlacedExchange]]()
+    for _, _, index, other in scored:
+        if index not in left and other not in right:
+            left.add(index)
+            right.add(other)
+            pairs.append((before[index], after[other]))
+    return sorted(pairs, key=lambda pair: (pair[1].key, pair[1].position))
+
+
+def _unshared_placed(document: Document, other: Document) -> list[PlacedExchange]:
+    """Return the exchanges whose key the other document does not have, in the order of their timestamps."""
+    placed = [
+        PlacedExchange(key, position, exchange)
+        for key in document.entries.keys() - other.entries.keys()
+        for position, exchange in enumerate(document.exchanges(key))
+        if key == exchange.fingerprint
+    ]
+    return sorted(placed, key=lambda item: (item.exchange.recorded_at or "", item.key, item.position))
+
+
+def _near_pairs(before: list[PlacedExchange], after: list[PlacedExchange]) -> list[tuple[float, int, int, int]]:
+    """Return the pairs that are similar: the similarity, the distance in order (negative), and both indexes."""
+    old, new = ([_comparable_request(item.exchange) or {} for item in side] for side in (before, after))
+    return [
+        (score, -abs(index - other), index, other)
+        for index, request in enumerate(old)
+        for other in range(max(0, index - PAIRING_WINDOW), min(len(after), index + PAIRING_WINDOW + 1))
+        if (score := _pair_similarity(request, new[other])) >= NEAR_SIMILARITY
+    ]
+
+
+def _comparable_request(exchange: Exchange) -> JsonObject | None:
+    return recorded_request(exchange) or exchange.http_fields()
+
+
+def _pair_similarity(before: JsonObject, after: JsonObject) -> float:
+    if "path" in before or "path" in after:
+        is_same_place = all(before.get(name) == after.get(name) for name in ("method", "path"))
+        return NEAR_SIMILARITY if is_same_place else 0.0
+    return similarity(before, after) if before and after else 0.0
+
+
+_COMPARED_HEADERS = ("content-type", "retry-after", "retry-after-ms", "x-should-retry")
+_VOLATILE_FIELDS = re.compile(
+    r"(.*_)?id|.*Id|created|createTime|.*_at|.*_(duration|fingerprint|number|signature)|.*[sS]ignature"
+    r"|obfuscation|encrypted_content"
+)
+"""Names of fields whose values are new in every response."""
+
+
+def wire_difference(old: WireRecord | None, new: WireRecord | None) -> str:
+    """Return what differs, cut to one screen. Times, ids and the boundaries of frames do not count."""
+    before, after = _comparable_record(old), _comparable_record(new)
+    return "" if before == after else difference_between(before, after)
+
+
+def _comparable_record(record: WireRecord | None) -> JsonObject:
+    if record is None:
+        return {}
+    headers = {name: record.headers[name] for name in _COMPARED_HEADERS if name in record.headers}
+    fields = {"protocol": record.protocol, "status": record.status, "streamed": record.is_streamed, "headers": headers}
+    content = record.content()
+    return fields | (_comparable_body(content) or {"body": content.decode("utf-8", "backslashreplace")})
+
+
+def _comparable_body(content: bytes) -> JsonObject:
+    """Return the JSON values at each path of a response, without those that are new in every response."""
+    values = values_by_path(content)
+    names = {path: re.split(r"[.\[]", path)[-1] for path in values}
+    return {
+        f"body.{path}": _comparable_value(names[path], values[path])
+        for path in values
+        if not _VOLATILE_FIELDS.fullmatch(names[path])
+    }
+
+
+def _comparable_value(name: str, values: list[Any]) -> Any:
+    """Return the joined text of pieces, or the different values of a field that is repeated."""
+    present = [value for value in values if value is not None]
+    if present and name != "type" and all(isinstance(value, str) for value in present):
+        return join_pieces(present)
+    return list(dict.fromkeys(present))
+
+
+ChangeKind = Literal["removed", "added", "request", "answer", "wire"]
+VOLATILE_SHAPES = {
+    "uuid": r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}",
+    "timestamp": r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?",
+    "date": r"\b\d{4}-\d{2}-\d{2}\b",
+    "time of day": r"\b\d{2}:\d{2}:\d{2}(?:\.\d+)?\b",
+    "unix time": r"\b1[5-9]\d{8}(?:\d{3})?(?:\.\d+)?\b",
+    "hex id": r"\b[0-9a-f]{16,64}\b",
+}
+
+
+class RecordingChange(Struct, frozen=True):
+    """A difference between two recordings: its key and position, its kind, and what differs.
+
+    `place` is the method and path of plain HTTP, like `GET /v1/models`. `old_key` is the key in the first recording
+    if the key is a fingerprint, and has changed with the request.
+    """
+
+    key: str
+    position: int
+    kind: ChangeKind
+    difference: str = ""
+    place: str = ""
+    old_key: str = ""
+
+
+class RuleProposal(Struct, frozen=True):
+    """Normalise rules that would make the requests of two runs equal, and the paths that no rule explains."""
+
+    rules: NormaliseRules
+    unexplained: tuple[str, ...]
+
+
+def compare_documents(old: Document, new: Document) -> list[RecordingChange]:
+    """Return what differs: first by key and position, then the changed requests without a step, then by tool."""
+    changes: list[RecordingChange] = []
+    changed = changed_pairs(old, new)
+    elsewhere = {(placed.key, placed.position) for pair in changed for placed in pair}
+    for key in sorted(old.entries.keys() | new.entries.keys()):
+        pairs = zip_longest(old.exchanges(key), new.exchanges(key))
+        for position, (before, after) in enumerate(pairs):
+            if (key, position) not in elsewhere:
+                changes.extend(_exchange_changes(key, position, before, after))
+    for was, placed in changed:
+        found = _exchange_changes(placed.key, placed.position, was.exchange, placed.exchange, is_changed=True)
+        changes.extend(replace(change, old_key=was.key) for change in found)
+    for tool in sorted(old.tools.keys() | new.tools.keys()):
+        calls = zip_longest(exchanges_of(old.tools, tool), exchanges_of(new.tools, tool))
+        for position, (earlier, later) in enumerate(calls):
+            changes.extend(_tool_changes(tool_key(tool), position, earlier, later))
+    return changes
+
+
+def _tool_changes(
+    key: str, position: int, before: ToolExchange | None, after: ToolExchange | None
+) -> Iterator[RecordingChange]:
+    if before is None or after is None:
+        yield RecordingChange(key, position, "added" if before is None else "removed")
+        return
+    if before.fingerprint != after.fingerprint:
+        old, new = ({"arguments": None if call.arguments is UNSET else call.arguments} for call in (before, after))
+        yield RecordingChange(key, position, "request", difference_between(old, new))
+    answers = [_tool_answer(call) for call in (before, after)]
+    if answers[0] != answers[1]:
+        yield RecordingChange(key, position, "answer", difference_between(*answers))
+
+
+def _tool_answer(exchange: ToolExchange) -> JsonObject:
+    failed = exchange.error is not None
+    return {"error": msgspec.to_builtins(exchange.error)} if failed else {"result": exchange.answer}
+
+
+def _exchange_changes(
+    key: str, position: int, before: Exchange | None, after: Exchange | None, *, is_changed: bool = False
+) -> Iterator[RecordingChange]:
+    """Yield what differs between two exchanges. `is_changed` means that their requests are known to differ."""
+    place = next(exchange.http_place() for exchange in (after, before) if exchange is not None)
+    if before is None or after is None:
+        yield RecordingChange(key, position, "added" if before is None else "removed", place=place)
+        return
+    old_request, new_request = _comparable_request(before), _comparable_request(after)
+    if old_request is not None and new_request is not None and (is_changed or old_request != new_request):
+        yield RecordingChange(key, position, "request", difference_between(old_request, new_request), place)
+    if _answer(before) != _answer(after):
+        yield RecordingChange(key, position, "answer", _answer_difference(before, after), place)
+    elif difference := wire_difference(before.wire, after.wire):
+        yield RecordingChange(key, position, "answer" if place else "wire", difference, place)
+
+
+def _answer(exchange: Exchange) -> tuple[Any, ...]:
+    """Return what is compared. Ids of tool calls are new in every answer."""
+    calls = [(call.name, call.arguments, call.reasoning) for call in exchange.tool_calls or ()]
+    return exchange.content, calls, exchange.reasoning or "", exchange.ending, exchange.fault
+
+
+def _answer_difference(before: Exchange, after: Exchange) -> str:
+    old, new = ({"messages": [_as_message(exchange)]} for exchange in (before, after))
+    return difference_between(old, new)
+
+
+def _as_message(exchange: Exchange) -> JsonObject:
+    content, calls, reasoning, finish_reason, fault = _answer(exchange)
+    message: JsonObject = {"role": "assistant", "content": content}
+    if calls:
+        message["tool_calls"] = [_as_call(*call) for call in calls]
+    optional = {"reasoning": reasoning, "fault": fault and msgspec.to_builtins(fault)}
+    further = {name: value for name, value in optional.items() if value}
+    return message | further | ({} if finish_reason == "stop" else {"finish_reason": finish_reason})
+
+
+def _as_call(name: str, arguments: Any, reasoning: str | None) -> JsonObject:
+    call: JsonObject = {"name": name, "arguments": arguments}
+    return call | ({"reasoning": reasoning} if reasoning else {})
+
+
+def propose_rules(old: Document, new: Document) -> RuleProposal:
+    """Propose rules that ignore what differs between two runs that should have made the same requests."""
+    ignore: dict[str, None] = {}
+    mask: dict[str, None] = {}
+    unexplained: dict[str, None] = {}
+    for before, after in _request_pairs(old, new):
+        for path, left, right in _differing_leaves(before, after, ""):
+            shape = _volatile_shape(left, right)
+            if shape is None and _is_field(path):
+                ignore[path] = None
+            elif shape is None:
+                unexplained[path] = None
+            else:
+                mask[shape] = None
+    rules = NormaliseRules(ignore=tuple(sorted(ignore)), mask=tuple(mask)) if ignore or mask else NO_RULES
+    return RuleProposal(rules, tuple(unexplained))
+
+
+def _request_pairs(old: Document, new: Document) -> Iterator[tuple[JsonObject, JsonObject]]:
+    """Yield requests that should be equal: of the same step and position, or without a step in the same order."""
+    shared = [key for key in old.entries if key in new.entries]
+    for key in shared:
+        yield from _requests_in_order(old.exchanges(key), new.exchanges(key))
+    yield from _requests_in_order(_unshared(old, new), _unshared(new, old))
+
+
+def _unshared(document: Document, other: Document) -> list[Exchange]:
+    left = [exchange for key, exchange in document if key not in other.entries]
+    return sorted(left, key=lambda exchange: exchange.recorded_at or "")
+
+
+def _requests_in_order(old: list[Exchange], new: list[Exchange]) -> Iterator[tuple[JsonObject, JsonObject]]:
+    for before, after in zip(old, new, strict=False):
+        old_request, new_request = recorded_request(before), recorded_request(after)
+        if old_request is not None and new_request is not None:
+            yield old_request, new_request
+
+
+def _differing_leaves(old: Any, new: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the paths at which two values differ, with `[*]` for indexes, and both values."""
+    if old == new:
+        return
+    inner = _json_pair(old, new)
+    if inner is not None:
+        yield from _differing_leaves(*inner, path)
+    elif isinstance(old, dict) and isinstance(new, dict):
+        for name in sorted(old.keys() | new.keys()):
+            yield from _differing_leaves(old.get(name), new.get(name), f"{path}.{name}" if path else str(name))
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for left, right in zip(old, new, strict=True):
+            yield from _differing_leaves(left, right, f"{path}[*]")
+    else:
+        yield path, old, new
+
+
+def _json_pair(old: Any, new: Any) -> tuple[Any, Any] | None:
+    if not (isinstance(old, str) and isinstance(new, str) and old[:1] in "{[" and new[:1] in "{["):
+        return None
+    try:
+        return orjson.loads(old), orjson.loads(new)
+    except orjson.JSONDecodeError:
+        return None
+
+
+def _volatile_shape(old: Any, new: Any) -> str | None:
+    """Return the first pattern whose masking makes two texts equal."""
+    if not (isinstance(old, str) and isinstance(new, str)):
+        return None
+    for shape in VOLATILE_SHAPES.values():
+        if re.sub(shape, "", old) == re.sub(shape, "", new):
+            return shape
+    return None
+
+
+def _is_field(path: str) -> bool:
+    """Return whether the path leads to a field inside the JSON of a message or inside `extra`, not to a message."""
+    return bool(re.fullmatch(r"messages\[\*\]\.content[.\[].+|extra\..+", path))

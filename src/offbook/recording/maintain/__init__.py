@@ -1,1 +1,0 @@
-"""Comparing, editing and checking recordings."""

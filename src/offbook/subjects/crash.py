@@ -1,0 +1,133 @@
+"""The lives of a run that is killed at a call and started again: those of a program, and those of a workflow."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+from msgspec.structs import replace
+
+from offbook.explore.monitor import PROCESS_ENDED, CaseReport, OnCrash, exit_text
+from offbook.explore.run import FirstLife, ModelCall, Run, RunFailure, ToolRun
+from offbook.faults import Crash, PlannedFault, parse_fault
+
+if TYPE_CHECKING:
+    from offbook.subjects.launch import ProgramLife
+
+_exit_now = os._exit  # explored runs replace it
+_KILLED = 137
+_CRASHED = "crashed"
+
+
+def first_life(run: Run) -> FirstLife:
+    """Return what a run did that ended with a crash: the last fault that fired."""
+    return FirstLife(_describe_crash(parse_fault(run.fired[-1])), run.effects)
+
+
+def _describe_crash(line: PlannedFault) -> str:
+    """Return where a run was killed, like `before call 2` or `after refund 1 had run`."""
+    assert isinstance(line.fault, Crash)
+    at, when = line.at, line.fault.when
+    if at.tool is not None:
+        return f"{when} {at.tool} {at.call} {'ran' if when == 'before' else 'had run'}"
+    step = "" if at.step_id is None else f" of {at.step_id}"
+    return f"before call {at.call}{step}" if when == "before" else f"after the answer to call {at.call}{step}"
+
+
+class ProgramLives:
+    """The processes of one run of a program: the first is killed where its plan has a crash, the second is not."""
+
+    def __init__(self, start: Callable[[], ProgramLife]) -> None:
+        self._start, self.process = start, start()
+        self.has_crashed = False
+
+    def crash(self) -> None:
+        """Kill the program, to be started again. Called on the server's thread, while the program waits for it."""
+        self.has_crashed = True
+        self.process.kill()
+
+    def check_crash(self) -> None:
+        """Raise RuntimeError if the program was not killed: what it did then is not what became of a crash."""
+        if not self.has_crashed:
+            raise RuntimeError("the program was to crash, and was not killed")
+
+    def kill(self) -> None:
+        """Kill the program for good."""
+        self.process.kill()
+
+    def restart(self) -> ProgramLife:
+        """Return the process of the second life."""
+        self.process = self._start()
+        return self.process
+
+
+def run_until_crash(work: Callable[[OnCrash], Run]) -> tuple[Run, bool]:
+    """Run `work` in a forked process, and return its run, and whether it has crashed.
+
+    It crashes by calling what `work` is given, with the run so far: the process ends there, and nothing in it goes on.
+    """
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # that there are other threads
+        pid = os.fork()
+    if pid == 0:
+        _run_first_life(work, writing)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        data = pipe.read()
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    report = CaseReport.from_bytes(data) if data else CaseReport()
+    if report.run is None:
+        return Run(error=RunFailure("undeclared", PROCESS_ENDED, exit_text(code))), False
+    return report.run, _CRASHED in report.notes
+
+
+def _run_first_life(work: Callable[[OnCrash], Run], pipe: int) -> NoReturn:
+    def crash(run: Run) -> NoReturn:
+        _send(pipe, CaseReport(run=run, notes={_CRASHED: ""}))
+        _exit_now(_KILLED)
+
+    try:
+        _send(pipe, CaseReport(run=work(crash)))
+        _exit_now(0)
+    finally:
+        _exit_now(1)
+
+
+def _send(pipe: int, report: CaseReport) -> None:
+    left = memoryview(report.to_bytes())
+    while left:
+        left = left[os.write(pipe, left) :]
+
+
+def join_lives(first: Run, second: Run) -> Run:
+    """Return both lives as one run: what both did, and the end of the second. Calls are numbered through."""
+    return replace(
+        second,
+        calls=(*first.calls, *_numbered_after(first.calls, second.calls)),
+        tools=(*first.tools, *_counted_after(first.tools, second.tools)),
+        fired=(*first.fired, *second.fired),
+        diverged=first.diverged or second.diverged,
+        continuation=second.continuation or first.continuation,
+        effects=(*first.effects, *second.effects),
+        declarations=first.declarations | second.declarations,
+        marks=(*first.marks, *second.marks),
+        took_s=round(first.took_s + second.took_s, 6),
+        paths=dict(sorted((Counter(first.paths) + Counter(second.paths)).items())),
+        first_life=first_life(first),
+    )
+
+
+def _numbered_after(first: Sequence[ModelCall], second: Sequence[ModelCall]) -> Iterator[ModelCall]:
+    last = max((call.number for call in first), default=0)
+    for call in second:
+        yield replace(call, number=last + call.number)
+
+
+def _counted_after(first: Sequence[ToolRun], second: Sequence[ToolRun]) -> Iterator[ToolRun]:
+    counts = Counter(each.tool for each in first)
+    for each in second:
+        yield replace(each, call=counts[each.tool] + each.call)

@@ -1,0 +1,282 @@
+"""Fork servers of Python programs, seen from here: they load libraries, and run the program again and again."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from offbook.clock import SYSTEM_CLOCK
+from offbook.subjects.program_process import MAX_OUTPUT_BYTES, ProgramExit
+from offbook.subjects.python_command import PythonCommand
+from offbook.tools.child_process import OUTPUT_GRACE_S, READ_BYTES
+
+GUEST = Path(__file__).parent / "guest" / "start.py"
+UNFIT = 78
+"""The exit code of an interpreter that cannot be a fork server."""
+MAX_MESSAGE_BYTES = 1024 * 1024
+START_S = 120.0
+"""How long an interpreter may take to start, or to load libraries."""
+
+
+class Libraries(Struct, frozen=True):
+    """What a run has loaded from outside the program: modules in order, and models of pydantic that it has used."""
+
+    modules: list[str]
+    models: list[tuple[str, str]] = []
+
+    def without(self, unfit: Set[str]) -> Libraries:
+        """Return the same without some modules and those inside them."""
+
+        def is_fit(name: str) -> bool:
+            return not any(name == each or name.startswith(f"{each}.") for each in unfit)
+
+        return Libraries([name for name in self.modules if is_fit(name)], self.models)
+
+
+class UnfitProgramError(Exception):
+    """A program that cannot be forked, and why."""
+
+
+class ForkServer:
+    """A process in the interpreter of a program that forks for each run, one at a time.
+
+    Args:
+        command: the program.
+        environment: the environment of all runs.
+        libraries: what to load before the first run.
+
+    Raises:
+        UnfitProgramError: the interpreter cannot do it, or has ended.
+    """
+
+    def __init__(
+        self, command: PythonCommand, environment: Mapping[str, str], libraries: Libraries | None = None
+    ) -> None:
+        self._environment = dict(environment)
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._stack = ExitStack()
+        with theirs:
+            output = self._stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+            try:
+                self._process = subprocess.Popen(  # noqa: S603 - it is the user's own program
+                    [command.interpreter, *command.flags, str(GUEST), str(theirs.fileno())],
+                    env={**environment, **command.environment},
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,
+                )
+            except OSError as error:
+                self._stack.close()
+                raise UnfitProgramError(f"{command.interpreter} cannot be started: {error.strerror}") from None
+        try:
+            self._expect("ready")
+            self._ask(
+                {
+                    "program": {
+                        "kind": command.kind,
+                        "target": command.target,
+                        "arguments": command.arguments,
+                        "command": command.command,
+                    }
+                },
+                "prepared",
+            )
+            self.blamed: list[str] = []
+            self.why = ""
+            if libraries is not None:
+                self.load(libraries)
+        except BaseException:
+            self.close()
+            raise
+
+    def load(self, libraries: Libraries) -> None:
+        """Load modules. `blamed` are those that are not fit for a fork, and those that load them; `why` says why.
+
+        Then this server is of no use.
+        """
+        loaded = self._ask({"preload": libraries.modules, "models": libraries.models}, "blamed")
+        self.blamed, self.why = loaded["blamed"], loaded["why"]
+
+    def start(self, run: ForkedProgram, files: Sequence[int], now_s: float) -> None:
+        """Start a run at a time, with the files for its outputs and for its clock."""
+        changes = {
+            name: run.environment.get(name)
+            for name in self._environment.keys() | run.environment.keys()
+            if self._environment.get(name) != run.environment.get(name)
+        }
+        fields = {"run": run.address, "now_s": now_s, "environment": changes, "modules": run.wants_modules}
+        command = json.dumps(fields).encode()
+        try:
+            socket.send_fds(self._control, [command], list(files))
+        except OSError as error:
+            raise UnfitProgramError(f"its fork server has ended: {error.strerror}") from None
+        self._expect("pid")
+
+    def kill_run(self) -> None:
+        """Kill the run. May be called from any thread, and after it has ended."""
+        with suppress(OSError):
+            self._control.send(json.dumps({"kill": True}).encode())
+
+    def exit_code(self) -> int:
+        """Return the exit code of a run that has ended: when `control` can be read."""
+        return int(self._expect("exit")["exit"])
+
+    @property
+    def pid(self) -> int:
+        """The process of the server."""
+        return self._process.pid
+
+    @property
+    def control(self) -> int:
+        """The file that can be read when a run has ended."""
+        return self._control.fileno()
+
+    def close(self) -> None:
+        """End the process, and a run that is not over."""
+        self._control.close()
+        try:
+            self._process.wait(OUTPUT_GRACE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._stack.close()
+
+    def _ask(self, command: Mapping[str, Any], expected: str) -> dict[str, Any]:
+        self._control.send(json.dumps(command).encode())
+        return self._expect(expected)
+
+    def _expect(self, name: str) -> dict[str, Any]:
+        """Return the next message, which has to be of this name."""
+        self._control.settimeout(START_S)
+        try:
+            data = self._control.recv(MAX_MESSAGE_BYTES)
+        except OSError as error:
+            raise UnfitProgramError(f"its fork server does not answer: {error}") from None
+        message = json.loads(data) if data else {}
+        if name not in message:
+            raise UnfitProgramError(self._ending_text())
+        return dict(message)
+
+    def _ending_text(self) -> str:
+        with suppress(subprocess.TimeoutExpired):
+            if self._process.wait(OUTPUT_GRACE_S) == UNFIT:
+                return "its interpreter is not CPython 3.11 or later on Linux"
+        return f"its fork server has ended, with exit code {self._process.returncode}"
+
+
+class ForkedProgram:
+    """One run of a program by a fork server, which can be killed from another thread, even before it has started.
+
+    It talks to the server at `address`. `environment` may differ from that of the fork server.
+    """
+
+    def __init__(
+        self, server: ForkServer, address: tuple[str, int], environment: Mapping[str, str], *, wants_modules: bool
+    ) -> None:
+        self.address, self.environment, self.wants_modules = address, environment, wants_modules
+        self._server = server
+        self._is_killed = self._is_running = False
+
+    def run(self, left_s: Callable[[], float], link: socket.socket, now_s: float = 0.0) -> ProgramExit:
+        """Run it until it ends, at most as long as `left_s` returns more than 0: how long it may go on from now.
+
+        `link` leads to its clock, which is at `now_s`, and is closed here.
+
+        Raises:
+            UnfitProgramError: the fork server has ended.
+        """
+        with _pipe() as stdout, _pipe() as stderr:
+            with link:
+                self._server.start(self, [stdout.input, stderr.input, link.fileno()], now_s)
+            stdout.close_input()
+            stderr.close_input()
+            self._is_running = True
+            if self._is_killed:
+                self._server.kill_run()
+            has_ended = self._wait(left_s, [stdout, stderr])
+            if not has_ended:
+                self._server.kill_run()
+            code = self._server.exit_code()
+            self._is_running = False
+            _read_rest([stdout, stderr])
+            is_cut = self._is_killed or not has_ended
+            return ProgramExit(None if is_cut else code, stdout.text, stderr.text)
+
+    def kill(self) -> None:
+        """Kill it now, or as soon as it starts. May be called from any thread, and after it has ended."""
+        self._is_killed = True
+        if self._is_running:
+            self._server.kill_run()
+
+    def _wait(self, left_s: Callable[[], float], outputs: Sequence[_Output]) -> bool:
+        """Read the outputs until the run has ended or its time is over, and return whether it has ended."""
+        while (more_s := left_s()) > 0:
+            until_s = SYSTEM_CLOCK.monotonic_s() + more_s
+            while (now_s := SYSTEM_CLOCK.monotonic_s()) < until_s:
+                if self._server.control in _read_ready(outputs, [self._server.control], until_s - now_s):
+                    return True
+        return False
+
+
+class _Output:
+    """A pipe that a program writes to, and the first bytes of what it has written."""
+
+    def __init__(self) -> None:
+        self.output, self.input = os.pipe2(os.O_CLOEXEC)
+        self.data = bytearray()
+        self._is_input_open = self.is_open = True
+
+    @property
+    def text(self) -> str:
+        return bytes(self.data).decode("utf-8", "replace")
+
+    def read(self) -> None:
+        piece = os.read(self.output, READ_BYTES)
+        self.is_open = bool(piece)
+        self.data += piece[: MAX_OUTPUT_BYTES - len(self.data)]
+
+    def close_input(self) -> None:
+        if self._is_input_open:
+            self._is_input_open = False
+            os.close(self.input)
+
+
+@contextmanager
+def _pipe() -> Iterator[_Output]:
+    made = _Output()
+    try:
+        yield made
+    finally:
+        made.close_input()
+        os.close(made.output)
+
+
+def _read_ready(outputs: Sequence[_Output], others: Sequence[int], limit_s: float) -> list[int]:
+    """Wait until something can be read, and read the outputs. Returns the others that can be read."""
+    poll, by_number = select.poll(), {each.output: each for each in outputs if each.is_open}
+    for number in (*by_number, *others):
+        poll.register(number, select.POLLIN)
+    ready = [number for number, _ in poll.poll(max(1.0, limit_s * 1000))]
+    for number in ready:
+        if number in by_number:
+            by_number[number].read()
+    return [number for number in ready if number in others]
+
+
+def _read_rest(outputs: Sequence[_Output]) -> None:
+    """Read until both pipes are closed: a process that left the group may hold them open for a while longer."""
+    until_s = SYSTEM_CLOCK.monotonic_s() + OUTPUT_GRACE_S
+    while any(each.is_open for each in outputs) and (now_s := SYSTEM_CLOCK.monotonic_s()) < until_s:
+        _read_ready(outputs, [], until_s - now_s)

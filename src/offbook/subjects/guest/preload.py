@@ -1,0 +1,105 @@
+"""Loads the libraries of a program once, so that its runs need not, and finds those that cannot be loaded so.
+
+A process that forks must have one thread and no connection: threads are not there in the child, and connections would
+be shared. Output of a library would be missing in the runs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import sysconfig
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from importlib import _bootstrap
+from typing import Any
+
+_PACKAGES = ("site-packages", "dist-packages")
+
+
+def foreign_modules(before: Iterable[str], folders: Iterable[str]) -> list[str]:
+    """Return the modules that were loaded since then and are not the program's own, in the order of loading."""
+    known, own = set(before), [os.path.join(os.path.realpath(folder), "") for folder in folders]
+    found = [(name, module) for name, module in list(sys.modules.items()) if name not in known]
+    return [name for name, module in found if name != "__main__" and _is_foreign(module, own)]
+
+
+def _is_foreign(module: Any, own: list[str]) -> bool:
+    file = getattr(module, "__file__", None)
+    if not isinstance(file, str):
+        return False
+    real = os.path.realpath(file)
+    if any(part in _PACKAGES for part in real.split(os.sep)) or real.startswith(_standard_library()):
+        return True
+    return not any(real.startswith(folder) for folder in own)
+
+
+def _standard_library() -> tuple[str, ...]:
+    paths = sysconfig.get_paths()
+    return tuple(os.path.join(os.path.realpath(paths[name]), "") for name in ("stdlib", "platstdlib"))
+
+
+def load(modules: list[str]) -> dict[str, Any]:
+    """Load these modules, and return which one is not fit for a fork, with those that load it, and why."""
+    watch = _Watch()
+    for name in modules:
+        with suppress(BaseException):  # it may need something that only the program has, and then that loads it
+            importlib.import_module(name)
+        if watch.blamed:
+            break
+    watch.end()
+    return {"blamed": sorted(watch.blamed), "why": watch.why}
+
+
+class _Watch:
+    """Watches what loading a module does, from now until `end`: the innermost one that starts something is to blame.
+
+    So are those that were loading it, because they load it again.
+    """
+
+    def __init__(self) -> None:
+        self.blamed, self.why = set[str](), ""
+        self._loading: list[str] = []
+        self._real: Callable[[Any], Any] = _bootstrap._load_unlocked  # type: ignore[attr-defined]
+        self._before = _state()
+        _bootstrap._load_unlocked = self._load  # type: ignore[attr-defined]
+
+    def end(self) -> None:
+        _bootstrap._load_unlocked = self._real  # type: ignore[attr-defined]
+
+    def _load(self, spec: Any) -> Any:
+        self._loading.append(spec.name)
+        try:
+            return self._real(spec)
+        finally:
+            self._check()
+            self._loading.pop()
+
+    def _check(self) -> None:
+        if self.blamed:
+            return
+        found = _state()
+        self.why = next((what for what, count in found.items() if count > self._before[what]), "")
+        if self.why:
+            self.blamed = set(self._loading)
+            self.why = f"loading {self._loading[-1]} {self.why}"
+
+
+def _state() -> dict[str, int]:
+    """Count what a process that forks must not have."""
+    with suppress(Exception):
+        sys.stdout.flush()
+    files = [_file(number) for number in os.listdir("/proc/self/fd")]
+    return {
+        "starts a thread": len(os.listdir("/proc/self/task")),
+        "opens a connection": sum(name.startswith(("socket:", "anon_inode:[eventpoll]")) for name in files),
+        "prints something": os.fstat(1).st_size,
+    }
+
+
+def _file(number: str) -> str:
+    try:
+        return os.readlink(f"/proc/self/fd/{number}")
+    except OSError:
+        return ""

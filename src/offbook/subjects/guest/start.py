@@ -1,0 +1,37 @@
+"""The script that a program's interpreter runs first. It must be readable for any Python 3."""
+
+import importlib
+import importlib.util
+import os
+import sys
+
+OLDEST = (3, 11)
+UNFIT = 78
+
+
+def load_guest() -> None:
+    """Load the package from its folder, wherever that is."""
+    folder = os.path.dirname(os.path.abspath(__file__))
+    package = importlib.util.spec_from_file_location(
+        "_offbook_guest", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
+    )
+    time = importlib.util.spec_from_file_location(
+        "_offbook_guest.virtual_time", os.path.join(os.path.dirname(os.path.dirname(folder)), "virtual_time.py")
+    )
+    for spec in (package, time):
+        assert spec is not None
+        assert spec.loader is not None
+        module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+
+
+def main() -> None:
+    is_known = sys.implementation.name == "cpython" and sys.platform.startswith("linux")
+    if sys.version_info < OLDEST or not is_known or not getattr(sys, "_is_gil_enabled", lambda: True)():
+        sys.exit(UNFIT)
+    load_guest()
+    importlib.import_module("_offbook_guest.server").serve(int(sys.argv[1]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""What libraries do once in every run, done once for all: build the schemas of pydantic's models, load certificates."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+PEM = b"-----BEGIN CERTIFICATE-----"
+
+
+def built_models(modules: list[str]) -> list[list[str]]:
+    """Return the models of these modules whose schemas are built: pydantic builds many of them at their first use."""
+    known = set(modules)
+    models = ((each.__module__, each.__qualname__) for each in _models() if _is_built(each))
+    return [list(each) for each in models if each[0] in known and "<" not in each[1] and "[" not in each[1]]
+
+
+def build_models(names: list[list[str]]) -> None:
+    """Build the schemas of these models, as far as they are loaded."""
+    wanted = {tuple(each) for each in names}
+    for model in list(_models()):
+        if (model.__module__, model.__qualname__) in wanted and not _is_built(model):
+            with suppress(Exception):  # then the program builds it
+                model.model_rebuild(raise_errors=False)
+
+
+def _models() -> Iterator[Any]:
+    base = getattr(sys.modules.get("pydantic"), "BaseModel", None)
+    left = [] if base is None else list(base.__subclasses__())
+    while left:
+        model = left.pop()
+        left += model.__subclasses__()
+        yield model
+
+
+def _is_built(model: Any) -> bool:
+    return bool(model.__dict__.get("__pydantic_complete__"))
+
+
+def load_certificates_late() -> None:
+    """Let a TLS context read its file of certificates when it is first used: clients make one, and talk to us without.
+
+    That takes longer than all the rest of making a client. A file that is missing or no certificate fails at once.
+    """
+    ssl = sys.modules.get("ssl")
+    if ssl is not None and "load_verify_locations" not in vars(ssl.SSLContext):
+        _LateCertificates(ssl.SSLContext).install()
+
+
+class _LateCertificates:
+    def __init__(self, context: Any) -> None:
+        self._context, self._real = context, context.load_verify_locations
+
+    def install(self) -> None:
+        context, late = self._context, self
+
+        def load_verify_locations(self: Any, cafile: Any = None, capath: Any = None, cadata: Any = None) -> None:
+            if cafile is None or capath is not None or cadata is not None or not _has_certificates(cafile):
+                late._real(self, cafile, capath, cadata)
+            else:
+                vars(self).setdefault("_offbook_late", []).append(cafile)
+
+        context.load_verify_locations = load_verify_locations
+        for name in ("_wrap_socket", "_wrap_bio", "cert_store_stats", "get_ca_certs"):
+            setattr(context, name, late._after_loading(getattr(context, name)))
+
+    def _after_loading(self, real: Any) -> Any:
+        def method(context: Any, *args: Any, **options: Any) -> Any:
+            for file in vars(context).pop("_offbook_late", ()):
+                self._real(context, file)
+            return real(context, *args, **options)
+
+        return method
+
+
+def _has_certificates(file: Any) -> bool:
+    try:
+        with open(os.fspath(file), "rb") as opened:
+            return PEM in opened.read()
+    except (OSError, TypeError):
+        return False

@@ -1,0 +1,171 @@
+"""The folders that a program keeps between its lives: every run finds them as they were before the first one.
+
+A folder is shared by all runs, which then happen one at a time, and is restored before each and at the end. If the
+command has the placeholder `{keep}`, each run has a copy instead, and the folder itself is only read.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Lock
+
+from offbook.errors import InputError
+
+PLACEHOLDER = "{keep}"
+_BACKUP, _COPY, _OLD, _LOCK = ".offbook-backup", ".offbook-copy", ".offbook-old", ".offbook-lock"
+
+
+class KeptFolders:
+    """The folders that the runs of a program keep. Close it, or they stay as the last run left them.
+
+    `restored` names those that an exploration had left changed because it was killed, and that were restored now.
+
+    Raises:
+        InputError: there is no such folder, it cannot be copied, or another exploration keeps it; or the command has
+            the placeholder, and there is not one folder for it.
+    """
+
+    def __init__(self, paths: Sequence[str], command: Sequence[str]) -> None:
+        has_placeholder = any(PLACEHOLDER in word for word in command)
+        if has_placeholder and len(paths) != 1:
+            hint = f"--keep FOLDER once; {PLACEHOLDER} in the command is the copy that a run has of it"
+            raise InputError(f"{PLACEHOLDER} stands for one folder, not {len(paths)}", source="--keep", hint=hint)
+        self._lock, self._folders = Lock(), list[_SharedFolder]()
+        self._copied = _CopiedFolder(paths[0]) if has_placeholder else None
+        try:
+            for path in paths if self._copied is None else ():
+                self._folders.append(_SharedFolder(path))
+        except InputError:
+            self.close()
+            raise
+
+    @property
+    def restored(self) -> list[str]:
+        return [folder.name for folder in self._folders if folder.was_restored]
+
+    @contextmanager
+    def run(self, command: Sequence[str], folder: Path) -> Iterator[list[str]]:
+        """Let a run find what it is to keep, and return its command. `folder` is where its copy may be."""
+        if self._copied is not None:
+            path = self._copied.copy_to(folder)
+            yield [word.replace(PLACEHOLDER, str(path)) for word in command]
+        elif self._folders:
+            with self._lock:
+                for each in self._folders:
+                    each.restore()
+                yield list(command)
+        else:
+            yield list(command)
+
+    def close(self) -> None:
+        """Restore the folders, and remove their backups. Safe to call twice."""
+        while self._folders:
+            self._folders.pop().close()
+        if self._copied is not None:
+            self._copied.close()
+
+
+class _CopiedFolder:
+    """A folder of which each run has a copy, as it was when this object was made."""
+
+    def __init__(self, path: str) -> None:
+        self._name, self._temporary = path, TemporaryDirectory(prefix="offbook-keep-")
+        _check_folder(path)
+        with _readable_errors(path):
+            self._source = Path(shutil.copytree(path, Path(self._temporary.name) / "keep", symlinks=True))
+
+    def copy_to(self, folder: Path) -> Path:
+        with _readable_errors(self._name):
+            return Path(shutil.copytree(self._source, folder / "keep", symlinks=True))
+
+    def close(self) -> None:
+        self._temporary.cleanup()
+
+
+class _SharedFolder:
+    """A folder that all runs share. Until `close`, what it had is in a backup beside it.
+
+    The backup is complete before a run begins, and stays if this process is killed: the next one that keeps the folder
+    restores it, and `was_restored` then.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.name, self._path = path, Path(os.path.abspath(path))  # noqa: PTH100 - links stay links
+        self._backup, self._copy = self._beside(_BACKUP), self._beside(_COPY)
+        self.was_restored = self._backup.exists()
+        if not self.was_restored:
+            _check_folder(path)
+        self._lock = self._acquire()
+        try:
+            if self.was_restored:
+                self.restore()
+            else:
+                self._back_up()
+        except InputError:
+            os.close(self._lock)
+            raise
+
+    def _back_up(self) -> None:
+        with _readable_errors(self.name):
+            _remove(self._copy)
+            shutil.copytree(self._path, self._copy, symlinks=True)
+            self._copy.rename(self._backup)
+
+    def restore(self) -> None:
+        """Bring the folder into the state of the backup. A copy takes its place at once, so that it is never half."""
+        with _readable_errors(self.name, hint=f"what was in it is in {self._backup}"):
+            old = self._beside(_OLD)
+            _remove(self._copy)
+            _remove(old)
+            shutil.copytree(self._backup, self._copy, symlinks=True)
+            with suppress(FileNotFoundError):  # the run has removed it
+                self._path.rename(old)
+            self._copy.rename(self._path)
+            _remove(old)
+
+    def close(self) -> None:
+        self.restore()
+        _remove(self._backup)
+        self._beside(_LOCK).unlink(missing_ok=True)
+        os.close(self._lock)
+
+    def _beside(self, suffix: str) -> Path:
+        return self._path.with_name(self._path.name + suffix)
+
+    def _acquire(self) -> int:
+        """Return a lock that no other process gets until it is closed, or this process ends."""
+        with _readable_errors(self.name):
+            lock = os.open(self._beside(_LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise InputError("another exploration keeps this folder", source=f"--keep {self.name}") from None
+        return lock
+
+
+def _check_folder(path: str) -> None:
+    if not Path(path).is_dir():
+        hint = f"if there is none before the first run, create an empty one: mkdir {path}"
+        raise InputError("there is no such folder", source=f"--keep {path}", hint=hint)
+
+
+@contextmanager
+def _readable_errors(path: str, *, hint: str = "") -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:  # shutil.Error too
+        raise InputError(
+            f"it cannot be copied: {error.strerror or error}", source=f"--keep {path}", hint=hint
+        ) from None
+
+
+def _remove(path: Path) -> None:
+    with suppress(FileNotFoundError):
+        shutil.rmtree(path)

@@ -1,0 +1,343 @@
+"""Starts the runs of a program: each from its interpreter, or as a fork of a process that has loaded its libraries."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from itertools import count
+from pathlib import Path
+from threading import Event, Lock
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from offbook.clock import SYSTEM_CLOCK
+from offbook.explore.wire_observer import WireObserver
+from offbook.subjects.fork_server import ForkedProgram, ForkServer, Libraries
+from offbook.subjects.program_process import Patience, ProgramExit, ProgramProcess, RunClock
+from offbook.subjects.python_command import PythonCommand
+from offbook.wire.server.session_clock import LOOP_CLOCK, LifeOnClock, ResponseClock, SessionClock
+from offbook.wire.server.wire_server import WireServer
+
+MAX_RESTARTS = 8
+"""How often a fork server is started again, without the libraries that turned out to be unfit."""
+MODULES_S = 5.0
+
+
+class RunPlace(Struct, frozen=True):
+    """Where a run happens: the name of its session, and a folder that is empty when it starts."""
+
+    name: str
+    folder: str
+
+
+class ProgramLife(Protocol):
+    """A process of a program, which can be killed from another thread, even before it has started.
+
+    `hung` says what it waited for when its time was over.
+    """
+
+    hung: str
+
+    def run(self, observer: WireObserver) -> ProgramExit:
+        """Run it until it ends, or for as long as it may take.
+
+        Raises:
+            InputError: it cannot be started.
+            UnfitProgramError: it cannot be forked.
+        """
+        ...
+
+    def kill(self) -> None: ...
+
+
+class LaunchedRun(Protocol):
+    """A run of a program, which may have several lives. `response_clock` is the time on which its answers are due."""
+
+    response_clock: ResponseClock
+
+    def now_s(self) -> float:
+        """Return the time by which its calls are noted."""
+        ...
+
+    def start(self) -> ProgramLife:
+        """Return the next life."""
+        ...
+
+
+class ProgramLauncher(Protocol):
+    """Starts the runs of a program."""
+
+    def place(self) -> AbstractContextManager[RunPlace]:
+        """Return a place that no other run is at, for a block."""
+        ...
+
+    def launch(
+        self, place: RunPlace, command: Sequence[str], environment: Mapping[str, str], *, is_clean: bool
+    ) -> LaunchedRun:
+        """Prepare a run of a command in an environment. Raises UnfitProgramError if it cannot be forked."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class FreshLauncher:
+    """Starts the command anew for each run, in real time."""
+
+    def __init__(self, patience: Patience) -> None:
+        self._patience, self._numbers = patience, count(1)
+
+    @contextmanager
+    def place(self) -> Iterator[RunPlace]:
+        with tempfile.TemporaryDirectory(prefix="offbook-") as folder:
+            yield RunPlace(f"fresh-{next(self._numbers)}", folder)
+
+    def launch(
+        self,
+        place: RunPlace,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        is_clean: bool,
+    ) -> LaunchedRun:
+        return _FreshRun(command, environment, self._patience)
+
+    def close(self) -> None:
+        """Do nothing: nothing is left."""
+
+
+class _FreshRun:
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], patience: Patience) -> None:
+        self.response_clock: ResponseClock = LOOP_CLOCK
+        self._command, self._environment, self._patience = command, environment, patience
+
+    def now_s(self) -> float:
+        return SYSTEM_CLOCK.monotonic_s()
+
+    def start(self) -> ProgramLife:
+        return _FreshLife(ProgramProcess(self._command, self._environment), self._patience)
+
+
+class _FreshLife:
+    def __init__(self, process: ProgramProcess, patience: Patience) -> None:
+        self.hung = ""
+        self._process, self._patience = process, patience
+
+    def run(self, observer: WireObserver) -> ProgramExit:
+        clock = RunClock(self._patience, observer)
+        ended = self._process.run(clock.left_s)
+        if ended.code is not None:
+            self._patience.note(clock.took_s)
+        self.hung = clock.hung
+        return ended
+
+    def kill(self) -> None:
+        self._process.kill()
+
+
+class ForkLauncher:
+    """Runs a Python program as forks of a fork server, in virtual time. Each place has a server of its own.
+
+    The session, the folder and so the environment of a place are the same in all runs there. The clean run is a fork of
+    a process that has loaded nothing; what it loads from outside the program's own folder is loaded for the others.
+    `patience` judges real time, for a program that works without an end. `notice` says what is loaded in every run.
+    """
+
+    def __init__(self, program: PythonCommand, server: WireServer, patience: Patience) -> None:
+        self._program, self._server, self._patience = program, server, patience
+        self._virtual_patience = patience.copy()
+        self._libraries: Libraries | None = None
+        self._unfit = set[str]()
+        self.notice = ""
+        self._lock = Lock()
+        self._numbers = count(1)
+        self._free: list[_Place] = []
+        self._places: dict[str, _Place] = {}
+
+    @contextmanager
+    def place(self) -> Iterator[RunPlace]:
+        with self._lock:
+            taken = self._free.pop() if self._free else self._new_place()
+        taken.clear()
+        try:
+            yield taken.place
+        finally:
+            with self._lock:
+                self._free.append(taken)
+
+    def launch(
+        self, place: RunPlace, command: Sequence[str], environment: Mapping[str, str], *, is_clean: bool
+    ) -> LaunchedRun:
+        arguments = tuple(command[len(command) - len(self._program.arguments) :])
+        at = self._places[place.name]
+        if at.server is None or (self._libraries is not None and not at.is_ready):
+            at.is_ready = self._libraries is not None
+            self._open_server(at, replace(self._program, arguments=arguments), environment)
+        assert at.server is not None
+        return _ForkedRun(self, at.server, environment, is_clean=is_clean)
+
+    def close(self) -> None:
+        for place in self._places.values():
+            place.close()
+
+    def load(self, libraries: Libraries) -> None:
+        """Have the servers load this before further runs."""
+        self._libraries = libraries
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, _, port = self._server.url.removeprefix("http://").rpartition(":")
+        return host.strip("[]"), int(port)
+
+    def _new_place(self) -> _Place:
+        made = _Place(f"explore-{next(self._numbers)}")
+        self._places[made.place.name] = made
+        return made
+
+    def _open_server(self, place: _Place, program: PythonCommand, environment: Mapping[str, str]) -> None:
+        """Let a place have a server that has loaded what can be loaded before a fork."""
+        for _ in range(MAX_RESTARTS):
+            place.open(program, environment, self._libraries and self._libraries.without(self._unfit))
+            assert place.server is not None
+            if not place.server.blamed:
+                return
+            self._unfit.update(place.server.blamed)
+            self.notice = self.notice or place.server.why
+        place.open(program, environment, None)
+
+    def run_clock(self, observer: WireObserver, clock: SessionClock) -> RunClock:
+        return RunClock(self._virtual_patience, observer, now_s=clock.time)
+
+    def note(self, *, took_s: float, virtual_s: float) -> None:
+        """Note how long a run took that ended by itself."""
+        self._patience.note(took_s)
+        self._virtual_patience.note(virtual_s)
+
+    @property
+    def real_limit_s(self) -> float:
+        """How long a run may go on without a call or a wait."""
+        return self._patience.idle_s
+
+    def open_clock(self, clock: SessionClock, life: LifeOnClock) -> socket.socket:
+        """Have the server listen to a program, and return the program's end of the link."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._server.call_soon(lambda: clock.open(ours, life))
+        return theirs
+
+    def close_clock(self, clock: SessionClock) -> None:
+        self._server.call_soon(clock.close)
+
+
+class _Place:
+    """A place with its fork server, which `is_ready` when it has loaded what can be loaded."""
+
+    def __init__(self, name: str) -> None:
+        self._temporary = tempfile.TemporaryDirectory(prefix="offbook-")
+        self.place = RunPlace(name, self._temporary.name)
+        self.server: ForkServer | None = None
+        self.is_ready = False
+
+    def open(self, program: PythonCommand, environment: Mapping[str, str], libraries: Libraries | None) -> None:
+        """Start the server, or let it load libraries if it has loaded none."""
+        if self.server is not None and not self.server.blamed and libraries is not None:
+            self.server.load(libraries)
+            return
+        self.close_server()
+        self.server = ForkServer(program, environment, libraries)
+
+    def clear(self) -> None:
+        """Empty the folder."""
+        for each in Path(self.place.folder).iterdir():
+            if each.is_dir() and not each.is_symlink():
+                shutil.rmtree(each, ignore_errors=True)
+            else:
+                each.unlink(missing_ok=True)
+
+    def close_server(self) -> None:
+        if self.server is not None:
+            self.server.close()
+            self.server = None
+
+    def close(self) -> None:
+        self.close_server()
+        self._temporary.cleanup()
+
+
+class _ForkedRun:
+    """A run in virtual time, which goes on in its next life."""
+
+    def __init__(
+        self, launcher: ForkLauncher, server: ForkServer, environment: Mapping[str, str], *, is_clean: bool
+    ) -> None:
+        self._launcher, self._server, self._environment, self._is_clean = launcher, server, environment, is_clean
+        self.clock = SessionClock()
+        self.response_clock: ResponseClock = self.clock
+
+    def now_s(self) -> float:
+        return self.clock.stamp_s()
+
+    def start(self) -> ProgramLife:
+        return _ForkedLife(self._launcher, self.clock, self._server, self._environment, wants_modules=self._is_clean)
+
+
+class _ForkedLife:
+    """A process in virtual time. In real time it may go on without a call or a wait for as long as a fresh one without
+    a call."""
+
+    def __init__(
+        self,
+        launcher: ForkLauncher,
+        clock: SessionClock,
+        server: ForkServer,
+        environment: Mapping[str, str],
+        *,
+        wants_modules: bool,
+    ) -> None:
+        self.hung = ""
+        self._launcher, self._clock, self._wants_modules = launcher, clock, wants_modules
+        self._run_clock: RunClock | None = None
+        self._has_modules = Event()
+        self._program = ForkedProgram(server, launcher.address, environment, wants_modules=wants_modules)
+
+    def run(self, observer: WireObserver) -> ProgramExit:
+        self._run_clock = self._launcher.run_clock(observer, self._clock)
+        started_s, virtual_s = SYSTEM_CLOCK.monotonic_s(), self._clock.now_s
+        link = self._launcher.open_clock(self._clock, self)
+        try:
+            ended = self._program.run(self._left_s, link, virtual_s)
+        finally:
+            self._launcher.close_clock(self._clock)
+        if ended.code is not None:
+            took_s = SYSTEM_CLOCK.monotonic_s() - started_s
+            self._launcher.note(took_s=took_s, virtual_s=self._clock.now_s - virtual_s)
+            if self._wants_modules:
+                self._has_modules.wait(MODULES_S)
+        return ended
+
+    def kill(self) -> None:
+        self._program.kill()
+
+    def limit_s(self) -> float:
+        assert self._run_clock is not None
+        return self._run_clock.due_s
+
+    def end(self) -> None:
+        """End it, because its time is over."""
+        assert self._run_clock is not None
+        self.hung = self.hung or self._run_clock.hung_text()
+        self._program.kill()
+
+    def note_modules(self, names: bytes) -> None:
+        self._launcher.load(msgspec.json.decode(names, type=Libraries))
+        self._has_modules.set()
+
+    def _left_s(self) -> float:
+        left_s = self._launcher.real_limit_s - (SYSTEM_CLOCK.monotonic_s() - self._clock.last_message_s)
+        if left_s <= 0:
+            self.end()
+        return left_s

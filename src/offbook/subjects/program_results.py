@@ -1,0 +1,291 @@
+"""What a program leaves behind beside its output: the files that it writes, and a command that checks them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shlex
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from filecmp import cmp
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+from threading import Lock
+
+from msgspec import Struct
+
+from offbook.clock import SYSTEM_CLOCK
+from offbook.errors import InputError
+from offbook.explore.run import normalize_text
+from offbook.subjects.program_process import (
+    FOLDER_VARIABLES,
+    MAX_OUTPUT_BYTES,
+    ProgramExit,
+    ProgramProcess,
+    check_command,
+)
+from offbook.text import shorten
+
+MAX_FILES = 500
+BACKUP_FOLDER = ".offbook-results"
+"""Where the result files are kept as they were before the exploration, until it has ended."""
+
+_OUTSIDE_HINT = "it is relative to the working directory, or starts with $TMPDIR/"
+
+
+class ResultPattern(Struct, frozen=True):
+    """Result files, as they were declared: a name or a pattern in the working directory, or in $TMPDIR."""
+
+    declared: str
+    pattern: str
+    is_temporary: bool
+
+    @classmethod
+    def parse(cls, declared: str) -> ResultPattern:
+        """Return the pattern.
+
+        Raises:
+            InputError: it is no pattern, or it leads out of its folder.
+        """
+        prefix = next((each for each in FOLDER_VARIABLES if declared.startswith(f"{each}/")), "")
+        pattern = declared.removeprefix(prefix).lstrip("/") if prefix else declared
+        path, source = PurePosixPath(pattern), f"--result {declared}"
+        if not pattern.strip() or path.is_absolute() or ".." in path.parts:
+            raise InputError("this is not a file in the working directory", source=source, hint=_OUTSIDE_HINT)
+        try:
+            next(Path().glob(pattern), None)
+        except (ValueError, NotImplementedError) as error:
+            raise InputError(str(error), source=source, hint="a pattern is like 'out/*.json'") from None
+        return cls(declared, pattern, bool(prefix))
+
+    def files_in(self, folder: Path) -> list[Path]:
+        """Return the files in a folder, sorted, without those of the backup.
+
+        Raises:
+            InputError: there are too many.
+        """
+        found = [path for path in folder.glob(self.pattern) if path.is_symlink() or path.is_file()]
+        files = sorted(path for path in found if path.relative_to(folder).parts[0] != BACKUP_FOLDER)
+        if len(files) > MAX_FILES:
+            reason = f"these are {len(files):,} files; at most {MAX_FILES} can be results"
+            raise InputError(reason, source=f"--result {self.declared}", hint="narrow the pattern")
+        return files
+
+
+class SharedFiles:
+    """The result files in the working directory, which all runs share: each finds them as they were before the first.
+
+    They are kept in a backup beside them until `close` has restored them: after a kill, they are found there.
+
+    Raises:
+        InputError: a file is a link or outside of the folder, another exploration uses the folder, or one that was cut
+            off has left its backup.
+    """
+
+    def __init__(self, patterns: Sequence[ResultPattern], folder: Path) -> None:
+        self._patterns, self._folder, self._backup = patterns, folder, folder / BACKUP_FOLDER
+        self._originals = [self._checked(file) for file in self.current()]
+        self._lock_file = self._lock_backup()
+        try:
+            for file in self._originals:
+                self._copy(file, self._backup_of(file))
+        except OSError as error:
+            shutil.rmtree(self._backup)
+            raise InputError(f"it cannot be kept: {error}", source="--result") from None
+
+    def current(self) -> list[Path]:
+        """Return the files that are there now."""
+        return sorted({file for pattern in self._patterns for file in pattern.files_in(self._folder)})
+
+    def restore(self) -> None:
+        """Make the files as they were before the exploration, and remove those that were not there.
+
+        Raises:
+            InputError: that is not possible; says where they are.
+        """
+        try:
+            for file in self.current():
+                if file not in self._originals:
+                    file.unlink()
+            for file in self._originals:
+                kept = self._backup_of(file)
+                if file.is_symlink() or not file.is_file() or not cmp(file, kept, shallow=False):
+                    self._copy(kept, file)
+        except OSError as error:
+            hint = f"as it was before the exploration, it is in {self._backup}"
+            raise InputError(f"it cannot be restored: {error}", source="--result", hint=hint) from None
+
+    def close(self) -> None:
+        """Restore the files, and remove the backup."""
+        self.restore()
+        shutil.rmtree(self._backup)
+        os.close(self._lock_file)
+
+    def _checked(self, file: Path) -> Path:
+        if file.is_symlink() or not file.resolve().is_relative_to(self._folder.resolve()):
+            hint = "name the file itself, in the working directory"
+            raise InputError(f"{file.relative_to(self._folder)} is a link", source="--result", hint=hint)
+        return file
+
+    def _backup_of(self, file: Path) -> Path:
+        return self._backup / file.relative_to(self._folder)
+
+    def _lock_backup(self) -> int:
+        """Create the folder of the backup, and lock it for this exploration."""
+        try:
+            self._backup.mkdir(exist_ok=True)
+            lock = os.open(self._backup, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            hint = "wait for its end, or explore in another folder, or let the program write to $TMPDIR"
+            raise InputError("another exploration uses these files", source="--result", hint=hint) from None
+        except OSError as error:
+            raise InputError(error.strerror or str(error), source=str(self._backup)) from None
+        if any(self._backup.iterdir()):
+            os.close(lock)
+            hint = "these are the result files as they were before it: move them back, and remove the folder"
+            raise InputError("an exploration was cut off here", source=str(self._backup), hint=hint)
+        return lock
+
+    @staticmethod
+    def _copy(source: Path, target: Path) -> None:
+        """Copy a file with its mode and times. The target is there as a whole, or as it was."""
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial = target.with_name(f"{target.name}.offbook-{os.getpid()}")
+        shutil.copy2(source, partial)
+        partial.replace(target)
+
+
+class Products(Struct, frozen=True):
+    """What a run has left behind: its files by name, normalised, and what the check says if it failed.
+
+    `missing` are the names and patterns of which there is no file.
+    """
+
+    files: dict[str, str] | None = None
+    missing: tuple[str, ...] = ()
+    broken: tuple[str, ...] = ()
+
+
+NO_PRODUCTS = Products()
+CHECK_TIMEOUT_S = 60.0
+MAX_CHECK_CHARS = 2000
+EXIT_CODE_VARIABLE = "OFFBOOK_EXIT_CODE"
+"""The environment variable in which a check finds the exit code of the program."""
+
+
+class ProgramProducts:
+    """The result files of a program, and the command that checks a run, if there are any.
+
+    Args:
+        results: names and patterns of files that the program writes.
+        check: a command, split as by a shell, that fails if something is wrong after a run.
+
+    Raises:
+        InputError: one of them is not what it should be.
+    """
+
+    def __init__(self, results: Sequence[str] = (), check: str | None = None) -> None:
+        self._patterns = [ResultPattern.parse(each) for each in results]
+        self._check = None if check is None else _split_check(check)
+        self._folder, self._lock = Path.cwd(), Lock()
+        self._in_folder = [each for each in self._patterns if not each.is_temporary]
+        self._shared: SharedFiles | None = None
+        self._checks: set[ProgramProcess] = set()
+        self._is_stopped = False
+
+    def exclusive(self) -> AbstractContextManager[object]:
+        """Return a block that only one run at a time is in, if all runs share their files."""
+        return self._lock if self._in_folder else nullcontext()
+
+    def prepare(self) -> None:
+        """Make the files as they were before the first run.
+
+        Raises:
+            InputError: they cannot be kept or restored.
+        """
+        if self._shared is not None:
+            self._shared.restore()
+        elif self._in_folder:
+            self._shared = SharedFiles(self._in_folder, self._folder)
+
+    def collect(
+        self, ended: ProgramExit, temporary: Path, environment: Mapping[str, str], aliases: Mapping[str, str]
+    ) -> Products:
+        """Return the files of a run that has ended, whose texts get the aliases, and check it."""
+        files = {each.declared: dict(self._read(each, temporary, aliases)) for each in self._patterns}
+        problem = "" if self._check is None else self._run_check(ended, environment)
+        return Products(
+            files={name: text for found in files.values() for name, text in found.items()} if files else None,
+            missing=tuple(declared for declared, found in files.items() if not found),
+            broken=(normalize_text(problem, aliases),) if problem else (),
+        )
+
+    def check_clean(self, products: Products) -> None:
+        """Raise InputError if the run without a fault has not written all files."""
+        for declared in products.missing:
+            reason = "the run without a fault has written no such file"
+            raise InputError(reason, source=f"--result {declared}", hint=_OUTSIDE_HINT)
+
+    def stop(self) -> None:
+        """Kill the checks that are running, and those that are started from now on."""
+        self._is_stopped = True
+        for each in list(self._checks):
+            each.kill()
+
+    def close(self) -> None:
+        """Make the files as they were before the exploration. May be called twice."""
+        shared, self._shared = self._shared, None
+        if shared is not None:
+            shared.close()
+
+    def _read(self, pattern: ResultPattern, temporary: Path, aliases: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+        folder, prefix = (temporary, "$TMPDIR/") if pattern.is_temporary else (self._folder, "")
+        for file in pattern.files_in(folder):
+            yield f"{prefix}{file.relative_to(folder).as_posix()}", _content(file, aliases)
+
+    def _run_check(self, ended: ProgramExit, environment: Mapping[str, str]) -> str:
+        """Run the check, and return what is wrong."""
+        command, deadline_s = self._check or [], SYSTEM_CLOCK.monotonic_s() + CHECK_TIMEOUT_S
+        process = ProgramProcess(command, {**environment, EXIT_CODE_VARIABLE: str(ended.code)})
+        self._checks.add(process)
+        if self._is_stopped:
+            process.kill()
+        try:
+            checked = process.run(lambda: deadline_s - SYSTEM_CLOCK.monotonic_s())
+        finally:
+            self._checks.discard(process)
+        if checked.code == 0:
+            return ""
+        how = f"it did not end within {CHECK_TIMEOUT_S:g} s" if checked.code is None else f"exit code {checked.code}"
+        output = "\n".join(filter(None, [checked.stdout.strip(), checked.stderr.strip()]))
+        said = f"\n{shorten(output, MAX_CHECK_CHARS)}" if output else ""
+        return f"the check failed ({how}): {shlex.join(command)}{said}"
+
+
+def _split_check(check: str) -> list[str]:
+    try:
+        command = shlex.split(check)
+    except ValueError as error:
+        hint = "quote it for the shell, and once more for the words of the command"
+        raise InputError(f"the command cannot be split: {error}", source="--check", hint=hint) from None
+    if not command:
+        raise InputError("the command is empty", source="--check", hint="--check 'python check.py'")
+    check_command(command)
+    return command
+
+
+def _content(file: Path, aliases: Mapping[str, str]) -> str:
+    """Return what a file has, normalised like output. A digest stands for what is no text, and for what is too long."""
+    if file.is_symlink():
+        return f"a link to {normalize_text(str(file.readlink()), aliases)}"
+    data = file.read_bytes()
+    try:
+        text = normalize_text(data.decode(), aliases)
+    except UnicodeDecodeError:
+        return f"{len(data):,} bytes, sha256 {sha256(data).hexdigest()}"
+    if len(text) <= MAX_OUTPUT_BYTES:
+        return text
+    return f"{text[:MAX_OUTPUT_BYTES]}… {len(text):,} characters, sha256 {sha256(text.encode()).hexdigest()}"

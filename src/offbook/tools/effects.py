@@ -1,0 +1,397 @@
+"""The side effects of a run: how they are reported, what tools declare about theirs, and how two runs differ."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+import orjson
+from msgspec import Struct
+
+from offbook.errors import InputError
+from offbook.messages import JsonObject
+from offbook.schema_errors import explain_msgspec_error
+from offbook.text import did_you_mean, shorten
+
+EffectOutcome: TypeAlias = Literal["done", "refused", "failed", "unknown"]
+EffectSource: TypeAlias = Literal["observed", "inferred"]
+
+
+class Effect(Struct, frozen=True, kw_only=True):
+    """One call of a tool that may change something outside the run.
+
+    `outcome` is what became of it, and `source` how that is known: observed where it happened, or inferred from what
+    the agent and its model said to each other.
+    """
+
+    tool: str
+    arguments: JsonObject = {}
+    outcome: EffectOutcome = "done"
+    source: EffectSource = "observed"
+
+    def __str__(self) -> str:
+        return self.beside(())
+
+    def beside(self, others: Iterable[Effect]) -> str:
+        """Return the call as text. Of an argument that is too long, it has the part in which the others differ."""
+        alike = [other.arguments for other in others if other.tool == self.tool]
+        shown = [
+            f"{name}={_shown(value, [each[name] for each in alike if name in each])}"
+            for name, value in self.arguments.items()
+        ]
+        return f"{self.tool}({', '.join(shown)})"
+
+
+EFFECTS_VARIABLE = "OFFBOOK_EFFECTS"
+"""The environment variable that names the file to which a program reports its effects, one JSON object a line."""
+
+EFFECTS_URL_VARIABLE = "OFFBOOK_EFFECTS_URL"
+"""The environment variable that names the URL to report to instead, if the program is to wait until it is noted."""
+
+_collections: list[list[Effect]] = []
+
+
+def effect(tool: str, outcome: EffectOutcome = "done", /, **arguments: Any) -> None:
+    """Report a side effect to the run that this is part of: `effect("refund", order=42)`. Does nothing outside a run.
+
+    Inside `offbook explore` and `offbook exec` it adds a line to the file that OFFBOOK_EFFECTS names; inside an
+    exploration in this process it notes the effect of the case. Where `explore --crash` may kill the program right
+    after an effect, it returns when the effect is noted. Arguments without JSON are reported as text, and sets
+    as sorted lists.
+
+    Args:
+        tool: the name of the tool, as its model knows it.
+        outcome: `done`, `refused`, `failed` or `unknown`.
+        arguments: what the tool was called with.
+    """
+    path, url = os.environ.get(EFFECTS_VARIABLE, ""), os.environ.get(EFFECTS_URL_VARIABLE, "")
+    if not _collections and not path and not url:
+        return
+    values = {_text_of(name): _json_form(value) for name, value in arguments.items()}
+    reported = Effect(tool=_text_of(tool), arguments=values, outcome=outcome)
+    if _collections:
+        _collections[-1].append(reported)
+    elif url:
+        _post(url, msgspec.json.encode(_EffectReport.of(reported)))
+    else:
+        _append_line(path, msgspec.json.encode(_EffectReport.of(reported)) + b"\n")
+
+
+def _json_form(value: object) -> Any:
+    """Return a value as JSON, or as text if it has none, such as an integer beyond 64 bits. Never raises."""
+    try:
+        return orjson.loads(orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS))
+    except (TypeError, ValueError):
+        return _text_of(value)
+
+
+def _plain(value: object) -> object:
+    """Return a value that orjson does not know as one that it does."""
+    if isinstance(value, Struct):
+        return msgspec.structs.asdict(value)
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=lambda each: str(_json_form(each)))
+    return _text_of(value)
+
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+
+
+def _text_of(value: object) -> str:
+    """Return a value by `str` without addresses in memory and half surrogate pairs, or its type if that fails."""
+    try:
+        return _ADDRESS.sub("", str(value)).encode(errors="replace").decode()
+    except Exception:
+        return f"<{type(value).__name__} that cannot be shown>"
+
+
+def _append_line(path: str, line: bytes) -> None:
+    """Add a line in one write, so that processes that report at once do not mix theirs."""
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        os.write(file, line)
+    finally:
+        os.close(file)
+
+
+def _post(url: str, body: bytes) -> None:
+    """Report an effect to a server on this machine, and wait for the answer."""
+    from http.client import HTTPConnection  # noqa: PLC0415 - few runs need it
+    from urllib.parse import urlsplit  # noqa: PLC0415
+
+    parts = urlsplit(url)
+    connection = HTTPConnection(parts.hostname or "", parts.port)
+    try:
+        connection.request("POST", parts.path, body)
+        connection.getresponse().read()
+    finally:
+        connection.close()
+
+
+@contextmanager
+def collect_effects() -> Iterator[list[Effect]]:
+    """Collect what `effect` reports inside the block, in whatever thread."""
+    collected: list[Effect] = []
+    _collections.append(collected)
+    try:
+        yield collected
+    finally:
+        _collections[:] = [each for each in _collections if each is not collected]
+
+
+def count_collected() -> int:
+    """Return how many effects were reported so far, inside `collect_effects`."""
+    return len(_collections[-1]) if _collections else 0
+
+
+class _EffectReport(Struct, frozen=True, omit_defaults=True):
+    """An effect as it is reported."""
+
+    tool: str
+    arguments: JsonObject = {}
+    outcome: EffectOutcome = "done"
+
+    @classmethod
+    def of(cls, effect: Effect) -> _EffectReport:
+        return cls(effect.tool, effect.arguments, effect.outcome)
+
+    def effect(self) -> Effect:
+        return Effect(tool=self.tool, arguments=self.arguments, outcome=self.outcome)
+
+
+_REPORT_EXAMPLE = 'an effect is like {"tool": "refund", "arguments": {"order": 42}}'
+_OTHER_NAMES = {"args": "arguments", "name": "tool", "input": "arguments", "status": "outcome"}
+
+
+def parse_effects(data: bytes, *, source: str, place: str = "") -> list[Effect]:
+    """Parse reported effects: one JSON object, or a list of them. Further fields are ignored.
+
+    Raises:
+        InputError: it is not that.
+    """
+    try:
+        decoded = msgspec.json.decode(data)
+        objects = decoded if isinstance(decoded, list) else [decoded]
+        reports = msgspec.convert(objects, list[_EffectReport])
+    except msgspec.ValidationError as error:
+        reason, field = explain_msgspec_error(error)
+        raise InputError(reason, source=source, place=place or field, hint=_REPORT_EXAMPLE) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise InputError("it is not JSON", source=source, place=place, hint=_REPORT_EXAMPLE) from None
+    for each in objects:
+        _check_fields(each, source=source, place=place)
+    return [report.effect() for report in reports]
+
+
+def _check_fields(report: JsonObject, *, source: str, place: str) -> None:
+    """Refuse a field that is probably meant as one of ours: what it holds would be lost."""
+    known = _EffectReport.__struct_fields__
+    for name in (each for each in report if each not in known):
+        other = _OTHER_NAMES.get(name)
+        hint = did_you_mean(name, known) if other in (None, *report) else f"did you mean {other!r}?"
+        if hint:
+            raise InputError(f"unknown field {name!r}", source=source, place=place, hint=hint)
+
+
+def read_effect_lines(data: bytes, *, source: str, is_cut_off: bool = False, first_line: int = 1) -> list[Effect]:
+    """Parse a file of effects, one a line. Empty lines are ignored, and the last one if it `is_cut_off` and broken.
+
+    Raises:
+        InputError: a line is not an effect; it is named by its number.
+    """
+    lines = data.split(b"\n")
+    effects: list[Effect] = []
+    for number, line in enumerate(lines, first_line):
+        if not line.strip():
+            continue
+        try:
+            effects += parse_effects(line, source=source, place=f"line {number}")
+        except InputError:
+            if is_cut_off and number == first_line + len(lines) - 1:
+                break
+            raise
+    return effects
+
+
+def prefer_reported(
+    reported: Sequence[Effect], others: Iterable[Effect], *, reporting: Collection[str] = ()
+) -> tuple[Effect, ...]:
+    """Return all effects, where what is reported of a tool replaces what is otherwise known of it.
+
+    `reporting` are further tools whose effects are always reported.
+    """
+    tools = {effect.tool for effect in reported} | set(reporting)
+    return (*(effect for effect in others if effect.tool not in tools), *reported)
+
+
+class ToolDeclaration(Struct, frozen=True, kw_only=True):
+    """What a tool declares: whether it has a side effect, none, one that may happen again, or one that undoes another.
+
+    `idempotent` is True if a repeated call with the same arguments changes nothing, or the name of the argument that is
+    the idempotency key.
+    """
+
+    side_effect: bool = False
+    read_only: bool = False
+    idempotent: bool | str = False
+    undoes: str | None = None
+
+    @property
+    def has_effect(self) -> bool:
+        """Whether the tool changes something, as far as it is declared."""
+        return self.side_effect or bool(self.idempotent) or self.undoes is not None
+
+    def check(self, tool: str) -> None:
+        """Raise InputError if the declarations of that tool contradict each other."""
+        if self.read_only and (self.side_effect or self.undoes is not None):
+            other = "side_effect" if self.side_effect else f"undoes={self.undoes!r}"
+            reason = f"read_only contradicts {other}: a tool that only reads changes nothing"
+            raise InputError(reason, source=tool, place="read_only", hint="leave one of them out")
+        if self.undoes == tool:
+            raise InputError("it cannot undo itself", source=tool, place="undoes", hint="name the other tool")
+
+
+UNDECLARED = ToolDeclaration()
+
+
+class EffectDifference(Struct, frozen=True, kw_only=True):
+    """How the effects of a run differ from those of the clean run.
+
+    `repeated` are effects of the clean run that happened again, with how often they happened in all and in the clean
+    run. `other` are those that the clean run has not, `missing` those that did not happen.
+    """
+
+    repeated: tuple[tuple[Effect, int, int], ...] = ()
+    other: tuple[Effect, ...] = ()
+    missing: tuple[Effect, ...] = ()
+
+
+def compare_effects(
+    effects: Sequence[Effect],
+    clean: Sequence[Effect],
+    declarations: Mapping[str, ToolDeclaration],
+    *,
+    stable: Collection[str] = (),
+) -> EffectDifference:
+    """Compare the net effects of two runs as multisets of tools with their arguments.
+
+    UUIDs and times that only one of the runs has count as equal, because they may differ in every run, unless they are
+    among the `stable` ones.
+    """
+    net, expected = net_effects(effects, declarations), net_effects(clean, declarations)
+    known = {*stable, *(volatile_values(list(map(_key, net))) & volatile_values(list(map(_key, expected))))}
+    counts = Counter(_identity(effect, known) for effect in net)
+    wanted = Counter(_identity(effect, known) for effect in expected)
+    by_identity = {_identity(effect, known): effect for effect in [*expected, *net]}
+    extra = [identity for identity in by_identity if counts[identity] > wanted[identity]]
+    return EffectDifference(
+        repeated=tuple((by_identity[each], counts[each], wanted[each]) for each in extra if wanted[each]),
+        other=tuple(by_identity[each] for each in extra if not wanted[each]),
+        missing=tuple(by_identity[each] for each in by_identity if counts[each] < wanted[each]),
+    )
+
+
+def net_effects(effects: Iterable[Effect], declarations: Mapping[str, ToolDeclaration]) -> list[Effect]:
+    """Return the effects that are left: done or perhaps done, idempotent ones once, without what was undone.
+
+    To undo a call that has failed is no effect: its caller cannot know whether it changed something.
+    """
+    return _settle(effects, declarations)[0]
+
+
+def undone_effects(
+    effects: Iterable[Effect], declarations: Mapping[str, ToolDeclaration]
+) -> list[tuple[Effect, Effect]]:
+    """Return the effects that were undone, each with the one that undid it."""
+    return _settle(effects, declarations)[1]
+
+
+def _settle(
+    effects: Iterable[Effect], declarations: Mapping[str, ToolDeclaration]
+) -> tuple[list[Effect], list[tuple[Effect, Effect]]]:
+    """Return the effects that are left, and those that were undone."""
+    net: list[Effect] = []
+    failed: list[Effect] = []
+    undone: list[tuple[Effect, Effect]] = []
+    seen = set[bytes]()
+    for effect in effects:
+        declared = declarations.get(effect.tool, UNDECLARED)
+        if effect.outcome == "failed":
+            failed.append(effect)
+        if declared.read_only or effect.outcome in ("refused", "failed"):
+            continue
+        key = _idempotency_key(effect, declared.idempotent)
+        if key is not None and key in seen:
+            continue
+        seen.update(() if key is None else (key,))
+        before = _take_undone(effect, declared.undoes, net)
+        if before is not None:
+            undone.append((before, effect))
+            seen.discard(_idempotency_key(before, declarations.get(before.tool, UNDECLARED).idempotent) or b"")
+        elif _take_undone(effect, declared.undoes, failed) is None:
+            net.append(effect)
+    return net, undone
+
+
+def _take_undone(effect: Effect, undoes: str | None, effects: list[Effect]) -> Effect | None:
+    """Remove the effect that this one undoes, the latest of that tool that has no other arguments, and return it."""
+    places = [place for place, each in enumerate(effects) if each.tool == undoes]
+    place = next((each for each in reversed(places) if _agree(effect.arguments, effects[each].arguments)), None)
+    return None if place is None else effects.pop(place)
+
+
+def _agree(arguments: JsonObject, others: JsonObject) -> bool:
+    return all(arguments[name] == others[name] for name in arguments.keys() & others.keys())
+
+
+def _idempotency_key(effect: Effect, declared: bool | str) -> bytes | None:
+    """Return what makes a repeated call harmless: its arguments, or its key; None if nothing does, or it has no key."""
+    if not declared or (isinstance(declared, str) and declared not in effect.arguments):
+        return None
+    arguments = effect.arguments[declared] if isinstance(declared, str) else effect.arguments
+    return msgspec.json.encode([effect.tool, arguments], order="sorted")
+
+
+_VOLATILE = re.compile(
+    r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}"
+    r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?",
+    re.IGNORECASE,
+)
+
+
+def volatile_values(value: object) -> set[str]:
+    """Return the UUIDs and times in a value that has a JSON form."""
+    return set(_VOLATILE.findall(msgspec.json.encode(value).decode()))
+
+
+def _identity(effect: Effect, known: Collection[str]) -> str:
+    """Return what makes two effects the same: the tool and its arguments, without unknown UUIDs and times."""
+    return _VOLATILE.sub(lambda match: match.group() if match.group() in known else "…", _key(effect))
+
+
+def _key(effect: Effect) -> str:
+    return msgspec.json.encode([effect.tool, effect.arguments], order="sorted").decode()
+
+
+_SHOWN_CHARS = 40
+
+
+def _shown(value: Any, others: Iterable[Any]) -> str:
+    """Return a value as JSON, cut to 40 characters: the first ones, or those where it differs from the others."""
+    text = msgspec.json.encode(value).decode()
+    places = [_difference(text, msgspec.json.encode(other).decode()) for other in others if other != value]
+    start = min(places, default=0) - _SHOWN_CHARS // 2
+    if len(text) <= _SHOWN_CHARS or start <= 0:
+        return shorten(text, _SHOWN_CHARS)
+    return f"…{shorten(text[start:], _SHOWN_CHARS - 1)}"
+
+
+def _difference(text: str, other: str) -> int:
+    """Return how many characters two texts have in common at their start."""
+    pairs = enumerate(zip(text, other, strict=False))
+    return next((place for place, (one, two) in pairs if one != two), min(len(text), len(other)))

@@ -1,0 +1,233 @@
+"""The time of an explored session: real, or virtual and in step with the program that it answers.
+
+A program that has been made to wait on a shared clock (`subjects/guest/`) says when it has nothing to do before some
+moment. If the server has nothing to do either, time moves to the next thing that happens: a timer of the program, an
+answer that is due, or the moment at which the run is given up. So nobody waits, and every wait has its length.
+
+The program is asked nothing. It sends `idle` and gets the time, and looks again at what it waits for: an answer may be
+there now, or its timer is due. If neither, it sends `idle` again. Time does not move while something is new to it:
+whenever the server has received or sent something since its last `idle`, the answer is the time as it is.
+
+A program that never says anything is answered in real time, because every virtual timer is also a real one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Protocol
+
+from offbook.clock import SYSTEM_CLOCK
+
+MESSAGE = struct.Struct("<cd")
+IDLE, LATE, NOW, MODULES = b"i", b"l", b"t", b"m"
+MAX_MESSAGE_BYTES = 1024 * 1024
+QUIET_TURNS = 8
+"""After how many turns of its loop without anything new a server has nothing left to do."""
+BUSY_S = 0.0005
+STEP_S = 1e-9
+"""How far apart two moments are that follow each other."""
+
+
+class Activity:
+    """Counts what a server receives and sends, so that two looks at it show whether something is new."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+ANY_ACTIVITY = Activity()
+"""Counts what is not known to belong to a session: new connections, and what comes first on them."""
+
+
+class ResponseClock(Protocol):
+    """The time on which the parts of a response are due. `activity` counts what is received and sent meanwhile."""
+
+    activity: Activity
+
+    def time(self) -> float:
+        """Return the time, in seconds."""
+        ...
+
+    async def wait(self, leaving: asyncio.Future[None], wait_s: float) -> None:
+        """Wait until this time has passed, or until `leaving` is done."""
+        ...
+
+    def working(self) -> AbstractContextManager[object]:
+        """Return a block in which no virtual time passes: something is on its way."""
+        ...
+
+
+class LoopClock:
+    """The time of the running loop."""
+
+    activity = ANY_ACTIVITY
+
+    def time(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    async def wait(self, leaving: asyncio.Future[None], wait_s: float) -> None:
+        await asyncio.wait([leaving], timeout=wait_s if math.isfinite(wait_s) else None)
+
+    def working(self) -> AbstractContextManager[object]:
+        return nullcontext()
+
+
+LOOP_CLOCK = LoopClock()
+
+
+class LifeOnClock(Protocol):
+    """A process whose waits are on a clock."""
+
+    def limit_s(self) -> float:
+        """Return the last moment that it may reach."""
+        ...
+
+    def end(self) -> None:
+        """End it, because it would go beyond that moment."""
+        ...
+
+    def note_modules(self, names: bytes) -> None:
+        """Note what the program has loaded, as JSON."""
+        ...
+
+
+class SessionClock:
+    """The virtual time of one run of a program. It starts at 0. All of it happens on the loop of the server."""
+
+    def __init__(self) -> None:
+        self.activity = Activity()
+        self.now_s = 0.0
+        self.last_message_s = SYSTEM_CLOCK.monotonic_s()
+        self._life: LifeOnClock | None = None
+        self._is_over = False
+        self._timers: dict[asyncio.Future[None], float] = {}
+        self._stamps = self._busy = 0
+        self._answered: tuple[int, int] = (-1, -1)
+        self._link: socket.socket | None = None
+
+    def time(self) -> float:
+        return self.now_s
+
+    def stamp_s(self) -> float:
+        """Return the time, a little later at every call: what follows another thing is after it."""
+        self._stamps += 1
+        self.last_message_s = SYSTEM_CLOCK.monotonic_s()
+        return self.now_s + self._stamps * STEP_S
+
+    async def wait(self, leaving: asyncio.Future[None], wait_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        timer = loop.create_future()
+        self._timers[timer] = due_s = self.now_s + wait_s
+        real = loop.call_later(wait_s, self._move, due_s) if math.isfinite(wait_s) else None
+        try:
+            await asyncio.wait([leaving, timer], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._timers.pop(timer, None)
+            if real is not None:
+                real.cancel()
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        self._busy += 1
+        try:
+            yield
+        finally:
+            self._busy -= 1
+            self.activity.count += 1
+
+    def open(self, link: socket.socket, life: LifeOnClock) -> None:
+        """Listen to the program, on the running loop."""
+        link.setblocking(False)
+        self._link, self._life, self._is_over = link, life, False
+        asyncio.get_running_loop().add_reader(link, self._on_message)
+
+    def close(self) -> None:
+        """Stop listening, after what the program has sent at its end."""
+        while self._link is not None:
+            if (data := self._receive()) is None or not data:
+                asyncio.get_running_loop().remove_reader(self._link)
+                self._link.close()
+                self._link = None
+            elif data[:1] == MODULES and self._life is not None:
+                self._life.note_modules(data[1:])
+
+    def _receive(self) -> bytes | None:
+        """Return the next message, empty if there will be none; None if there is none yet."""
+        assert self._link is not None
+        try:
+            return self._link.recv(MAX_MESSAGE_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return None
+        except OSError:
+            return b""
+
+    def _on_message(self) -> None:
+        data = self._receive()
+        if data is None:
+            return
+        self.last_message_s = SYSTEM_CLOCK.monotonic_s()
+        if not data:
+            self.close()
+        elif data[:1] == MODULES and self._life is not None:
+            self._life.note_modules(data[1:])
+        else:
+            kind, due_s = MESSAGE.unpack(data)
+            if kind == IDLE:
+                self._settle(self._link, due_s, 0, self._counts)
+            else:
+                self._move(due_s)
+                self._answer()
+
+    @property
+    def _counts(self) -> tuple[int, int]:
+        return self.activity.count, ANY_ACTIVITY.count
+
+    def _settle(self, link: socket.socket | None, due_s: float, quiet_turns: int, counts: tuple[int, int]) -> None:
+        """Go through the loop until nothing is left to do, and then let time pass, unless something is new.
+
+        If the program at the other end of the `link` has ended meanwhile, its wait is nobody's, least of all the one of
+        its next life.
+        """
+        loop = asyncio.get_running_loop()
+        if link is not self._link:
+            return
+        if self._busy:
+            loop.call_later(BUSY_S, self._settle, link, due_s, 0, self._counts)
+        elif counts != self._counts:
+            loop.call_soon(self._settle, link, due_s, 0, self._counts)
+        elif quiet_turns < QUIET_TURNS:
+            loop.call_soon(self._settle, link, due_s, quiet_turns + 1, counts)
+        elif self._answered != counts:
+            self._answer()
+        elif self._move(min(due_s, min(self._timers.values(), default=math.inf))):
+            loop.call_soon(self._settle, link, due_s, 0, self._counts)  # what was due is sent before the program looks
+        else:
+            self._answer()
+
+    def _move(self, due_s: float) -> bool:
+        """Let time pass up to a moment, but not beyond the limit, and return whether a part of a response is due."""
+        limit_s = math.inf if self._life is None else self._life.limit_s()
+        self.now_s = max(self.now_s, min(due_s, limit_s))
+        if due_s > limit_s or math.isinf(due_s):
+            self._is_over = True
+            if self._life is not None:
+                self._life.end()
+            return False
+        due = [timer for timer, at_s in self._timers.items() if at_s <= self.now_s and not timer.done()]
+        for timer in due:
+            timer.set_result(None)
+            self.activity.count += 1
+        return bool(due)
+
+    def _answer(self) -> None:
+        self._answered = self._counts
+        if self._link is not None and not self._is_over:
+            try:
+                self._link.send(MESSAGE.pack(NOW, self.now_s))
+            except OSError:
+                self.close()

@@ -1,0 +1,96 @@
+"""What a conversation shows of the tools that a program ran."""
+
+from offbook.explore.inferred_tools import ToolResult, Turn, infer_tools
+from offbook.messages import ToolCall
+
+REFUND = ToolCall("refund", {"order": 42}, "a")
+MAIL = ToolCall("mail", {"to": "Ann"}, "b")
+PAID = ToolResult("a", "refund", "paid")
+SENT = ToolResult("b", "mail", "sent")
+SCHEMA = {"type": "object", "properties": {"order": {"type": "integer"}}, "required": ["order"]}
+
+
+def outcomes(*turns):
+    return [(each.tool, each.outcome, each.result) for each in infer_tools(turns)]
+
+
+def asks(*calls, sends=(), offers=()):
+    return Turn(asked=calls, results=sends, offered=dict(offers))
+
+
+def test_a_call_whose_result_is_sent_has_run():
+    assert outcomes(asks(REFUND), asks(sends=[PAID])) == [("refund", "done", "paid")]
+    (tool,) = infer_tools([asks(REFUND), asks(sends=[PAID])])
+    effect = tool.effect()
+    assert (effect.tool, effect.arguments, effect.source) == ("refund", {"order": 42}, "inferred")
+
+
+def test_a_call_whose_result_is_never_sent_may_have_run():
+    assert outcomes(asks(REFUND)) == [("refund", "unknown", "")]
+
+
+def test_a_call_that_is_asked_for_again_before_its_result_has_not_run():
+    assert outcomes(asks(REFUND), asks(REFUND), asks(sends=[PAID])) == [("refund", "done", "paid")]
+    without_ids = ToolCall("refund", {"order": 42})
+    assert len(outcomes(asks(without_ids), asks(without_ids))) == 1
+
+
+def test_a_request_that_is_sent_again_shows_the_same_run_of_a_tool():
+    assert len(outcomes(asks(REFUND), asks(sends=[PAID]), asks(sends=[PAID]))) == 1
+
+
+def test_a_conversation_that_is_started_over_runs_its_tools_again():
+    assert outcomes(asks(REFUND), asks(sends=[PAID]), asks(REFUND), asks(sends=[PAID])) == [
+        ("refund", "done", "paid"),
+        ("refund", "done", "paid"),
+    ]
+
+
+def test_a_conversation_that_goes_on_does_not_run_its_tools_again():
+    turns = [asks(REFUND), asks(MAIL, sends=[PAID]), asks(sends=[PAID, SENT])]
+    assert outcomes(*turns) == [("refund", "done", "paid"), ("mail", "done", "sent")]
+
+
+def test_calls_of_one_answer_are_distinguished_by_their_ids():
+    first, second = ToolCall("refund", {"order": 1}, "x"), ToolCall("refund", {"order": 2}, "y")
+    (one, two) = infer_tools([asks(first, second), asks(sends=[ToolResult("y", "refund", "paid")])])
+    assert (one.outcome, two.outcome, two.arguments) == ("unknown", "done", {"order": 2})
+
+
+def test_calls_without_ids_are_distinguished_by_their_order():
+    first, second = ToolCall("refund", {"order": 1}), ToolCall("refund", {"order": 2})
+    sent = [ToolResult("call_0", "refund", "one"), ToolResult("call_1", "refund", "two")]
+    assert outcomes(asks(first, second), asks(sends=sent)) == [("refund", "done", "one"), ("refund", "done", "two")]
+
+
+def test_every_call_may_have_the_same_id():
+    turns = [asks(REFUND), asks(REFUND, sends=[PAID]), asks(sends=[PAID, PAID])]
+    assert [outcome for _, outcome, _ in outcomes(*turns)] == ["done", "done"]
+    assert [outcome for _, outcome, _ in outcomes(*turns[:2])] == ["done", "unknown"]
+
+
+def test_a_tool_that_was_not_offered_is_refused():
+    assert outcomes(asks(REFUND, offers={"mail": {}}), asks(sends=[PAID])) == [("refund", "refused", "paid")]
+    assert outcomes(asks(REFUND, offers={"mail": {}})) == [("refund", "refused", "")]
+
+
+def test_whether_a_tool_ran_with_arguments_that_do_not_fit_is_not_known():
+    wrong = ToolCall("refund", {"order": "forty-two"}, "a")
+    assert outcomes(asks(wrong, offers={"refund": SCHEMA}), asks(sends=[PAID])) == [("refund", "unknown", "paid")]
+    assert outcomes(asks(REFUND, offers={"refund": SCHEMA}), asks(sends=[PAID])) == [("refund", "done", "paid")]
+
+
+def test_a_schema_that_cannot_be_read_says_nothing():
+    odd = {"refund": {"type": "OBJECT"}}
+    assert outcomes(asks(REFUND, offers=odd), asks(sends=[PAID])) == [("refund", "done", "paid")]
+
+
+def test_arguments_that_are_not_json_run_nothing():
+    assert outcomes(asks(ToolCall("refund", raw_arguments="{", id="a")), asks(sends=[PAID])) == []
+
+
+def test_any_number_of_calls_may_stay_without_a_result():
+    turns = [Turn(asked=[ToolCall("finish", {"number": number}, id=f"call_{number}")]) for number in range(20_000)]
+    found = infer_tools(turns)
+    assert [tool.arguments["number"] for tool in found] == list(range(20_000))
+    assert {tool.outcome for tool in found} == {"unknown"}

@@ -1,0 +1,250 @@
+"""Exploring a function whose agent is on a vendor's SDK: in virtual time, with the faults of the wire."""
+
+import asyncio
+import json
+import sys
+
+import openai
+import pytest
+
+from offbook import effect, explore_function, tool
+from offbook.errors import InputError
+from offbook.explore.explorer import Explorer
+from offbook.explore.options import WIRE_VARIANTS, Deadlines, ExploreOptions, select_variants
+from offbook.subjects.program import ProgramSubject
+from offbook.subjects.specs import ExploreSettings
+from offbook.tools.effects import ToolDeclaration
+from tests.explore.runs import write_recording
+from tests.subjects.sdk_agents import ASKED, PARAMETERS, RECORDING, GaveUpError, agent, agents
+
+REPEATED = ("repeated side effect", ("refund(order=42) ran 2 times instead of once",))
+SDKS = [pytest.param(*each, id=f"{each[0]} {'streamed' if each[1] else 'whole'}") for each in agents()]
+
+
+@pytest.fixture
+def recording(tmp_path):
+    return write_recording(tmp_path / "refund.json", RECORDING)
+
+
+def explore(sdk, recording, *, streamed, careless, **options):
+    def work(offbook):
+        return agent(sdk, offbook, streamed=streamed, careless=careless)
+
+    return explore_function(work, recording, declared=[GaveUpError], workers=1, **options)
+
+
+@pytest.mark.parametrize(("sdk", "streamed"), SDKS)
+def test_who_starts_over_refunds_twice_and_a_sound_agent_is_not_accused(sdk, streamed, recording):
+    exploration = explore(sdk, recording, streamed=streamed, careless=True, faults="connection_reset,http_error 400")
+    found = {str(each.case): (each.verdict, each.evidence[:1]) for each in exploration.findings}
+    assert found["call=2: connection_reset"] == REPEATED
+    assert found["call=2 attempt=1: http_error 400"] == REPEATED
+    sound = explore(sdk, recording, streamed=streamed, careless=False)
+    assert [(str(each.case), each.verdict, each.evidence) for each in sound.findings] == []
+    assert ("stream_truncate cut, start" in sound.columns) is streamed
+    assert "wrong_content_type" in sound.columns
+
+
+PARITY_FAULTS = "connection_reset"
+
+
+@pytest.mark.parametrize(("sdk", "streamed"), [("openai", False), ("anthropic", True)])
+def test_the_findings_are_those_of_the_same_agent_as_a_program(sdk, streamed, recording):
+    here = explore(sdk, recording, streamed=streamed, careless=True, faults=PARITY_FAULTS)
+    command = [sys.executable, "-m", "tests.subjects.sdk_agents", sdk, "streamed" if streamed else "whole", "careless"]
+    settings = ExploreSettings(declared=("75",), runs_tools=True)
+    options = ExploreOptions(variants=select_variants(PARITY_FAULTS, WIRE_VARIANTS))
+    with ProgramSubject(command, replay=recording, settings=settings) as subject:
+        there = Explorer(subject, options).explore()
+    assert {str(each.case): each.verdict for each in here.results} == {
+        str(each.case): each.verdict for each in there.results
+    }
+    assert [each.evidence for each in here.findings] == [each.evidence for each in there.findings] != []
+
+
+WAITS = "http_error 429,timeout,slow"
+
+
+async def patient(offbook):
+    client = openai.AsyncOpenAI(api_key="none", http_client=offbook.http_client(), timeout=15)
+    said = await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "Hi"}])
+    return said.choices[0].message.content
+
+
+def test_waits_and_timeouts_of_an_sdk_pass_in_virtual_time(tmp_path):
+    hello = write_recording(tmp_path / "hello.json", {"_version": 2, "agent": [{"content": "Hello!"}]})
+    exploration = explore_function(patient, hello, faults=WAITS, declared=["APIError"], workers=1)
+    assert exploration.findings == []
+    took_s = {str(each.case): each.run.took_s for each in exploration.results}
+    assert took_s["call=1: http_error 429 headers.retry-after=7"] == 14.0
+    assert 45.0 < took_s["call=1: timeout 60000"] < 60.0
+    recovered = next(each for each in exploration.results if str(each.case) == "call=1 attempt=1: timeout 60000")
+    assert (recovered.verdict, recovered.run.paths) == ("recovered", {"retry": 1})
+
+
+def test_who_waits_for_longer_than_a_user_does_hangs(tmp_path):
+    def waits(offbook):
+        client = openai.OpenAI(api_key="none", http_client=offbook.sync_http_client())
+        return client.chat.completions.create(model="m", messages=[{"role": "user", "content": "Hi"}]).id
+
+    hello = write_recording(tmp_path / "hello.json", {"_version": 2, "agent": [{"content": "Hello!"}]})
+    first = explore_function(waits, hello, faults="timeout", workers=1).findings[0]
+    text = "it waited 20 s for the answer to call 1: no timeout is set, or a longer one (OpenAI(timeout=…))"
+    assert (first.verdict, first.evidence[0].partition(";")[0]) == ("hung", text)
+    deadlines = Deadlines(virtual_s=7200.0)
+    longer = explore_function(waits, hello, faults="timeout", declared=["APIError"], deadlines=deadlines, workers=1)
+    assert longer.findings == []
+
+
+def converse(client, run):
+    """Ask until there is an answer, and run what is asked for."""
+    messages = [{"role": "user", "content": ASKED}]
+    tools = [{"type": "function", "function": {"name": "refund", "parameters": PARAMETERS}}]
+    while True:
+        said = client.chat.completions.create(model="m", messages=messages, tools=tools).choices[0].message
+        if not said.tool_calls:
+            return said.content
+        calls = [
+            {"id": call.id, "type": "function", "function": call.function.model_dump()} for call in said.tool_calls
+        ]
+        messages.append({"role": "assistant", "tool_calls": calls})
+        messages += [
+            {"role": "tool", "tool_call_id": call["id"], "content": run(**json.loads(call["function"]["arguments"]))}
+            for call in calls
+        ]
+
+
+def starting_over(tools_of):
+    """Return an agent that starts over once, and whose tools are what `tools_of` makes of the harness."""
+
+    def work(offbook):
+        client = openai.OpenAI(api_key="none", http_client=offbook.sync_http_client(), max_retries=0)
+        run = tools_of(offbook)
+        try:
+            return converse(client, run)
+        except openai.APIError:
+            return converse(client, run)
+
+    return work
+
+
+@tool(name="refund", side_effect=True)
+def refund_once(order: int) -> str:
+    """Give the money back."""
+    return f"order {order} is refunded"
+
+
+def reporting(order):
+    effect("refund", order=order)
+    return "done"
+
+
+@pytest.mark.parametrize(
+    ("tools_of", "declared", "verdict"),
+    [
+        (lambda offbook: offbook.tools(refund_once)["refund"], {}, "repeated side effect"),
+        (lambda _: reporting, {}, "repeated side effect"),
+        (lambda _: lambda order: "done", {}, "possible repeat"),
+        (
+            lambda _: lambda order: "done",
+            {"refund": ToolDeclaration(side_effect=True, idempotent="order")},
+            "recovered",
+        ),
+        (lambda _: lambda order: "done", {"refund": ToolDeclaration(read_only=True)}, "recovered"),
+    ],
+    ids=["wrapped", "reported", "inferred", "idempotent", "read-only"],
+)
+def test_effects_are_observed_reported_or_inferred_as_they_are_declared(tools_of, declared, verdict, recording):
+    exploration = explore_function(
+        starting_over(tools_of), recording, faults="connection_reset", tools=declared, workers=1
+    )
+    verdicts = {str(each.case): each.verdict for each in exploration.results}
+    assert verdicts["call=2 attempt=1: connection_reset"] == verdict
+
+
+def test_a_run_on_a_provider_and_on_http_clients_is_refused(recording):
+    async def mixed(offbook):
+        await offbook.provider.complete([{"role": "user", "content": "Hi"}], "m", step_id="agent")
+        with offbook.sync_http_client() as client:
+            client.post("https://api.openai.com/v1/chat/completions", json={"model": "m", "messages": []})
+
+    with pytest.raises(InputError, match="the run uses HTTP clients and a provider"):
+        explore_function(mixed, recording)
+
+
+async def last_answer_wins(offbook):
+    chosen = []
+
+    async def ask(client, word):
+        body = {"model": "m", "messages": [{"role": "user", "content": word}]}
+        said = await client.post("https://api.openai.com/v1/chat/completions", json=body)
+        chosen.append(said.json()["choices"][0]["message"]["content"])
+
+    async with offbook.http_client() as client:  # not an SDK: those first ask a thread for the name of the platform
+        await asyncio.gather(ask(client, "rail"), ask(client, "bus"))
+    return offbook.tools(book)["book"].callable(by=chosen[-1])
+
+
+@tool(side_effect=True)
+def book(by: str) -> str:
+    """Book a journey."""
+    return f"booked by {by}"
+
+
+OFFERS = {"_version": 2, "agent": [{"content": "rail"}, {"content": "bus"}]}
+
+
+def test_answers_to_async_http_clients_are_held_and_their_run_is_cancelled(tmp_path):
+    path = write_recording(tmp_path / "offers.json", OFFERS)
+    results = explore_function(last_answer_wins, path, faults="orders", workers=1).results
+    verdicts = {str(each.case): each.verdict for each in results}
+    assert verdicts == {
+        "call=1 attempt=1: cancelled": "failed cleanly",
+        "call=2 attempt=1: cancelled": "failed cleanly",
+        "tool=book call=1: cancelled": "not reached",
+        "tool=book call=1: cancelled after": "not reached",
+        "call=1 attempt=1: held_until call=2": "wrong effect",
+    }
+
+
+def test_a_synchronous_sdk_blocks_so_that_no_order_reaches_it(tmp_path):
+    async def blocking(offbook):
+        client = openai.OpenAI(api_key="none", http_client=offbook.sync_http_client())
+        for word in ("rail", "bus"):
+            client.chat.completions.create(model="m", messages=[{"role": "user", "content": word}])
+
+    path = write_recording(tmp_path / "offers.json", OFFERS)
+    results = explore_function(blocking, path, faults="orders", workers=1).results
+    assert {str(each.case): each.verdict for each in results} == {
+        "call=1 attempt=1: cancelled": "not reached",
+        "call=2 attempt=1: cancelled": "not reached",
+    }
+
+
+def test_an_answer_over_http_is_held_until_a_tool_has_ended_and_the_other_way_round(tmp_path):
+    @tool
+    async def look(up: str) -> str:
+        """Look something up."""
+        await asyncio.sleep(3)
+        return up
+
+    async def both(offbook):
+        client = openai.AsyncOpenAI(api_key="none", http_client=offbook.http_client(), timeout=5)
+        ended = []
+
+        async def ask():
+            await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "rail"}])
+            ended.append("model")
+
+        async def look_up():
+            await offbook.tools(look)["look"].callable(up="bus")
+            ended.append("tool")
+
+        await asyncio.gather(ask(), look_up())
+        return ended
+
+    path = write_recording(tmp_path / "offers.json", OFFERS)
+    exploration = explore_function(both, path, faults="held_until", workers=1)
+    (result,) = exploration.results
+    assert (exploration.clean.result, result.run.result) == (["model", "tool"], ["tool", "model"])
+    assert str(result.case) == "call=1 attempt=1: held_until tool=look call=1"

@@ -1,0 +1,257 @@
+"""Forked runs of a program in virtual time: every wait takes its length, and none takes any time."""
+
+import sys
+import time
+
+import pytest
+
+from offbook.explore.explorer import Explorer
+from offbook.explore.options import ExploreOptions, select_variants
+from offbook.faults import FaultPlan
+from offbook.report.exploration.json_report import exploration_json
+from offbook.report.exploration.report_input import ReportInput
+from offbook.subjects.executors import executor_of
+from offbook.subjects.program import ProgramSubject
+from offbook.subjects.specs import ExploreSettings
+from tests.explore.runs import plan_of, write_recording
+from tests.subjects.programs import ASKS
+
+HELLO = {"content": "Hello"}
+LONG_S = 100_000.0
+
+
+def program(code, folder, *answers, fresh=False, **settings):
+    """A Python program in a file, on a recording."""
+    (folder / "agent.py").write_text(ASKS + code)
+    path = write_recording(folder / "run.json", {"any": list(answers or [HELLO])})
+    explore_settings = ExploreSettings(**{"on_divergence": "stop", "fresh": fresh, **settings})
+    return ProgramSubject([sys.executable, str(folder / "agent.py")], replay=path, settings=explore_settings)
+
+
+def runs(subject, *plans):
+    with subject:
+        found = [subject.run(FaultPlan()), *(subject.run(plan_of(*plan)) for plan in plans)]
+        assert subject.is_forked
+    return found
+
+
+WAITS = {
+    "time.sleep": "import time; time.sleep(S)",
+    "from time import sleep": "from time import sleep; sleep(S)",
+    "asyncio": "import asyncio; asyncio.run(asyncio.sleep(S))",
+    "a timeout of asyncio": """
+import asyncio
+async def main():
+    try:
+        async with asyncio.timeout(S): await asyncio.Event().wait()
+    except TimeoutError: pass
+asyncio.run(main())""",
+    "a lock": "import threading; lock = threading.Lock(); lock.acquire(); assert not lock.acquire(timeout=S)",
+    "an event": "import threading; assert not threading.Event().wait(S)",
+    "a queue": """
+import queue
+try: queue.Queue().get(timeout=S)
+except queue.Empty: pass""",
+    "a simple queue": """
+import queue
+try: queue.SimpleQueue().get(timeout=S)
+except queue.Empty: pass""",
+    "a thread": """
+import threading, time
+thread = threading.Thread(target=time.sleep, args=[S]); thread.start(); thread.join()""",
+    "a thread that is not awaited for so long": """
+import threading
+ended = threading.Event()
+thread = threading.Thread(target=ended.wait); thread.start(); thread.join(S); ended.set(); thread.join()""",
+    "a future": """
+import concurrent.futures, threading
+ended = threading.Event()
+with concurrent.futures.ThreadPoolExecutor() as pool:
+    future = pool.submit(ended.wait)
+    try: future.result(timeout=S)
+    except TimeoutError: ended.set()""",
+    "a timer": "import threading; timer = threading.Timer(S, int); timer.start(); timer.join()",
+    "select": "import select; assert select.select([], [], [], S) == ([], [], [])",
+    "poll": "import select, socket; a, b = socket.socketpair(); p = select.poll(); p.register(a, 1); p.poll(S * 1000)",
+    "a socket": """
+import socket
+a, b = socket.socketpair(); a.settimeout(S)
+try: a.recv(1)
+except TimeoutError: pass""",
+    "a loop that looks at the clock": """
+import time
+due = time.monotonic() + 5
+while time.monotonic() < due: pass
+time.sleep(S - 5)""",
+}
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_a_wait_takes_its_length_on_all_clocks_and_no_time(name, tmp_path):
+    code = f"""
+import datetime, time
+S = {LONG_S}
+starts = time.monotonic(), time.time(), time.perf_counter(), datetime.datetime.now().timestamp(), time.time_ns() / 1e9
+{WAITS[name]}
+ends = time.monotonic(), time.time(), time.perf_counter(), datetime.datetime.now().timestamp(), time.time_ns() / 1e9
+print([round(end - start) for start, end in zip(starts, ends)], ask(said("Hi"))["content"])
+"""
+    started_s = time.monotonic()
+    (run,) = runs(program(code, tmp_path, deadline_s=2 * LONG_S))
+    assert run.result == {"exit": 0, "stdout": f"{[round(LONG_S)] * 5} Hello\n"}
+    assert time.monotonic() - started_s < LONG_S / 100
+
+
+ASK_IN_TIME = """
+import time
+started = time.monotonic()
+body = json.dumps({"model": "m", "messages": [said("Hi")]}).encode()
+url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+request = urllib.request.Request(url, body, {"content-type": "application/json"})
+try:
+    text = json.load(urllib.request.urlopen(request, timeout=30))["choices"][0]["message"]["content"]
+except OSError as error:
+    text = type(error).__name__
+print(text, round(time.monotonic() - started, 3))
+"""
+
+
+def test_answers_come_after_their_delay_and_timeouts_of_clients_end_before(tmp_path):
+    _, slow, silent = runs(
+        program(ASK_IN_TIME, tmp_path, deadline_s=100.0),
+        ["call=1 attempt=1: slow 12000"],
+        ["call=1 attempt=1: timeout 60000"],
+    )
+    assert slow.result["stdout"] == "Hello 12.0\n"
+    assert silent.result["stdout"] == "TimeoutError 30.0\n"
+
+
+def test_a_program_without_a_timeout_has_hung_after_its_deadline_without_waiting_for_it(tmp_path):
+    started_s = time.monotonic()
+    _, run = runs(
+        program("print(ask(said('Hi'))['content'])", tmp_path, deadline_s=LONG_S), ["call=1 attempt=1: timeout 1e9"]
+    )
+    assert run.hung.startswith(f"it waited {LONG_S:g} s for the answer to call 1: no timeout is set")
+    assert time.monotonic() - started_s < LONG_S / 100
+
+
+def test_a_program_that_waits_for_nothing_has_hung_at_once(tmp_path):
+    started_s = time.monotonic()
+    code = "ask(said('Hi'))\nimport threading\nthreading.Event().wait()"
+    with program(code, tmp_path, deadline_s=LONG_S) as subject:
+        run = subject.run(FaultPlan())
+    assert run.hung == f"it had not ended {LONG_S:g} s after call 1, and was not waiting for an answer"
+    assert time.monotonic() - started_s < LONG_S / 100
+
+
+def test_a_client_that_obeys_retry_after_is_not_too_soon_and_one_that_does_not_is(tmp_path):
+    code = """
+import time, urllib.error
+for _ in range(2):
+    try:
+        print(ask(said("Hi"))["content"])
+        break
+    except urllib.error.HTTPError as error:
+        time.sleep(float(error.headers["retry-after"]) * {share})
+"""
+    plan = ["call=1 attempt=1: http_error 429 headers.retry-after=3000"]
+    for share, is_too_soon in ((1, False), (0.5, True)):
+        _, run = runs(program(code.format(share=share), tmp_path, deadline_s=LONG_S), plan)
+        assert [call.is_too_soon for call in run.calls] == [False, is_too_soon]
+
+
+def test_a_child_process_is_waited_for_in_real_time(tmp_path):
+    code = """
+import subprocess, time
+child = subprocess.Popen(["sleep", "0.3"])
+polls = 0
+while child.poll() is None and polls < 1000:
+    polls += 1
+    time.sleep(0.01)
+print(child.returncode, ask(said("Hi"))["content"])
+"""
+    (run,) = runs(program(code, tmp_path))
+    assert run.result["stdout"] == "0 Hello\n"
+
+
+def test_the_libraries_of_the_clean_run_are_there_in_the_others_and_its_own_modules_are_not(tmp_path):
+    (tmp_path / "mine.py").write_text("")
+    code = """
+print("colorsys" in sys.modules, "mine" in sys.modules)
+import colorsys, mine
+ask(said("Hi"))
+"""
+    clean, other = runs(program(code, tmp_path), ["call=2: http_error 500"])
+    assert (clean.result["stdout"], other.result["stdout"]) == ("False False\n", "True False\n")
+
+
+def test_a_library_that_starts_threads_is_loaded_in_every_run(tmp_path, monkeypatch):
+    libraries = tmp_path / "libraries"
+    libraries.mkdir()
+    monkeypatch.setenv("PYTHONPATH", str(libraries))
+    (libraries / "threaded.py").write_text(
+        "import threading, queue\nwork = queue.SimpleQueue()\nseen = []\n"
+        "threading.Thread(target=lambda: seen.append(work.get()), daemon=True).start()\n"
+    )
+    code = """
+import threaded, time
+threaded.work.put(ask(said("Hi"))["content"])
+while not threaded.seen: time.sleep(0.001)
+print(threaded.seen)
+"""
+    clean, other = runs(program(code, tmp_path), ["call=2: http_error 500"])
+    assert clean.result == other.result == {"exit": 0, "stdout": "['Hello']\n"}
+
+
+STUBBORN = """
+import time, urllib.error
+for attempt in range(4):
+    try:
+        print(ask(said("Hi"))["content"])
+        break
+    except OSError:
+        time.sleep(0.02 * 2 ** attempt)
+else:
+    sys.exit("no model")
+"""
+
+
+QUICK_FAULTS = "http_error,connection_reset,empty_response"
+"""Those that let no client wait: a program that is started anew would do so in real time."""
+
+
+def report_of(folder, *, workers, fresh=False, faults=QUICK_FAULTS):
+    with program(STUBBORN, folder, fresh=fresh, on_divergence="explore") as subject:
+        options = ExploreOptions(variants=select_variants(faults, subject.variants))
+        exploration = Explorer(subject, options, executor=executor_of(subject, workers)).explore()
+        assert subject.is_forked == (not fresh)
+    return exploration_json(ReportInput(exploration=exploration, reproduce=str))
+
+
+def test_the_report_is_the_same_twice_with_any_number_of_workers_forked_or_fresh(tmp_path):
+    first = report_of(tmp_path, workers=1)
+    assert first == report_of(tmp_path, workers=2)
+    assert first == report_of(tmp_path, workers=2, fresh=True)
+
+
+def test_if_a_forked_case_differs_from_a_fresh_one_all_cases_are_started_anew_and_that_is_said(tmp_path):
+    code = (
+        """
+import sys
+if "_offbook_guest" in sys.modules and os.path.exists("armed"): sys.exit(9)
+"""
+        + STUBBORN
+    )
+    code = code.replace('"armed"', repr(str(tmp_path / "armed")))
+    notices = []
+    with program(code, tmp_path, on_divergence="explore") as subject:
+        subject.on_notice = notices.append
+        options = ExploreOptions(variants=select_variants(QUICK_FAULTS, subject.variants))
+        explorer = Explorer(subject, options, executor=executor_of(subject, 2))
+        assert explorer.clean.error is None
+        (tmp_path / "armed").write_text("")
+        exploration = explorer.explore(explorer.cases[:12])
+    assert not subject.is_forked
+    assert len(notices) == 1
+    assert "if it is started anew" in notices[0]
+    assert exploration.counts.get("recovered")
