@@ -83,7 +83,7 @@ def scraping(port: int, folder: Path) -> Iterator[PrometheusServer]:
 
 
 def _announced_url(process: subprocess.Popen[str], output: IO[str]) -> str:
-    """The URL that Prometheus announces, once it is ready: the two lines come in either order. Else it is killed in time."""
+    """The URL that Prometheus announces, once it is ready: both lines come in either order. Too late, it is killed."""
     alarm = threading.Timer(START_TIMEOUT_S, process.kill)
     alarm.start()
     try:
