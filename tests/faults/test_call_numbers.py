@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from offbook import FaultInjector, FaultPlan, ProviderGateway, Request, Response, RetryPolicy, run
 from offbook.errors import ProviderConnectionError
-from offbook.explore.observers import ModelObserver
+from offbook.explore.observers.calls import ModelObserver
 from offbook.explore.replay import ModelRecording
 from offbook.explore.run import Run, recorded_run, sites_of
 from offbook.faults import parse_fault

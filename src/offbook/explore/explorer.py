@@ -15,11 +15,11 @@ from offbook.errors import InputError
 from offbook.explore.cases import FaultCase, HeatmapCell, cases_of, pairs_of
 from offbook.explore.options import ExploreOptions
 from offbook.explore.orders import OrderCases, order_cases, probe_plan
-from offbook.explore.pace import Pace
 from offbook.explore.run import ExploredSite, Run, sites_of
 from offbook.explore.schedule import (
     Deadline,
     LeftOut,
+    Pace,
     Schedule,
     in_case_order,
     left_out,

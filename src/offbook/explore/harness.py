@@ -12,8 +12,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.errors import InputError
-from offbook.explore.inferred_tools import InferredTool, inferred_effects, inferred_runs
-from offbook.explore.observers import ModelObserver, RecoveryCounter, ToolObserver, raise_endless
+from offbook.explore.observers.calls import ModelObserver, RecoveryCounter, ToolObserver, raise_endless
+from offbook.explore.observers.inferred_tools import InferredTool, inferred_effects, inferred_runs
 from offbook.explore.options import ANSWER_WAIT_S, EXPLORE_DIVERGENCE, Divergence
 from offbook.explore.replay import (
     ExploredModels,

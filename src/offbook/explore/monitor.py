@@ -31,7 +31,7 @@ from offbook.errors import (
 )
 from offbook.explore.harness import CleanScript, Harness
 from offbook.explore.isolation import CaseProcess
-from offbook.explore.observers import EndlessRunError
+from offbook.explore.observers.calls import EndlessRunError
 from offbook.explore.options import DEFAULT_DEADLINES, Deadlines
 from offbook.explore.run import Run, RunFailure, error_text, normalize_text
 from offbook.faults.order import run_task

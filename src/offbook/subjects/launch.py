@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.clock import SYSTEM_CLOCK
-from offbook.explore.wire_observer import WireObserver
+from offbook.explore.observers.wire import WireObserver
 from offbook.subjects.fork_server import ForkedProgram, ForkServer, Libraries
 from offbook.subjects.program_process import Patience, ProgramExit, ProgramProcess, RunClock
 from offbook.subjects.python_command import PythonCommand

@@ -17,10 +17,10 @@ from msgspec.structs import replace
 
 from offbook.errors import InputError
 from offbook.explore.harness import MAX_CLEAN_CALLS, max_calls_after
-from offbook.explore.inferred_tools import InferredTool, inferred_effects, inferred_runs
+from offbook.explore.observers.inferred_tools import InferredTool, inferred_effects, inferred_runs
+from offbook.explore.observers.wire import WireObserver
 from offbook.explore.options import CRASH_VARIANTS, MCP_VARIANTS, WIRE_VARIANTS, FaultVariant
 from offbook.explore.run import ErrorKind, Run, RunFailure, ToolRun, normalize_text, normalize_texts, overlaps_of
-from offbook.explore.wire_observer import WireObserver
 from offbook.faults import Crash, FaultPlan
 from offbook.recording.match.continuation import Continuation, gave_up_mark
 from offbook.subjects.crash import ProgramLives, first_life

@@ -16,8 +16,8 @@ from msgspec import Struct
 
 from offbook.clock import SYSTEM_CLOCK
 from offbook.errors import InputError
+from offbook.explore.observers.wire import WireObserver
 from offbook.explore.options import ANSWER_WAIT_S
-from offbook.explore.wire_observer import WireObserver
 from offbook.tools.child_process import ChildProcess
 from offbook.tools.effects import Effect, parse_effects, read_effect_lines
 

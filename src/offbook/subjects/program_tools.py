@@ -12,9 +12,9 @@ from pathlib import Path
 from msgspec import UNSET, Struct
 
 from offbook.errors import InputError, RecordingMismatchError
+from offbook.explore.observers.wire import WireObserver
 from offbook.explore.run import ToolRun
 from offbook.explore.verdict import DEFAULT_RESULT, NEAREST_RESULT
-from offbook.explore.wire_observer import WireObserver
 from offbook.mcp.answer import McpAnswer
 from offbook.mcp.config import CONFIG_VARIABLE, PLACEHOLDER, McpConfig, load_config
 from offbook.mcp.hub import McpHub

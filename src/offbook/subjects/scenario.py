@@ -19,7 +19,7 @@ from offbook.errors import InputError, MockError, RecordingMismatchError, Target
 from offbook.events import Event
 from offbook.explore.harness import Harness, HarnessFactory
 from offbook.explore.monitor import MonitoredFunction
-from offbook.explore.observers import RecoveryCounter
+from offbook.explore.observers.calls import RecoveryCounter
 from offbook.explore.replay import LazyProvider
 from offbook.explore.run import Run
 from offbook.faults import FaultPlan

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from offbook.explore.explorer import Exploration
-from offbook.explore.pace import Pace
+from offbook.explore.schedule import Pace
 from offbook.report.exploration import exploration_reporter_of, report_exploration
 from offbook.report.exploration.console import LiveHeatmap
 from offbook.report.exploration.heatmap import HeatmapDrawing

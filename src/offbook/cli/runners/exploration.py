@@ -24,8 +24,7 @@ from offbook.explore.cases import FaultCase
 from offbook.explore.compare import compare_explorations
 from offbook.explore.explorer import CaseResult, Exploration, Explorer, OnBegin, Subject
 from offbook.explore.options import VARIANTS, ExploreOptions, select_variants
-from offbook.explore.pace import Pace
-from offbook.explore.schedule import in_case_order, parse_budget
+from offbook.explore.schedule import Pace, in_case_order, parse_budget
 from offbook.explore.start_check import ForkingSubject
 from offbook.explore.verdict import FINDINGS, Verdict
 from offbook.faults import parse_fault

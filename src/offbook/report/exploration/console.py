@@ -11,8 +11,8 @@ from rich.text import Text
 
 from offbook.explore.compare import ExplorationComparison, coverage_of
 from offbook.explore.explorer import CaseResult, Exploration
-from offbook.explore.pace import Pace, describe_time
 from offbook.explore.run import Run
+from offbook.explore.schedule import Pace, describe_time
 from offbook.report.exploration.heatmap import HeatmapDrawing, heatmap_of
 from offbook.report.exploration.report_input import (
     FindingGroup,

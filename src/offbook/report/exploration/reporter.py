@@ -10,9 +10,8 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from offbook.explore.explorer import CaseResult, Exploration
-from offbook.explore.pace import Pace
 from offbook.explore.run import Run
-from offbook.explore.schedule import in_case_order
+from offbook.explore.schedule import Pace, in_case_order
 from offbook.report.exploration.console import ExplorationConsoleReporter
 from offbook.report.exploration.json_report import exploration_json
 from offbook.report.exploration.page import exploration_page

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from offbook.explore.wire_observer import WireObserver, chunk_kinds, requested_tools
+from offbook.explore.observers.wire import WireObserver, chunk_kinds, requested_tools
 from offbook.messages import Request
 from offbook.wire.backend import WireBackend
 from offbook.wire.options import WireOptions, parse_fault_plan

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from offbook import serving
-from offbook.explore.wire_observer import WireObserver
+from offbook.explore.observers.wire import WireObserver
 from offbook.wire.calls import NullCallObserver
 from offbook.wire.replay import ExploredRun, ExploredScript
 from tests.wire.http_requests import call_of

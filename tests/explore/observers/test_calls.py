@@ -13,7 +13,7 @@ from offbook.errors import (
     RecordingMismatchError,
     ToolFaultError,
 )
-from offbook.explore.observers import EndlessRunError, ToolObserver, how_it_follows, lost_messages
+from offbook.explore.observers.calls import EndlessRunError, ToolObserver, how_it_follows, lost_messages
 from offbook.tools import Toolbox, run_tools, tool
 from tests.explore.runs import clean_harness_of, plan_of
 from tests.fakes import user

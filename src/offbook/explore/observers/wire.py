@@ -10,8 +10,8 @@ from msgspec import Struct
 from offbook.clock import SYSTEM_CLOCK
 from offbook.codecs.base import Codec, retry_after_s
 from offbook.errors import OffbookError
-from offbook.explore.inferred_tools import InferredTool, ToolResult, Turn, infer_tools
-from offbook.explore.observers import how_it_follows, lost_messages
+from offbook.explore.observers.calls import how_it_follows, lost_messages
+from offbook.explore.observers.inferred_tools import InferredTool, ToolResult, Turn, infer_tools
 from offbook.explore.run import CallOutcome, ChunkKind, ChunkKinds, Follows, ModelCall
 from offbook.faults.site import Site
 from offbook.messages import Accumulator, JsonObject, Response, StreamDelta, ToolCall, made_tool_calls
