@@ -31,6 +31,8 @@ NPM := $(shell command -v npm)
 CONFORMANCE := tests/wire/frameworks tests/wire/node tests/mcp/clients tests/mcp/agents tests/mcp/protocol
 # explored with every fault, which takes minutes; its programs wait more than they work, hence more workers than cores
 ZOO := tests/explore/test_agents.py
+# tests that try a sample of their cases in 'make test', and every case in 'make zoo'
+SAMPLED := tests/cli/commands/test_resume_crashes.py tests/subjects/test_function_sdks.py
 ZOO_WORKERS := $(shell echo $$((2 * $$(nproc))))
 
 # tests start many Python processes, and none should compile again what the one before has
@@ -105,7 +107,7 @@ conformance: setup $(GROUP_STAMP)-conformance $(if $(NPM),$(AIMOCK_STAMP) $(NODE
 	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup $(CONFORMANCE)
 
 zoo: setup $(GROUP_STAMP)-conformance $(if $(NPM),$(NODE_SDKS_STAMP)) ## Explore agents with planted defects and their sound twins, with every fault
-	$(BIN)/python -m pytest --numprocesses $(ZOO_WORKERS) --dist worksteal --timeout 1200 $(ZOO)
+	OFFBOOK_TEST_EVERY_CASE=1 $(BIN)/python -m pytest --numprocesses $(ZOO_WORKERS) --dist worksteal --timeout 1200 $(ZOO) $(SAMPLED)
 
 constraints: ## Renew the pins in constraints.txt
 	rm -rf .scratch/pins
