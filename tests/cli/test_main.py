@@ -24,9 +24,11 @@ def test_version_is_reported(run):
     assert run("--version") == (0, f"offbook {offbook.__version__}\n", "")
 
 
-def test_without_arguments_help_is_shown(run):
+def test_without_arguments_help_shows_every_command_those_for_any_agent_first(run):
     _, out, err = run()
-    assert "recording" in out + err
+    listed = [line.split()[0] for line in (out + err).partition("Start here:")[2].splitlines() if line.strip()]
+    assert {*MainGroup.table} <= {*listed}
+    assert listed.index("exec") < listed.index("run")
 
 
 @pytest.mark.parametrize("command", ALL_COMMANDS)

@@ -15,7 +15,7 @@ from offbook.cli import BAD_INPUT
 
 
 class QuickParameters:
-    """Mixin for typer's commands that keeps text and defaults from being converted.
+    """Mixin for typer's commands that keeps text and defaults from being converted, and types of Python out of help.
 
     Typer converts every value with pydantic, which takes as long to import as typer itself. Most options are text.
     """
@@ -25,7 +25,20 @@ class QuickParameters:
         for parameter in parameters:
             if hasattr(parameter, "type_descriptor") and "process_value" not in vars(parameter):
                 _convert_only_if_needed(parameter)
+                _describe_type(parameter)
         return parameters
+
+
+_TYPE_NAMES = {bool: None, str: "TEXT", list[str]: "TEXT", int: "N", float: "N"}
+"""What help shows as the value of an option without a metavar. A flag has none."""
+
+
+def _describe_type(parameter: Any) -> None:
+    annotation = parameter.type_descriptor.annotation
+    if parameter.param_type_name == "argument":
+        parameter.display_type_rich = lambda ctx: None
+    elif parameter.metavar is None and annotation in _TYPE_NAMES:
+        parameter.display_type_rich = lambda ctx: _TYPE_NAMES[annotation]
 
 
 def _convert_only_if_needed(parameter: Any) -> None:
@@ -125,6 +138,20 @@ class MainGroup(LazyGroup):
         "graph": LazyCommand("workflow_file", "graph", "Draw a workflow as text, Mermaid or SVG."),
         "schema": LazyCommand("workflow_file", "schema", "Print the JSON schema of a kind of file."),
     }
+    sections: ClassVar = {
+        "Start here": ("demo", "init"),
+        "Any agent": ("exec", "explore", "serve", "mcp"),
+        "Scenarios": ("test", "prompts"),
+        "Recordings": ("recording",),
+        "Workflows": ("run", "replay", "resume", "runs", "validate", "graph", "schema"),
+    }
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        width = max(map(len, self.commands))
+        for title, names in self.sections.items():
+            with formatter.section(title):
+                rows = [(name.ljust(width), self.commands[name].get_short_help_str(80)) for name in names]
+                formatter.write_dl(rows)
 
 
 class RecordingGroup(LazyGroup):
