@@ -124,7 +124,7 @@ class MainGroup(LazyGroup):
 
     table: ClassVar = {
         "demo": LazyCommand("demo", "demo", "Show replay, faults and exploration, offline and in seconds."),
-        "init": LazyCommand("init", "init", "Write a small project with a workflow, a recording and tests."),
+        "init": LazyCommand("init", "init", "Write a small project with an agent, a recording and tests."),
         "run": LazyCommand("run", "run", "Run a workflow: live, recorded or mocked."),
         "replay": LazyCommand("replay", "replay", "Run a workflow from a recording, offline and without a key."),
         "exec": LazyCommand("exec", "execute", "Run any program, and record or replay its model calls."),

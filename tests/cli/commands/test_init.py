@@ -1,66 +1,119 @@
 """offbook init."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from offbook.cli.commands.init import FILES
+from offbook.cli.commands.init import KINDS
+
+SDK_FILES = [
+    *(".github/workflows/test.yml", ".gitignore", "README.md", "agent.py"),
+    *("recordings/agent.json", "requirements.txt", "test_agent.py"),
+]
 
 
 def files_in(folder):
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir())
 
 
-def test_a_fresh_project_validates_replays_and_passes_its_tests_at_once(run, tmp_path, monkeypatch):
-    assert run("init", tmp_path / "new")[0] == 0
+def finished(*command):
+    """Run a command of a project, with the plugin of pytest that its user has."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "PYTEST_ADDOPTS": "-p no:cacheprovider"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_fresh_workflow_validates_replays_and_passes_its_tests_at_once(run, tmp_path, monkeypatch):
+    assert run("init", tmp_path / "new", "--sdk", "yaml")[0] == 0
     monkeypatch.chdir(tmp_path / "new")
     assert run("validate", "flow.yaml")[0] == 0
     assert run("recording", "check", "recordings/flow.json")[0] == 0
     assert run("replay", "flow.yaml", "--recording", "recordings/flow.json", "--strict-unused")[0] == 0
-    done = subprocess.run([sys.executable, "-m", "pytest", "-q"], capture_output=True, text=True, check=False)
-    assert (done.returncode, "2 passed" in done.stdout) == (0, True), done.stdout + done.stderr
+    code, output = finished(sys.executable, "-m", "pytest", "-q")
+    assert (code, "2 passed" in output) == (0, True), output
+
+
+def test_fresh_scenarios_pass_at_once(run, tmp_path, monkeypatch):
+    assert run("init", tmp_path / "new", "--sdk", "scenario")[0] == 0
+    monkeypatch.chdir(tmp_path / "new")
+    code, out, _ = run("test", "--replay", "recordings/")
+    assert (code, "1 of 1 scenario passed" in out) == (0, True)
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+def test_a_fresh_agent_passes_its_tests_at_once_without_a_key(run, tmp_path, monkeypatch, kind):
+    assert run("init", tmp_path / "new", "--sdk", kind)[0] == 0
+    assert files_in(tmp_path / "new") == SDK_FILES
+    monkeypatch.chdir(tmp_path / "new")
+    code, output = finished(sys.executable, "-m", "pytest", "-q")
+    assert (code, "missed" in output) == (0, True), output
+    assert "0 recorded live, 0 missed" in output
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_recording_of_a_project_holds_no_secret_and_can_be_replayed(run, tmp_path, kind):
+    assert run("init", tmp_path / "new", "--sdk", kind)[0] == 0
+    recordings = [str(file) for file in (tmp_path / "new" / "recordings").iterdir()]
+    assert recordings
+    assert run("recording", "check", *recordings)[0] == 0
+    requirements = (tmp_path / "new" / "requirements.txt").read_text()
+    assert "<" not in requirements
+    assert all(package in requirements for package in KINDS[kind].packages)
 
 
 def test_the_files_are_listed_with_what_to_do_next(run, tmp_path):
     code, out, err = run("init", tmp_path / "my agent")
     assert (code, err) == (0, "")
-    assert files_in(tmp_path / "my agent") == sorted(FILES)
-    assert all(f"  {name}\n" in out for name in FILES)
+    assert files_in(tmp_path / "my agent") == SDK_FILES
+    assert all(f"  {name}\n" in out for name in SDK_FILES)
     assert f"cd '{tmp_path}/my agent'" in out
-    assert "offbook replay flow.yaml --recording recordings/flow.json" in out
+    assert "python -m pytest" in out
 
 
-def test_without_a_folder_the_project_goes_where_one_is(run, tmp_path, monkeypatch):
+def test_without_a_folder_nothing_is_written(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    code, out, _ = run("init")
-    assert code == 0
-    assert files_in(tmp_path) == sorted(FILES)
-    assert "cd " not in out
+    code, _, err = run("init")
+    assert (code, "offbook init my-agent" in err, files_in(tmp_path)) == (2, True, [])
+    assert run("init", ".")[0] == 0
+    assert files_in(tmp_path) == SDK_FILES
+
+
+def test_a_kind_that_there_is_not_is_bad_input_with_the_nearest_one(run, tmp_path):
+    code, _, err = run("init", tmp_path / "new", "--sdk", "opnai")
+    assert (code, "did you mean 'openai'?" in err, (tmp_path / "new").exists()) == (2, True, False)
+
+
+def test_an_editable_install_stays_editable(run, tmp_path):
+    assert run("init", tmp_path / "new")[0] == 0
+    assert "--editable file://" in (tmp_path / "new" / "requirements.txt").read_text()
 
 
 def test_files_that_are_there_are_listed_and_nothing_is_written(run, tmp_path):
-    (tmp_path / "tests").mkdir()
-    for name in ("tools.py", "tests/test_flow.py"):
+    (tmp_path / "recordings").mkdir()
+    for name in ("agent.py", "recordings/agent.json"):
         (tmp_path / name).write_text("mine")
     code, _, err = run("init", tmp_path)
     assert code == 2
-    assert "already there: tools.py, tests/test_flow.py" in err
+    assert "already there: agent.py, recordings/agent.json" in err
     assert "--force" in err
-    assert files_in(tmp_path) == ["tests/test_flow.py", "tools.py"]
-    assert (tmp_path / "tools.py").read_text() == "mine"
+    assert files_in(tmp_path) == ["agent.py", "recordings/agent.json"]
+    assert (tmp_path / "agent.py").read_text() == "mine"
 
 
 def test_force_overwrites_what_is_there_and_leaves_the_rest(run, tmp_path):
-    for name in ("tools.py", "mine.py"):
+    for name in ("agent.py", "mine.py"):
         (tmp_path / name).write_text("mine")
     assert run("init", tmp_path, "--force")[0] == 0
-    assert "search_docs" in (tmp_path / "tools.py").read_text()
+    assert "refund" in (tmp_path / "agent.py").read_text()
     assert (tmp_path / "mine.py").read_text() == "mine"
 
 
 @pytest.mark.parametrize("options", [[], ["--force"]])
-@pytest.mark.parametrize("name", ["tests", "tools.py"])
+@pytest.mark.parametrize("name", ["recordings", "agent.py"])
 def test_a_link_that_leads_out_of_the_folder_is_refused(run, tmp_path, name, options):
     (tmp_path / "outside").mkdir()
     (tmp_path / "inside").mkdir()
@@ -83,4 +136,4 @@ def test_a_file_in_the_place_of_a_folder_inside_is_bad_input(run, tmp_path):
     (tmp_path / "recordings").write_text("mine")
     code, _, err = run("init", tmp_path)
     assert code == 2
-    assert "cannot write recordings/flow.json" in err
+    assert "cannot write recordings/agent.json" in err

@@ -2,92 +2,158 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
     from pathlib import Path
 
-FILES = (
-    "flow.yaml",
-    "tools.py",
-    "recordings/flow.json",
-    "tests/test_flow.py",
-    "requirements.txt",
-    "README.md",
-    ".github/workflows/test.yml",
-    ".gitignore",
-)
-"""The files of a project. Templates have the same names, without a leading dot."""
-REQUIREMENT = "<offbook>"
-"""The placeholder in templates for the requirement that installs offbook."""
+
+class Kind(NamedTuple):
+    """A kind of project: what it is, the packages that its tests need, the vendor's key, and what to run next."""
+
+    title: str
+    packages: tuple[str, ...] = ()
+    key: str = "OPENAI_API_KEY"
+    next_steps: tuple[str, ...] = ("python -m pytest",)
+
+
+KINDS = {
+    "openai": Kind("an agent on the OpenAI SDK", ("openai>=2",)),
+    "anthropic": Kind("an agent on the Anthropic SDK", ("anthropic>=0.70",), key="ANTHROPIC_API_KEY"),
+    "langgraph": Kind("an agent with LangGraph", ("langchain-openai>=1", "langgraph>=1", "openai>=2")),
+    "pydantic-ai": Kind("an agent with pydantic-ai", ("pydantic-ai-slim[openai]>=1",)),
+    "node": Kind("an agent in Node, on the OpenAI SDK", next_steps=("npm install", "npm test")),
+    "scenario": Kind("conversations with an agent", next_steps=("offbook test --replay recordings/",)),
+    "yaml": Kind(
+        "a workflow in YAML",
+        next_steps=("offbook replay flow.yaml --recording recordings/flow.json", "python -m pytest"),
+    ),
+}
+DEFAULT_KIND = "openai"
+OFFBOOK, PACKAGES, KEY = "<offbook>", "<packages>", "<key>"
+"""Placeholders in templates: the requirement that installs offbook, those of the kind, and the variable of the key."""
+_DOTTED = ("github", "gitignore")
 
 
 def init(
-    folder: Annotated[str, typer.Argument(help="The folder of the project; created if missing.")] = ".",
+    folder: Annotated[str, typer.Argument(help="The folder of the project; created if missing.")] = "",
+    sdk: Annotated[
+        str | None, typer.Option("--sdk", metavar="KIND", help=f"What it is about: {', '.join(KINDS)}.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:
-    """Write a small project with a workflow, a recording and tests.
+    """Write a small project with an agent, a recording and tests.
 
-    The project has a workflow, a tool, a recording, tests and a CI workflow, and its tests pass at once. If one of the
-    files exists, nothing is written and the exit code is 2, unless --force is given.
+    The project has an agent of the kind that you choose, a recording, tests and a CI workflow, and its tests pass at
+    once. If one of the files exists, nothing is written and the exit code is 2, unless --force is given.
 
     [bold]Examples[/bold]
 
-      offbook init
-
       offbook init my-agent
+
+      offbook init my-agent --sdk anthropic
+
+      offbook init . --sdk scenario
     """
     import shlex
     from pathlib import Path
 
+    from offbook.errors import InputError
     from offbook.text import pluralize, printable
 
-    _check(Path(folder), force=force)
-    _write(Path(folder))
-    typer.echo(printable(f"{folder}: wrote {pluralize(len(FILES), 'file')}"))
-    typer.echo("".join(f"  {name}\n" for name in FILES))
+    if not folder:
+        hint = "offbook init my-agent, or offbook init . for this folder"
+        raise InputError("the folder of the project is missing", source="init", hint=hint)
+    name = _kind(sdk)
+    files = _files(name)
+    _check(Path(folder), files, force=force)
+    _write(Path(folder), files, KINDS[name])
+    typer.echo(printable(f"{folder}: wrote {KINDS[name].title}, {pluralize(len(files), 'file')}"))
+    typer.echo("".join(f"  {file}\n" for file in files))
     typer.echo("What to do next:")
     if Path(folder) != Path():
         typer.echo(printable(f"  cd {shlex.quote(folder)}"))
-    typer.echo("  python -m pip install -r requirements.txt")
-    typer.echo("  offbook replay flow.yaml --recording recordings/flow.json")
-    typer.echo("  python -m pytest")
+    for step in ("python -m pip install -r requirements.txt", *KINDS[name].next_steps):
+        typer.echo(f"  {step}")
 
 
-def _check(folder: Path, *, force: bool) -> None:
+def _kind(chosen: str | None) -> str:
+    """Return the kind of project; ask for it if it is not given, and somebody is there to answer."""
+    import sys
+
+    from offbook.errors import InputError
+    from offbook.text import did_you_mean
+
+    if chosen is None and sys.stdin.isatty() and sys.stdout.isatty():
+        typer.echo("".join(f"  {name:<12} {kind.title}\n" for name, kind in KINDS.items()))
+        chosen = typer.prompt("Which kind of project", default=DEFAULT_KIND)
+    name = DEFAULT_KIND if chosen is None else chosen
+    if name not in KINDS:
+        raise InputError(f"there is no kind of project {name!r}", source="--sdk", hint=did_you_mean(name, KINDS))
+    return name
+
+
+def _files(kind: str) -> dict[str, Traversable]:
+    """Return the templates of a project by the names of its files. Those of its kind replace the common ones."""
+    from importlib.resources import files
+
+    projects = files("offbook").joinpath("templates", "projects")
+    found: dict[str, Traversable] = {}
+    for folder in ("common", kind.replace("-", "_")):
+        for name, template in _walk(projects.joinpath(folder)):
+            found[f".{name}" if name.startswith(_DOTTED) else name] = template
+    return dict(sorted(found.items()))
+
+
+def _walk(folder: Traversable, prefix: str = "") -> list[tuple[str, Traversable]]:
+    """Return the files below a folder, by their paths in it."""
+    found = []
+    for each in folder.iterdir():
+        if each.name == "__pycache__":
+            continue
+        name = f"{prefix}{each.name}"
+        found += _walk(each, f"{name}/") if each.is_dir() else [(name, each)]
+    return found
+
+
+def _check(folder: Path, files: dict[str, Traversable], *, force: bool) -> None:
     """Refuse a path that is not a folder, existing files, and links that lead out of the folder."""
     from offbook.errors import InputError
 
     if folder.exists() and not folder.is_dir():
         raise InputError("this is a file, not a folder", source=str(folder))
-    for name in FILES:
+    for name in files:
         if not (folder / name).resolve().is_relative_to(folder.resolve()):
             raise InputError(f"a link leads {name} out of the folder", source=str(folder), hint="remove the link")
-    there = [name for name in FILES if (folder / name).exists() or (folder / name).is_symlink()]
+    there = [name for name in files if (folder / name).exists() or (folder / name).is_symlink()]
     if there and not force:
         hint = "--force overwrites them; or name a folder that does not exist"
         raise InputError(f"already there: {', '.join(there)}", source=str(folder), hint=hint)
 
 
-def _write(folder: Path) -> None:
-    from importlib.resources import files
-
+def _write(folder: Path, files: dict[str, Traversable], kind: Kind) -> None:
     from offbook.errors import InputError
 
-    templates = files("offbook").joinpath("templates", "project")
-    for name in FILES:
+    values = {OFFBOOK: _requirement(), PACKAGES: "\n".join(kind.packages), KEY: kind.key}
+    for name, template in files.items():
+        text = template.read_text(encoding="utf-8")
+        for placeholder, value in values.items():
+            text = text.replace(placeholder, value)
         try:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            text = templates.joinpath(name.removeprefix(".")).read_text(encoding="utf-8")
-            (folder / name).write_text(text.replace(REQUIREMENT, _requirement()), encoding="utf-8")
+            (folder / name).write_text(text.rstrip() + "\n", encoding="utf-8")
         except OSError as error:
             raise InputError(f"cannot write {name}: {error.strerror}", source=str(folder)) from None
 
 
 def _requirement() -> str:
-    """Return the requirement that installs this offbook: its source if it has one, else its version."""
+    """Return the requirement that installs this offbook: its source if it has one, else its version.
+
+    An editable install stays editable.
+    """
     import json
     from importlib.metadata import PackageNotFoundError, distribution
 
@@ -99,5 +165,7 @@ def _requirement() -> str:
         source = {}
     if "url" not in source:
         return f"offbook=={__version__}"
+    if source.get("dir_info", {}).get("editable"):
+        return f"--editable {source['url']}"
     vcs = source.get("vcs_info", {})
     return f"offbook @ {vcs['vcs']}+{source['url']}@{vcs['commit_id']}" if vcs else f"offbook @ {source['url']}"

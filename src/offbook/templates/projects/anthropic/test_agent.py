@@ -1,0 +1,32 @@
+"""Replays the agent: no network, no key, no waiting."""
+
+import anthropic
+import pytest
+
+from agent import answer
+
+
+def replayed_answer(offbook) -> str:
+    with anthropic.Anthropic(api_key="none", timeout=10, http_client=offbook.sync_http_client()) as client:
+        return answer("Order 42 never came.", client)
+
+
+@pytest.mark.offbook(recording="recordings/agent.json")
+def test_it_refunds_what_never_came(offbook) -> None:
+    assert replayed_answer(offbook) == "Order 42 is refunded. I am sorry that it never came."
+
+
+@pytest.mark.offbook(recording="recordings/agent.json")
+def test_an_outage_is_retried(offbook) -> None:
+    offbook.faults("call=1 attempt=1: http_error 503")
+    assert "refunded" in replayed_answer(offbook)
+
+
+@pytest.mark.explore(
+    recording="recordings/agent.json",
+    faults="connection_reset,http_error 429,http_error 500,timeout",
+    side_effects="refund",
+    declared=[anthropic.APIError],
+)
+def test_no_outage_refunds_twice(offbook) -> None:
+    assert "refunded" in replayed_answer(offbook)
