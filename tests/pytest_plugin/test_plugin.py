@@ -98,3 +98,46 @@ def test_wrong_rules_of_redaction_end_the_run_before_any_test(project):
     result = project.run()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*offbook.toml*unknown field 'pattern'*"])
+
+
+def ids(result):
+    """The node ids that a run with `--collect-only` has printed."""
+    return [line for line in printed_output(result).splitlines() if "::" in line]
+
+
+def test_shards_have_every_item_once_also_of_one_explored_test(project):
+    project.write("run.json", json.dumps(RECORDING))
+    project.write("agent.py", AGENT)
+    project.test(SOUND)
+    project.test("@pytest.mark.parametrize('number', range(9))\ndef test_it(number): pass", path="test_many.py")
+    everything = ids(project.run("--collect-only"))
+    shards = [ids(project.run("--collect-only", f"--offbook-shard={number}/3")) for number in (1, 2, 3)]
+    assert sorted(item for shard in shards for item in shard) == sorted(everything)
+    assert sum(any("test_agent[" in item for item in shard) for shard in shards) > 1
+    assert ids(project.run("--collect-only", "--offbook-shard", "1/1")) == everything
+    passed = [project.run(f"--offbook-shard={number}/3").parseoutcomes().get("passed", 0) for number in (1, 2, 3)]
+    assert passed == [len(shard) for shard in shards]
+
+
+def test_the_header_names_the_shard_and_an_empty_one_passes(project):
+    project.test("def test_it(): pass")
+    shards = [project.run("-v", f"--offbook-shard={number}/2") for number in (1, 2)]
+    for number, shard in enumerate(shards, 1):
+        assert f"offbook: shard {number}/2" in printed_output(shard)
+    assert [shard.ret for shard in shards] == [0, 0]
+    assert sorted(str(shard.parseoutcomes()) for shard in shards) == ["{'deselected': 1}", "{'passed': 1}"]
+    assert "offbook: shard" not in printed_output(project.run("-v"))
+
+
+def test_workers_share_a_shard(project):
+    project.test("@pytest.mark.parametrize('number', range(6))\ndef test_it(number): pass")
+    counts = [project.run_apart("-n", "2", f"--offbook-shard={number}/2").parseoutcomes() for number in (1, 2)]
+    assert sum(count["passed"] for count in counts) == 6
+
+
+@pytest.mark.parametrize("shard", ["0/4", "5/4", "a/b"])
+def test_a_shard_that_is_none_ends_the_run_before_any_test(project, shard):
+    project.test("def test_it(): pass")
+    result = project.run(f"--offbook-shard={shard}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--offbook-shard*", "*hint: *"])

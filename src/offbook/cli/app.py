@@ -131,6 +131,7 @@ class MainGroup(LazyGroup):
         "serve": LazyCommand("serve", "serve", "Serve the model APIs from a recording, or record them."),
         "explore": LazyCommand("explore", "explore", "Replay a recorded run with each fault at each call."),
         "test": LazyCommand("test", "run_tests", "Run scenarios with the agents of the config."),
+        "merge": LazyCommand("merge", "merge", "Merge the reports of shards into one."),
         "prompts": LazyCommand("test", "prompts", "Show the prompts of simulated users and judges."),
         "runs": LazyCommand("run", "runs", "List the stored runs, or prune them."),
         "resume": LazyCommand("run", "resume", "Resume a run that was interrupted or failed."),

@@ -66,6 +66,18 @@ StrictUsage: TypeAlias = Annotated[
     typer.Option("--strict-unused", help="Exit with 3 if an exchange was not used, or more often than recorded."),
 ]
 
+HtmlReport: TypeAlias = Annotated[
+    str | None, typer.Option("--report", metavar="PATH", help="Write a page with the heatmap and all runs.")
+]
+ShardOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--shard",
+        metavar="K/N",
+        help="Run one of N parts of the run: 3/16. offbook merge makes one report of the json=PATH reports of all.",
+    ),
+]
+
 RecordMode: TypeAlias = Literal["append", "once", "new", "all", "fresh"]
 LatencyModel: TypeAlias = Literal["constant", "normal", "replay"]
 ReplayFrom: TypeAlias = Annotated[

@@ -46,6 +46,13 @@ def parse_verdicts(text: str | None) -> frozenset[Verdict]:
     return frozenset(known[name] for name in parse_names(text))
 
 
+def check_page(report: str | None) -> None:
+    """Raise InputError if the path of --report is not that of an HTML page."""
+    if report is not None and not report.endswith((".html", ".htm")):
+        hint = "name it *.html; --reporter writes json=PATH and junit=PATH"
+        raise InputError("the report is an HTML page", source=f"--report {report}", hint=hint)
+
+
 def parse_workers(text: str) -> Workers:
     """Return a number of workers, or `auto`.
 

@@ -58,6 +58,11 @@ class ConversationMcpServers:
         """Return the recorded tool calls of these servers that no conversation has used."""
         return [entry for opened in self._opened.values() for entry in opened.unused()]
 
+    @property
+    def opened(self) -> list[str]:
+        """What the conversations have replayed, as `unused` names it."""
+        return [name for opened in self._opened.values() for name in opened.replayed]
+
     def close(self) -> None:
         """Stop the servers, and close their recordings."""
         for opened in self._opened.values():
@@ -124,16 +129,24 @@ class _Opened:
 
     def unused(self) -> list[UnusedEntry]:
         return [
-            UnusedEntry(tool_key(entry.key), entry.position)
+            UnusedEntry(tool_key(entry.key), entry.position, _named(replay))
             for replay in self._replays
             for entry in replay.unused()
             if entry.key.startswith(f"{replay.server}.")
         ]
 
+    @property
+    def replayed(self) -> list[str]:
+        return [_named(replay) for replay in self._replays]
+
     def close(self) -> None:
         self.server.stop()
         if self._reader is not None:
             self._reader.close()
+
+
+def _named(replay: McpReplay) -> str:
+    return f"mcp:{replay.server}"
 
 
 class _ReportedReplay(McpReplay):

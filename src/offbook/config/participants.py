@@ -70,8 +70,17 @@ class OpenParticipants(Struct, frozen=True):
 
     def unused(self) -> list[UnusedEntry]:
         """Return the exchanges of a replayed recording that were never served."""
-        of_tools = [entry for servers in self.mcp for entry in servers.unused()]
+        entries = (entry for servers in self.mcp for entry in servers.unused())
+        of_tools = sorted(entries, key=lambda entry: entry.recording)
         return of_tools if self.replay is None else [*self.replay.unused(), *of_tools]
+
+    @property
+    def opened(self) -> list[str]:
+        """The recordings that were replayed, as `unused` names them; that of a single file is empty."""
+        of_tools = [name for servers in self.mcp for name in servers.opened]
+        if self.replay is None:
+            return of_tools
+        return [*(self.replay.opened if isinstance(self.replay, RecordingFolder) else [""]), *of_tools]
 
 
 @asynccontextmanager

@@ -99,6 +99,16 @@ class RecordingFolder(Provider):
             await provider.close()
 
     def unused(self) -> list[UnusedEntry]:
-        """Return the exchanges of the opened recordings that were never served."""
-        mocks = (provider for provider in self._opened.values() if isinstance(provider, MockProvider))
-        return [entry for mock in mocks for entry in mock.unused()]
+        """Return the exchanges of the opened recordings that were never served, by recording."""
+        mocks = {name: self._opened[self._folder / name] for name in self.opened}
+        return [
+            UnusedEntry(entry.key, entry.position, name)
+            for name, mock in mocks.items()
+            if isinstance(mock, MockProvider)
+            for entry in mock.unused()
+        ]
+
+    @property
+    def opened(self) -> list[str]:
+        """The names of the recordings that calls were forwarded to, sorted."""
+        return sorted(file.name for file in self._opened)

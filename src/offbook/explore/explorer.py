@@ -21,13 +21,14 @@ from offbook.explore.schedule import (
     LeftOut,
     Pace,
     Schedule,
+    check_shard,
     in_case_order,
     left_out,
     parse_budget,
     rows_near_effects,
     schedule,
 )
-from offbook.explore.sharing import KnownRuns
+from offbook.explore.sharing import KnownRuns, leading_ids
 from offbook.explore.start_check import ForkingSubject, FreshRuns, check_starts
 from offbook.explore.verdict import FINDINGS, VERDICTS, Assessment, Verdict, assess, broken_invariants
 from offbook.faults import FaultPlan
@@ -106,7 +107,7 @@ class Exploration(Struct, frozen=True):
 
     `left_out` is what the budget left out, by fault, and `not_tried` has the texts of those cases; an exploration that
     was loaded from a report does not have them. `left_orders` is how many orders of calls were not tried because they
-    are too many.
+    are too many. `elsewhere` are the cases of other shards.
     """
 
     subject: str
@@ -115,6 +116,7 @@ class Exploration(Struct, frozen=True):
     left_out: tuple[LeftOut, ...] = ()
     not_tried: frozenset[str] = frozenset()
     left_orders: int = 0
+    elsewhere: tuple[FaultCase, ...] = ()
 
     @property
     def left(self) -> int:
@@ -201,9 +203,10 @@ OnCase = Callable[[CaseResult], object]
 
 
 class Explorer:
-    """Explores a subject.
+    """Explores a subject, or a shard of its cases.
 
-    Cases run in the order of the schedule, and are reported in their own order. A budget of time begins now.
+    Cases run in the order of the schedule, and are reported in their own order. A budget of time begins now. A shard
+    also runs the single faults of others if it tries pairs: which there are depends on those runs.
 
     Args:
         executor: runs the cases; serially by default.
@@ -213,7 +216,8 @@ class Explorer:
         on_case: called with each result, in the order in which the cases run.
 
     Raises:
-        InputError: the budget is not one; from `clean`, `cases` and `explore`, if the run fails even without a fault.
+        InputError: the budget is not one, or is a time for a shard; from `clean`, `cases` and `explore`, if the run
+            fails even without a fault.
     """
 
     def __init__(
@@ -231,8 +235,10 @@ class Explorer:
         self._executor, self._pace = executor or SerialExecutor(subject), pace or Pace()
         self._on_begin, self._on_case = on_begin, on_case
         self._budget = parse_budget(options.budget)
+        check_shard(self._budget, options.shard)
         self._deadline = Deadline(self._budget.time_s, clock)
         self._known = KnownRuns()
+        self._hidden = set[str]()
 
     @cached_property
     def clean(self) -> Run:
@@ -272,37 +278,56 @@ class Explorer:
 
     @property
     def affordable(self) -> list[FaultCase]:
-        """The cases with a single fault that a number as a budget allows, in their order."""
-        return in_case_order(self._schedule().all, lambda case: case)
+        """The cases with a single fault that a number as a budget allows, in their order; of a shard, its own."""
+        return in_case_order(self._own(self._schedule().all, self.cases), lambda case: case)
 
     def explore(self, only: Sequence[FaultCase] | None = None) -> Exploration:
         """Run the subject once without a fault, and then with each case, or only with those of `only`."""
         if only is not None:
-            self._begin(only)
+            self._begin(only, only)
             return self._exploration(only, list(self._run(only)))
         planned = self._schedule()
-        self._begin(planned.all)
-        singles = _results_in_order([*self._run_or_share(planned.first), *self._run_or_share(planned.others)])
+        own = {case.id for case in self._own(planned.all, self.cases)}
+        self._hidden = {case.id for case in planned.all} - own
+        run = planned if self._options.pairs else planned.only(own)
+        self._begin(run.all, planned.all)
+        singles = _results_in_order([*self._run_or_share(run.first), *self._run_or_share(run.others)])
         pairs, promises = self._pairs_after(singles) if self._options.pairs else ([], {})
-        room = None if self._budget.cases is None else max(0, self._budget.cases - len(singles))
+        room = None if self._budget.cases is None else max(0, self._budget.cases - len(planned.all))
         chosen = schedule(pairs, lambda case: promises[case.id]).within(room).all
-        self._expect(chosen)
-        results = [*singles, *_results_in_order(self._run_or_share(chosen))]
-        return replace(self._exploration([*self.cases, *pairs], results), left_orders=self._orders.left)
+        own_pairs = self._own(chosen, pairs)
+        self._expect(own_pairs)
+        shown = [each for each in singles if each.case.id not in self._hidden]
+        results = [*shown, *_results_in_order(self._run_or_share(own_pairs))]
+        own.update(case.id for case in own_pairs)
+        elsewhere = [case for case in (*planned.all, *chosen) if case.id not in own]
+        exploration = self._exploration([*self.cases, *pairs], results, elsewhere)
+        return replace(exploration, left_orders=self._orders.left)
 
-    def _begin(self, cases: Sequence[FaultCase]) -> None:
+    def _own(self, cases: Sequence[FaultCase], among: Sequence[FaultCase]) -> list[FaultCase]:
+        """Return the cases of this shard; those `among` all cases that may share a run are in one shard."""
+        shard = self._options.shard
+        if shard is None:
+            return list(cases)
+        ids = leading_ids(among)
+        return [case for case in cases if shard.has(ids[case.id])]
+
+    def _begin(self, cases: Sequence[FaultCase], planned: Sequence[FaultCase]) -> None:
+        """Begin to run these cases. Those that are `planned` in all shards decide whether runs are forked."""
         start = Exploration(self._subject.name, self.clean)
         self._pace.deadline = self._deadline
         self._expect(cases)
-        self._on_begin(start, len(cases))
-        check_starts(self._subject, cases, self._verdict)
+        self._on_begin(start, sum(case.id not in self._hidden for case in cases))
+        check_starts(self._subject, planned, self._verdict)
 
     def _expect(self, cases: Sequence[FaultCase]) -> None:
         self._pace.expect(cases, self._executor.workers)
         self._known.expect(cases)
 
-    def _exploration(self, cases: Sequence[FaultCase], results: Sequence[CaseResult]) -> Exploration:
-        tried = [each.case for each in results]
+    def _exploration(
+        self, cases: Sequence[FaultCase], results: Sequence[CaseResult], elsewhere: Sequence[FaultCase] = ()
+    ) -> Exploration:
+        tried = [*(each.case for each in results), *elsewhere]
         ids = {case.id for case in tried}
         return Exploration(
             self._subject.name,
@@ -310,6 +335,7 @@ class Explorer:
             tuple(results),
             left_out=left_out(cases, tried),
             not_tried=frozenset(str(case) for case in cases if case.id not in ids),
+            elsewhere=tuple(elsewhere),
         )
 
     def _schedule(self) -> Schedule:
@@ -347,11 +373,12 @@ class Explorer:
         return self._worst(runs_of(subject, case.plan))[1].verdict
 
     def _assess(self, executed: ExecutedCase, *, same_as: str = "") -> CaseResult:
-        """Return the worst of the runs of a case, and report it."""
+        """Return the worst of the runs of a case, and report it unless it is the case of another shard."""
         run, assessment = self._worst(executed.runs)
         result = CaseResult(executed.case, run, assessment, same_as)
         self._pace.note(executed.case, None if same_as else executed.real_s)
-        self._on_case(result)
+        if executed.case.id not in self._hidden:
+            self._on_case(result)
         return result
 
     def _worst(self, runs: Iterable[Run]) -> tuple[Run, Assessment]:

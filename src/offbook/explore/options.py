@@ -15,6 +15,7 @@ from offbook.faults.catalog import ORDER_FAULT_TYPES, fault_variants
 from offbook.faults.fault import FaultVariant as DeclaredVariant
 from offbook.messages import Reply, Request, Response, WholeReply
 from offbook.providers.provider import Provider
+from offbook.shard import Shard
 from offbook.text import did_you_mean
 
 FaultVariant: TypeAlias = DeclaredVariant[AnyPlannedFault]
@@ -95,7 +96,7 @@ class ExploreOptions(Struct, frozen=True, kw_only=True):
     """What to explore: which faults, whether also in pairs, with which budget, and what must always hold.
 
     `budget` is a number of cases, or a time like `5m` after which no further case starts. `optional` names the steps
-    and tools that a run may go on without.
+    and tools that a run may go on without. Only the cases of a `shard` run, if there is one.
     """
 
     variants: Sequence[FaultVariant]
@@ -103,6 +104,7 @@ class ExploreOptions(Struct, frozen=True, kw_only=True):
     budget: int | str | None = None
     invariants: Sequence[Invariant] = ()
     optional: frozenset[str] = frozenset()
+    shard: Shard | None = None
 
 
 ANSWER_WAIT_S = 20.0

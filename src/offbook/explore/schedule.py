@@ -15,6 +15,7 @@ from offbook.errors import InputError
 from offbook.explore.cases import FaultCase
 from offbook.explore.run import ModelCall, Run
 from offbook.faults.fault import FaultFamily
+from offbook.shard import Shard
 from offbook.text import pluralize
 from offbook.tools.effects import UNDECLARED
 
@@ -52,6 +53,13 @@ def parse_budget(value: int | str | None, *, source: str = "budget") -> Budget:
         hint = "like 2000, or 90s, 5m, 1h30m"
         raise InputError(f"expected a number of cases or a time, got {text!r}", source=source, hint=hint)
     return Budget(time_s=time_s)
+
+
+def check_shard(budget: Budget, shard: Shard | None) -> None:
+    """Raise InputError if cases are left out by their time: shards could not agree on which."""
+    if shard is not None and budget.time_s is not None:
+        hint = "a number of cases, which are the same in every shard: --budget 2000"
+        raise InputError("a budget of time cannot be split into shards", source="--budget", hint=hint)
 
 
 class Deadline:
@@ -110,6 +118,11 @@ class Schedule(Struct, frozen=True):
         if cases is None:
             return self
         return Schedule(self.first[:cases], self.others[: max(0, cases - len(self.first))])
+
+    def only(self, ids: Collection[str]) -> Schedule:
+        """Return the part with these ids."""
+        first, others = (tuple(case for case in part if case.id in ids) for part in (self.first, self.others))
+        return Schedule(first, others)
 
     @property
     def all(self) -> list[FaultCase]:

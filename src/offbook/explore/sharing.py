@@ -62,6 +62,16 @@ class KnownRuns:
         return SharedRuns(other.id, tuple(_with_marks(run, marks) for run in runs))
 
 
+def leading_ids(cases: Iterable[FaultCase]) -> dict[str, str]:
+    """Return by the id of each case that of the case whose run it may share; its own id if there is none.
+
+    Cases that may share a run have to be in one shard.
+    """
+    known = list(cases)
+    owners = {_key(case.lines): case.id for case in known}
+    return {case.id: case.id if (key := _shared_key(case)) is None else owners.get(key, case.id) for case in known}
+
+
 class SharedRuns(Struct, frozen=True):
     """Runs that were made for the case with the id `of`, with the marks of the case that shares them."""
 

@@ -36,6 +36,7 @@ class PluginOptions(NamedTuple):
     keep_failed: bool
     strict_unused: bool
     report_unused: bool
+    shard: str | None
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -47,6 +48,12 @@ def add_options(parser: pytest.Parser) -> None:
         help="none: replay, and refuse unrecorded requests (the default); once: record if there is no recording; "
         "new: record what is missing; all: record everything again; append: record everything after what is there; "
         "fresh: record everything again, and remove what is no longer requested",
+    )
+    group.addoption(
+        "--offbook-shard",
+        metavar="K/N",
+        help="run one of N parts of the tests: 3/16. A test is in the part that a hash of its node id says, and every "
+        "item of an explored test is in a part of its own",
     )
     flags = {
         "keep-failed": "keep the recordings of failed tests, too",
@@ -64,4 +71,5 @@ def options_of(config: pytest.Config) -> PluginOptions:
         keep_failed=config.getoption("offbook_keep_failed"),
         strict_unused=config.getoption("offbook_strict_unused"),
         report_unused=config.getoption("offbook_report_unused"),
+        shard=config.getoption("offbook_shard"),
     )

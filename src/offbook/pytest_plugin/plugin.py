@@ -9,15 +9,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from offbook.pytest_plugin.options import EXPLORE, EXPLORE_MARKER_HELP, OFFBOOK, OFFBOOK_MARKER_HELP, add_options
+from offbook.pytest_plugin.options import (
+    EXPLORE,
+    EXPLORE_MARKER_HELP,
+    OFFBOOK,
+    OFFBOOK_MARKER_HELP,
+    add_options,
+    options_of,
+)
 from offbook.pytest_plugin.summary import PLAN, USAGE, RecordingSummary, attach_usage, has_passed
 
 if TYPE_CHECKING:
     from offbook.pytest_plugin.explored_test import ExploredFixture
     from offbook.pytest_plugin.fixture import Offbook
+    from offbook.shard import Shard
 
 _MARKER_ERROR = pytest.StashKey[str]()
 _FIXTURE: pytest.StashKey[Offbook] = pytest.StashKey()
+_SHARD: pytest.StashKey[Shard] = pytest.StashKey()
 _MISSED = pytest.StashKey[str]()
 """The unrecorded calls of a test that failed."""
 
@@ -30,6 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", OFFBOOK_MARKER_HELP)
     config.addinivalue_line("markers", EXPLORE_MARKER_HELP)
     _use_rules_of_redaction(config)
+    _read_shard(config)
     if not _is_worker(config):
         config.pluginmanager.register(RecordingSummary(), "offbook-summary")
 
@@ -46,6 +56,25 @@ def _use_rules_of_redaction(config: pytest.Config) -> None:
     in_force = ExitStack()
     in_force.enter_context(redacting(rules))
     config.add_cleanup(in_force.close)
+
+
+def _read_shard(config: pytest.Config) -> None:
+    """Stash the shard to run, if there is one."""
+    text = options_of(config).shard
+    if text is None:
+        return
+    from offbook.errors import InputError
+    from offbook.shard import parse_shard
+
+    try:
+        config.stash[_SHARD] = parse_shard(text, source="--offbook-shard")
+    except InputError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Name the shard that runs."""
+    return [f"offbook: shard {config.stash[_SHARD]}"] if _SHARD in config.stash else []
 
 
 def _is_worker(config: pytest.Config) -> bool:
@@ -92,8 +121,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         parametrize_cases(metafunc)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Plan the recording of each test before anything runs."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests of other shards, and plan the recording of each test before anything runs."""
+    if (shard := config.stash.get(_SHARD, None)) is not None:
+        config.hook.pytest_deselected(items=[item for item in items if not shard.has(item.nodeid)])
+        items[:] = [item for item in items if shard.has(item.nodeid)]
     for item in items:
         has_fixture = OFFBOOK in getattr(item, "fixturenames", ())
         if item.get_closest_marker(OFFBOOK) is not None or has_fixture:
@@ -101,6 +133,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if not has_fixture and any(mark.name == EXPLORE for mark in item.own_markers):
             hint = f"def {item.name.partition('[')[0]}({OFFBOOK}): …, or remove mark.{EXPLORE}"
             item.stash[_MARKER_ERROR] = f"the test is not explored: it does not use {OFFBOOK}\n  hint: {hint}"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Let a shard without a test pass: the others have them all."""
+    shard = session.config.stash.get(_SHARD, None)
+    if shard is not None and shard.count > 1 and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+        session.exitstatus = pytest.ExitCode.OK
 
 
 def _plan_recording(item: pytest.Item) -> None:

@@ -46,7 +46,7 @@ def resolve_recording(recording: str, folder: Path) -> str:
     return f"{scheme}{separator}{folder / path}"
 
 
-NARROWING_OPTIONS = ("keyword", "markexpr", "deselect", "lf", "last_failed", "stepwise", "collectonly")
+NARROWING_OPTIONS = ("keyword", "markexpr", "deselect", "lf", "last_failed", "stepwise", "collectonly", "offbook_shard")
 
 
 def unused_recordings(config: pytest.Config, used: set[str]) -> list[Path]:

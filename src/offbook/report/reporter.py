@@ -9,7 +9,7 @@ from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -17,6 +17,7 @@ from msgspec import Struct
 from offbook.errors import InputError
 from offbook.files import check_regular, replace_file
 from offbook.recording.redact.rules import mask_encoded, mask_text
+from offbook.schema_errors import check_keys, explain_json_error, explain_msgspec_error
 from offbook.text import pluralize, printable, shorten, suggestion
 from offbook.tools.result_text import result_text
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+T = TypeVar("T")
 PLAIN_COLUMNS = 200
 """The width of reports and tables that are not printed on a terminal."""
 
@@ -74,6 +76,13 @@ def stdout_console() -> Console:
 
     width = None if sys.stdout.isatty() else PLAIN_COLUMNS
     return Console(file=sys.stdout, highlight=False, markup=False, emoji=False, width=width)
+
+
+def stderr_console() -> Console:
+    """Return a console on the stderr of now, for what is no part of a report."""
+    from rich.console import Console  # noqa: PLC0415
+
+    return Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 
 def encodable(text: str, encoding: str) -> str:
@@ -131,6 +140,32 @@ def cut_lines(text: str, *, lines: int, columns: int) -> list[str]:
     return [*shown, f"… {pluralize(left, 'more line')}"] if left else shown
 
 
+class _ReportVersion(Struct, frozen=True):
+    version: int
+
+
+def decode_report(data: bytes, kind: type[T], *, version: int, source: str, hint: str) -> T:
+    """Return what a JSON report holds.
+
+    Raises:
+        InputError: it is not one, or one of another version; names the file, the place in it and the reason.
+    """
+    try:
+        data.decode()
+        check_keys(data)
+        found = msgspec.json.decode(data, type=_ReportVersion).version
+        if found != version:
+            other = f"this offbook reads version {version}; run it again"
+            raise InputError(f"a report of version {found}", source=source, place="version", hint=other)
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.ValidationError as error:
+        reason, place = explain_msgspec_error(error)
+        raise InputError(reason, source=source, place=place.removeprefix("."), hint=hint) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        reason, place = explain_json_error(data, error)
+        raise InputError(reason, source=source, place=place, hint=hint) from None
+
+
 MAX_DEPTH = 100
 PlainJson: TypeAlias = str | int | float | bool | list["PlainJson"] | dict[str, "PlainJson"] | None
 
@@ -172,7 +207,8 @@ def _fields(value: Struct) -> Iterator[tuple[str, object]]:
     if value.__struct_config__.tag_field is not None:
         yield value.__struct_config__.tag_field, value.__struct_config__.tag
     for name, json_name in zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True):
-        yield json_name, getattr(value, name)
+        if getattr(value, name) is not msgspec.UNSET:
+            yield json_name, getattr(value, name)
 
 
 def _valid_unicode(text: str) -> str:

@@ -114,7 +114,7 @@ class Conversation:
             answer = await self._answer(text)
         finally:
             calls = self._tools.calls[before:]
-            latency_s = SYSTEM_CLOCK.monotonic_s() - started_s
+            latency_s = round(SYSTEM_CLOCK.monotonic_s() - started_s, 6)
             self._turns.append(TurnRecord(index, text, answer.text, calls, latency_s))
             self._tokens += answer.usage.total_tokens
             self._cost_usd += answer.cost_usd

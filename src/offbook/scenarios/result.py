@@ -7,7 +7,9 @@ from typing import Literal, get_args
 
 from msgspec import Struct
 
+from offbook.recording.match.cursor import UnusedEntry
 from offbook.scenarios.mocks import MockedCall
+from offbook.shard import RunIdentity
 
 Severity = Literal["low", "medium", "high", "critical"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
@@ -125,16 +127,62 @@ class ErrorGroup(Struct, frozen=True):
     description: str = ""
 
 
+class PlannedScenario(Struct, frozen=True):
+    """A scenario that a run has with an agent."""
+
+    name: str
+    agent: str
+    source: str
+
+    @property
+    def id(self) -> str:
+        """What its shard depends on: `books a room/billing`."""
+        return f"{self.name}/{self.agent}"
+
+
+class PlanPlaces:
+    """The places of results in the plan of a run. Equal scenarios take theirs in order."""
+
+    def __init__(self, plan: Iterable[PlannedScenario]) -> None:
+        self._places: dict[PlannedScenario, list[int]] = {}
+        for place, planned in enumerate(plan):
+            self._places.setdefault(planned, []).append(place)
+
+    def take(self, result: ScenarioResult) -> int | None:
+        """Return the place of a result, once; None if it has none."""
+        places = self._places.get(PlannedScenario(result.name, result.agent, result.source))
+        return places.pop(0) if places else None
+
+
+class SuiteShard(Struct, frozen=True, kw_only=True):
+    """Which shard of which run a result is, and what the whole run needs beside the results of all shards.
+
+    `run` is the same in all shards, and so is `plan`: the scenarios of all shards, in order. `concurrency` is how many
+    conversations run at once, `is_grouped` whether errors are grouped by label. `unused` are the exchanges that the
+    shard did not use, of those recordings that it `opened`. `record_again` is the command that records a replay again.
+    """
+
+    shard: str
+    run: RunIdentity
+    plan: tuple[PlannedScenario, ...]
+    concurrency: int
+    is_grouped: bool
+    unused: tuple[UnusedEntry, ...] = ()
+    opened: tuple[str, ...] = ()
+    record_again: str = ""
+
+
 class SuiteResult(Struct, frozen=True):
     """A run of scenarios. `is_complete` is False if it was interrupted; then it contains what had finished.
 
-    `groups` are the errors by cause, the worst first, if they have been grouped.
+    `groups` are the errors by cause, the worst first, if they have been grouped. Only a part of a run has a `shard`.
     """
 
     scenarios: tuple[ScenarioResult, ...] = ()
     latency_s: float = 0.0
     is_complete: bool = True
     groups: tuple[ErrorGroup, ...] = ()
+    shard: SuiteShard | None = None
 
     @property
     def passed(self) -> bool:

@@ -117,17 +117,21 @@ class ScenarioRunner:
         Raises:
             InputError: a scenario names an unknown agent, or there is no model to simulate its user.
         """
-        started_s = SYSTEM_CLOCK.monotonic_s()
         requested = (agents,) if isinstance(agents, str) else tuple(agents)
         plan = [(scenario, name) for scenario in scenarios for name in self._agent_names(scenario, requested)]
+        return await self.run_pairs(plan, repeat=repeat)
+
+    async def run_pairs(self, pairs: Sequence[tuple[Scenario, str]], *, repeat: int = 1) -> SuiteResult:
+        """Run every conversation of these scenarios, each with an agent by its name."""
+        started_s = SYSTEM_CLOCK.monotonic_s()
         try:
             async with asyncio.TaskGroup() as group:
-                for place, (scenario, name) in enumerate(plan):
+                for place, (scenario, name) in enumerate(pairs):
                     group.create_task(self._scenario(place, scenario, self._participants.agents[name], repeat))
         except ExceptionGroup as errors:
             raise _first_error(errors) from None
         results = tuple(self._done[place] for place in sorted(self._done))
-        return SuiteResult(results, SYSTEM_CLOCK.monotonic_s() - started_s)
+        return SuiteResult(results, round(SYSTEM_CLOCK.monotonic_s() - started_s, 6))
 
     def so_far(self) -> SuiteResult:
         """Return the scenarios that have ended, for a run that was interrupted."""
@@ -200,7 +204,7 @@ class ScenarioRunner:
             failures=(*mismatches, *self._failures(scenario, transcript, outcomes, judgements)),
             tokens=transcript.tokens,
             cost_usd=transcript.cost_usd,
-            latency_s=SYSTEM_CLOCK.monotonic_s() - started_s,
+            latency_s=round(SYSTEM_CLOCK.monotonic_s() - started_s, 6),
         )
 
     def _max_turns(self, scenario: Scenario) -> int:

@@ -6,7 +6,17 @@ from typing import Annotated, Literal
 
 import typer
 
-from offbook.cli.options import AsJson, Declared, ProgramCommand, Quiet, Settings, StateFile, program_args
+from offbook.cli.options import (
+    AsJson,
+    Declared,
+    HtmlReport,
+    ProgramCommand,
+    Quiet,
+    Settings,
+    ShardOption,
+    StateFile,
+    program_args,
+)
 
 SETTINGS = {"cls": ProgramCommand}
 
@@ -123,9 +133,7 @@ def explore(
         ),
     ] = None,
     workers: Annotated[str, typer.Option(help="How many cases run at once: a number, or auto.")] = "auto",
-    report: Annotated[str | None, typer.Option(metavar="PATH", help="Write a page with the heatmap and all runs.")] = (
-        None
-    ),
+    report: HtmlReport = None,
     reporter: Annotated[
         list[str], typer.Option(help="Another report: html=PATH, json=PATH, junit=PATH or github. Repeatable.")
     ] = [],  # noqa: B006
@@ -144,6 +152,7 @@ def explore(
     config: Annotated[str | None, typer.Option(help="The config, instead of the nearest offbook.toml.")] = None,
     settings: Settings = [],  # noqa: B006
     state: StateFile = None,
+    shard: ShardOption = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -169,18 +178,16 @@ def explore(
 
       offbook explore --replay runs/today.json --crash --keep state/ --run-tools -- python my_agent.py
     """
-    from offbook.cli.parse import parse_names, parse_verdicts, parse_workers
+    from offbook.cli.parse import check_page, parse_names, parse_verdicts, parse_workers
     from offbook.cli.runners.exploration import (
         ExploreArguments,
         SubjectArguments,
         run_exploration,
     )
-    from offbook.errors import InputError
+    from offbook.shard import parse_shard
     from offbook.subjects.specs import DEFAULT_DIVERGENCE, DEFAULT_SETTINGS, ExploreSettings
 
-    if report is not None and not report.endswith((".html", ".htm")):
-        hint = "name it *.html; --reporter writes json=PATH and junit=PATH"
-        raise InputError("the report is an HTML page", source=f"--report {report}", hint=hint)
+    check_page(report)
     if default_response is not None and on_divergence == DEFAULT_DIVERGENCE:
         on_divergence = "default"
     explore_settings = ExploreSettings(
@@ -225,6 +232,7 @@ def explore(
         fail_on=parse_verdicts(fail_on),
         compare=compare,
         regress=regress,
+        shard=None if shard is None else parse_shard(shard),
         is_json=as_json,
         is_quiet=quiet,
     )

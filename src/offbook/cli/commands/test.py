@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from offbook.cli.options import AsJson
+from offbook.cli.options import AsJson, ShardOption
 
 
 def run_tests(
@@ -31,6 +31,7 @@ def run_tests(
         list[str],
         typer.Option(help="Another report: junit=PATH, html=PATH, json=PATH or github. Repeatable."),
     ] = [],  # noqa: B006
+    shard: ShardOption = None,
     as_json: AsJson = False,
     watch: Annotated[bool, typer.Option("--watch", help="Run again when a file of the project changes.")] = False,
 ) -> None:
@@ -55,6 +56,7 @@ def run_tests(
         run_on_change,
         run_scenarios,
     )
+    from offbook.shard import parse_shard
 
     options = ScenarioOptions(
         mode=parse_mode(record, replay),
@@ -65,6 +67,7 @@ def run_tests(
         repeat=repeat,
         concurrency=concurrency,
         reporters=tuple(reporter),
+        shard=None if shard is None else parse_shard(shard),
         is_json=as_json,
     )
     if watch:

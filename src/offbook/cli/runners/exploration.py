@@ -3,40 +3,38 @@
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
-from functools import partial
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from offbook import __version__
 from offbook.cli import FAILED, FINE, INTERRUPTED
 from offbook.cli.output.console import echo, echo_json, ending_document, print_message
+from offbook.cli.output.exploration import ExplorationOutput, exploration_exit_code
 from offbook.cli.parse import check_models, parse_state
 from offbook.cli.run_program import Interruption, Termination
 from offbook.config import import_from, plan_run
 from offbook.config.recordings import is_folder, slug
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase
-from offbook.explore.compare import compare_explorations
 from offbook.explore.explorer import CaseResult, Exploration, Explorer, OnBegin, Subject
 from offbook.explore.options import VARIANTS, ExploreOptions, select_variants
-from offbook.explore.schedule import Pace, in_case_order, parse_budget
+from offbook.explore.schedule import Pace, check_shard, in_case_order, parse_budget
 from offbook.explore.start_check import ForkingSubject
 from offbook.explore.verdict import FINDINGS, Verdict
 from offbook.faults import parse_fault
+from offbook.recording.stores.locate import recording_digest
 from offbook.report.exploration import (
     ExplorationReporter,
     ExplorationReporters,
-    exploration_reporter_of,
     load_exploration,
 )
-from offbook.report.exploration.json_report import exploration_json
-from offbook.report.exploration.report_input import ReportOptions, causes_of_findings, group_findings
-from offbook.report.reporter import stdout_console
+from offbook.report.exploration.report_input import ExploredShard, ReportOptions, causes_of_findings
+from offbook.shard import Shard
 from offbook.subjects.executors import Workers, executor_of
 from offbook.subjects.kept_folders import PLACEHOLDER
 from offbook.subjects.regression import Regression, RegressionFolder, load_regression, reproduce
@@ -75,6 +73,7 @@ class ExploreArguments(Struct, frozen=True, kw_only=True):
     fail_on: frozenset[Verdict] = FINDINGS
     compare: str | None = None
     regress: str | None = None
+    shard: Shard | None = None
     is_json: bool = False
     is_quiet: bool = False
 
@@ -173,38 +172,6 @@ class PartialExploration:
         return True
 
 
-class JsonExplorationOutput:
-    """Prints an exploration as JSON when it ends."""
-
-    def __init__(self, options: ReportOptions) -> None:
-        self._options = options
-
-    def begin(self, exploration: Exploration, cases: int) -> None:
-        """Wait for the end."""
-
-    def on_case(self, result: CaseResult) -> None:
-        """Wait for the end."""
-
-    def finish(self, exploration: Exploration, *, is_complete: bool = True) -> None:
-        echo_json(exploration_json(self._options.report_input(exploration, is_complete=is_complete)), nl=False)
-
-
-class QuietExplorationOutput:
-    """Prints one line for each finding, and nothing else."""
-
-    def begin(self, exploration: Exploration, cases: int) -> None:
-        """Wait for the end."""
-
-    def on_case(self, result: CaseResult) -> None:
-        """Wait for the end."""
-
-    def finish(self, exploration: Exploration, *, is_complete: bool = True) -> None:
-        for finding in group_findings(exploration):
-            more = len(finding.results) - 1
-            also = f" (and {pluralize(more, 'further case')})" if more else ""
-            print_message(f"{finding.verdict}: ", f"{finding.headline} at {finding.first}{also}")
-
-
 def run_exploration(spec: AnySubjectSpec, settings: ExploreSettings, options: ExploreArguments) -> int:
     """Explore a subject, report the cases, and return the exit code.
 
@@ -225,7 +192,9 @@ def run_exploration(spec: AnySubjectSpec, settings: ExploreSettings, options: Ex
 
 def _check_chosen(spec: AnySubjectSpec, options: ExploreArguments) -> None:
     """Refuse what can be known to be wrong before anything runs."""
-    parse_budget(options.budget, source="--budget")
+    check_shard(parse_budget(options.budget, source="--budget"), options.shard)
+    if options.shard is not None:
+        _check_whole(options)
     for wanted in options.only:
         if not (wanted.isdecimal() and len(wanted) >= 4):
             hint = "an id is like 0007; --list shows them"
@@ -236,6 +205,24 @@ def _check_chosen(spec: AnySubjectSpec, options: ExploreArguments) -> None:
 
         parse_fault_plan(options.lines, has_tools=spec.mcp is not None, can_crash=True)
         check_command(spec.command)
+
+
+def _check_whole(options: ExploreArguments) -> None:
+    """Refuse for a shard what needs the cases of all shards, or chooses cases itself."""
+    merged = "a shard does not have all cases"
+    refused = {
+        "--compare": (options.compare, merged, f"compare the whole: offbook merge … --compare {options.compare}"),
+        "--regress": (
+            options.regress,
+            merged,
+            "explore a finding again when the shards are merged: --fault … --regress",
+        ),
+        "--fault": (options.lines, "it chooses one case", "leave out --shard"),
+        "--only": (options.only, "it chooses the cases", "leave out --shard"),
+    }
+    for option, (value, reason, hint) in refused.items():
+        if value:
+            raise InputError(f"it cannot be used with --shard: {reason}", source=option, hint=hint)
 
 
 class _Exploration:
@@ -282,6 +269,7 @@ class _Exploration:
             budget=options.budget,
             invariants=[] if options.invariants is None else load_invariants(options.invariants),
             optional=frozenset(self._settings.optional),
+            shard=options.shard,
         )
         reporter = ExplorationReporters(self.so_far, self.reporter)
         executor = executor_of(subject, options.workers)
@@ -319,18 +307,23 @@ class _Exploration:
         return [_case(known, wanted) for wanted in self._options.only]
 
     def _reporters(self) -> Iterator[ExplorationReporter]:
-        """Yield the reporters, files first: one that cannot be written is found before anything is shown."""
-        report_options = ReportOptions(self._reproduce, self._before)
-        make = partial(exploration_reporter_of, reproduce=self._reproduce, before=self._before)
-        summary = os.environ.get("GITHUB_STEP_SUMMARY", "")
-        for declared in self._options.reporters:
-            yield make(f"github={summary}" if declared == "github" and summary else declared)
-        if self._options.is_json:
-            yield JsonExplorationOutput(report_options)
-        elif self._options.is_quiet:
-            yield QuietExplorationOutput()
-        else:
-            yield make("console", console=stdout_console(), pace=self._pace)
+        options = self._options
+        output = ExplorationOutput(reporters=options.reporters, is_json=options.is_json, is_quiet=options.is_quiet)
+        return output.reporters_of(ReportOptions(self._reproduce, self._before, self._shard()), self._pace)
+
+    def _shard(self) -> ExploredShard | None:
+        """Return which shard of which run this is; None without --shard."""
+        options = self._options
+        if options.shard is None:
+            return None
+        chosen = [options.faults, *["--pairs"] * options.has_pairs, *([options.budget] if options.budget else [])]
+        run = {
+            "version": __version__,
+            "command": explore_command(self._spec, self._settings.arguments),
+            "options": " ".join([*chosen, options.invariants or "", "fail on", *sorted(options.fail_on)]),
+            "recording": recording_digest(self._spec.recording),
+        }
+        return ExploredShard(shard=options.shard, run=run, fail_on=options.fail_on)
 
     def _reproduce(self, case: FaultCase) -> str:
         """Return the command that runs a case again, whatever its id."""
@@ -358,21 +351,12 @@ class _Exploration:
             echo(f"kept: offbook replay --plan {file}", err=self._options.is_json)
 
     def _exit_code(self, exploration: Exploration) -> int:
-        """Return 1 for what must not be; with an earlier exploration, for what is worse than it was there.
-
-        A case that was asked for by --fault or --only and whose fault never fired shows nothing, which is no success.
-        Nor is a budget that was over before the first case.
-        """
-        if exploration.left and not exploration.results:
-            print_message("error: ", "the budget was over before the first case", style="bold red", is_err=True)
-            return FAILED
+        """Return the exit code. A case that was asked for and whose fault never fired shows nothing: no success."""
         missed = [str(each.case) for each in exploration.results if each.verdict == "not reached"]
         if missed and (self._options.lines or self._options.only):
             print_message("error: ", f"the run never reached {missed[0]}", style="bold red", is_err=True)
             return FAILED
-        if self._before is not None:
-            return FAILED if compare_explorations(self._before, exploration).worse else FINE
-        return FAILED if any(each.verdict in self._options.fail_on for each in exploration.results) else FINE
+        return exploration_exit_code(exploration, fail_on=self._options.fail_on, before=self._before)
 
 
 def _keep_text(folder: str, spec: AnySubjectSpec) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -14,8 +13,10 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.cli import BAD_INPUT, FAILED, FINE, INTERRUPTED, MISMATCH
-from offbook.cli.output.console import describe_unused, echo, echo_json, print_message
+from offbook import __version__
+from offbook.cli import BAD_INPUT, FINE, INTERRUPTED
+from offbook.cli.output.console import print_message
+from offbook.cli.output.scenarios import ReportedInOrder, end_scenarios, scenario_reporters
 from offbook.cli.run_program import Termination
 from offbook.clock import run
 from offbook.config import (
@@ -33,18 +34,19 @@ from offbook.config import (
     scenario_files,
 )
 from offbook.config.discovery import project_files
+from offbook.config.participants import ErrorGrouping
 from offbook.config.recordings import is_folder, slug
 from offbook.errors import InputError, OffbookError
 from offbook.pipeline import Live, Record, Replay
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.redact.rules import add_rules_of
 from offbook.recording.replace_on_close import keep_recording
-from offbook.recording.stores.locate import open_store
-from offbook.report import Reporter, Reporters, reporter_of
-from offbook.report.scenarios.json_report import compact_json
-from offbook.scenarios.result import ScenarioResult, SuiteResult
+from offbook.recording.stores.locate import open_store, recording_digest
+from offbook.report import Reporters
+from offbook.scenarios.result import PlannedScenario, SuiteResult, SuiteShard
 from offbook.scenarios.runner import Participants, RunRules, ScenarioRunner
 from offbook.scenarios.scenario import Scenario
+from offbook.shard import Shard, digest_of
 
 
 class ScenarioOptions(Struct, frozen=True, kw_only=True):
@@ -58,6 +60,7 @@ class ScenarioOptions(Struct, frozen=True, kw_only=True):
     repeat: int | None = None
     concurrency: int | None = None
     reporters: tuple[str, ...] = ()
+    shard: Shard | None = None
     is_json: bool = False
 
     @property
@@ -80,19 +83,6 @@ def parse_mode(record: str | None, replay: str | None) -> Live | Record | Replay
             raise InputError("there is no such folder", source=replay, hint=hint)
         return Replay(replay)
     return Live() if record is None else Record(record)
-
-
-class JsonScenarioOutput:
-    """Prints a run as one line of JSON when it ends."""
-
-    def begin(self, scenarios: int) -> None:
-        """Wait for the end."""
-
-    def on_scenario(self, scenario: ScenarioResult) -> None:
-        """Wait for the end."""
-
-    def finish(self, result: SuiteResult) -> None:
-        echo_json(compact_json(result))
 
 
 class SuiteOutcome(Struct, frozen=True):
@@ -150,12 +140,15 @@ def _run(config: Config, plan: RunPlan, options: ScenarioOptions) -> int:
             work.report_partial(to_files_only=options.is_json)
         raise
     work.reporter.finish(done.result)
-    _print_unused(done.unused, options)
-    code = _exit_code(done.result)
-    if code == MISMATCH and isinstance(options.mode, Replay):
-        again = f"offbook test{_arguments(options)} --record {shlex.quote(options.mode.path)}"
-        print_message("hint: ", f"record it again, or undo the change: {again}", is_err=options.is_json)
-    return code
+    unused = [] if options.is_partial or options.shard is not None else done.unused
+    return end_scenarios(done.result, unused, record_again=_record_again(options), is_json=options.is_json)
+
+
+def _record_again(options: ScenarioOptions) -> str:
+    """Return the command that records a replay again; nothing if it is none."""
+    if not isinstance(options.mode, Replay):
+        return ""
+    return f"offbook test{_arguments(options)} --record {shlex.quote(options.mode.path)}"
 
 
 def _arguments(options: ScenarioOptions) -> str:
@@ -170,11 +163,17 @@ class _Run:
     """A run in progress, whose scenarios so far can be reported if it is interrupted."""
 
     def __init__(self, config: Config, plan: RunPlan, options: ScenarioOptions) -> None:
-        self._config, self._plan, self._options = config, plan, options
-        reporters = list(_reporters(options))
-        self.reporter, self._files = Reporters(*reporters), Reporters(*reporters[:-1])
+        self._config, self._options = config, options
+        self._grouping, self._rules = error_grouping(config), _rules(config, options)
+        self._shard = None
+        if options.shard is not None:
+            self._shard = _suite_shard(plan, options, self._rules, self._grouping)
+            plan = _plan_of_shard(plan, options.shard)
+        self._plan = plan
+        reporters = list(scenario_reporters(options.reporters, is_json=options.is_json, shard=self._shard))
+        in_order = _planned(plan) if isinstance(options.mode, Replay) else ()
+        self.reporter, self._files = ReportedInOrder(Reporters(*reporters), in_order), Reporters(*reporters[:-1])
         self._runner = ScenarioRunner(Participants({}))
-        self._grouping = error_grouping(config)
         self.has_started = False
 
     async def run(self) -> SuiteOutcome:
@@ -183,18 +182,76 @@ class _Run:
         async with open_participants(self._config, plan, self._options.mode) as opened:
             self.reporter.begin(len(plan.pairs))
             self.has_started = True
-            rules = _rules(self._config, self._options)
-            self._runner = ScenarioRunner(opened.participants, rules, on_scenario=self.reporter.on_scenario)
-            result = await self._runner.run(plan.scenarios, agents=plan.requested_agents, repeat=repeat)
+            self._runner = ScenarioRunner(opened.participants, self._rules, on_scenario=self.reporter.on_scenario)
+            result = await self._runner.run_pairs(plan.pairs, repeat=repeat)
             _keep_recordings_of_failures(self._options.mode, result)
             groups = await self._grouping.groups_of(result, opened.provider)
-            return SuiteOutcome(replace(result, groups=groups), opened.unused())
+            unused = opened.unused()
+            return SuiteOutcome(replace(result, groups=groups, shard=self._ended_shard(unused, opened.opened)), unused)
+
+    def _ended_shard(self, unused: Sequence[UnusedEntry], opened: Sequence[str]) -> SuiteShard | None:
+        """Return the shard with what it did not use; nothing of it is told if not all scenarios run."""
+        if self._shard is None or self._options.is_partial:
+            return self._shard
+        return replace(self._shard, unused=tuple(unused), opened=tuple(dict.fromkeys(opened)))
 
     def report_partial(self, *, to_files_only: bool = False) -> None:
         """Report the scenarios that have ended."""
-        ended = self._runner.so_far()
+        ended = replace(self._runner.so_far(), shard=self._shard)
+        self.reporter.report_waiting()
         reporter = self._files if to_files_only else self.reporter
         reporter.finish(replace(ended, groups=self._grouping.groups_without_model(ended)))
+
+
+def _planned(plan: RunPlan) -> list[PlannedScenario]:
+    return [PlannedScenario(scenario.name, agent, scenario.source) for scenario, agent in plan.pairs]
+
+
+def _plan_of_shard(plan: RunPlan, shard: Shard) -> RunPlan:
+    """Return the part of a plan that a shard has. A scenario with an agent is in one shard."""
+    own = [shard.has(planned.id) for planned in _planned(plan)]
+    return replace(plan, pairs=tuple(pair for pair, is_own in zip(plan.pairs, own, strict=True) if is_own))
+
+
+def _suite_shard(plan: RunPlan, options: ScenarioOptions, rules: RunRules, grouping: ErrorGrouping) -> SuiteShard:
+    """Return which shard of which run this is.
+
+    Raises:
+        InputError: the run cannot be split into shards.
+    """
+    if rules.budget_usd is not None:
+        hint = "remove budget_usd from the config, or --shard"
+        raise InputError("shards cannot share a budget of money", source="run.budget_usd", hint=hint)
+    if grouping.by == "model":
+        hint = 'use group_errors = "label", or leave out --shard'
+        raise InputError("a model groups the errors of the whole run", source="judge.group_errors", hint=hint)
+    planned = _planned(plan)
+    mode, repeat = type(options.mode).__name__.lower(), options.repeat or ""
+    run = {
+        "version": __version__,
+        "command": f"offbook test{_arguments(options)}",
+        "options": f"{mode}, repeat {repeat}, {rules}",
+        "recording": _recordings_digest(options.mode),
+        "scenarios": digest_of(each.id for each in planned),
+    }
+    return SuiteShard(
+        shard=str(options.shard),
+        run=run,
+        plan=tuple(planned),
+        concurrency=rules.concurrency,
+        is_grouped=grouping.by == "label",
+        record_again=_record_again(options),
+    )
+
+
+def _recordings_digest(mode: Live | Record | Replay) -> str:
+    """Return a digest of what is replayed: a recording, or those in a folder."""
+    if not isinstance(mode, Replay):
+        return ""
+    if not is_folder(mode.path):
+        return recording_digest(mode.path)
+    files = sorted(Path(mode.path).glob("*.json"))
+    return digest_of(text for file in files for text in (file.name, recording_digest(file)))
 
 
 def _keep_recordings_of_failures(mode: Live | Record | Replay, result: SuiteResult) -> None:
@@ -210,27 +267,6 @@ def _keep_recordings_of_failures(mode: Live | Record | Replay, result: SuiteResu
 def _rules(config: Config, options: ScenarioOptions) -> RunRules:
     rules = run_rules(config)
     return rules if options.concurrency is None else replace(rules, concurrency=options.concurrency)
-
-
-def _exit_code(result: SuiteResult) -> int:
-    failures = [failure for each in result.scenarios for held in each.conversations for failure in held.failures]
-    if any(failure.kind == "mismatch" for failure in failures):
-        return MISMATCH
-    return FINE if result.passed else FAILED
-
-
-def _reporters(options: ScenarioOptions) -> Iterator[Reporter]:
-    """Yield the reporters, the one of stdout last: a file that cannot be written is found before anything is shown."""
-    summary = os.environ.get("GITHUB_STEP_SUMMARY", "")
-    for declared in options.reporters:
-        yield reporter_of(f"github={summary}" if declared == "github" and summary else declared)
-    yield JsonScenarioOutput() if options.is_json else reporter_of("console")
-
-
-def _print_unused(unused: list[UnusedEntry], options: ScenarioOptions) -> None:
-    """Print the exchanges that a replay of all scenarios did not use."""
-    if unused and not options.is_partial:
-        echo(describe_unused(unused), err=options.is_json)
 
 
 _POLL_PAUSE = partial(time.sleep, 0.3)

@@ -29,10 +29,14 @@ class ExchangeMatch(Struct, Generic[E], frozen=True, gc=False):
 
 
 class UnusedEntry(Struct, frozen=True):
-    """An exchange that was never served: its key, and its position in the list of that key, from 0."""
+    """An exchange that was never served: its key, and its position in the list of that key, from 0.
+
+    `recording` names the recording that it is in, where there are several.
+    """
 
     key: str
     position: int
+    recording: str = ""
 
 
 class OverusedEntry(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Opens the recording that a path, a URL or a dict gives."""
+"""Opens the recording that a path, a URL or a dict gives, and digests what it holds."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any, TypeAlias
 
 from offbook.errors import InputError
 from offbook.recording.format.document import Document
-from offbook.recording.format.file import document_from_dict
+from offbook.recording.format.file import document_from_dict, render_document
 from offbook.recording.stores.json_file import JsonFileStore
 from offbook.recording.stores.memory import MemoryReader
 from offbook.recording.stores.store import RecordingReader, Store
+from offbook.shard import digest_of
 
 RecordingInput: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Document
 """A recording as users give it: a path, `sqlite:///path.db`, or the document itself."""
@@ -42,6 +43,15 @@ def open_store(location: str | os.PathLike[str]) -> Store:
     if text.endswith((".db", ".sqlite", ".sqlite3")):
         raise InputError(f"{text!r} looks like a database", source="recording", hint=f"write {_SQLITE}{text}")
     return JsonFileStore(text)
+
+
+def recording_digest(location: str | os.PathLike[str]) -> str:
+    """Return a short digest of what a recording holds.
+
+    Raises:
+        InputError: the recording cannot be read.
+    """
+    return digest_of([render_document(open_store(location).load())])
 
 
 def open_reader(recording: RecordingInput, *, source: str) -> RecordingReader:

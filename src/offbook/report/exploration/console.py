@@ -25,7 +25,7 @@ from offbook.report.exploration.report_input import (
     group_findings,
     verdict_counts,
 )
-from offbook.report.reporter import cut_lines, encodable, one_line, stdout_console
+from offbook.report.reporter import cut_lines, encodable, one_line, stderr_console, stdout_console
 from offbook.text import pluralize
 
 BAR_COLUMNS = 30
@@ -101,7 +101,7 @@ MAX_CHANGES = 20
 
 
 class ExplorationConsoleReporter:
-    """Prints to a console. On a terminal, the heatmap fills while cases run.
+    """Prints to a console. On a terminal, the heatmap fills while cases run; elsewhere, progress goes to stderr.
 
     Text of runs cannot control the terminal or the log of a GitHub workflow.
     """
@@ -112,7 +112,8 @@ class ExplorationConsoleReporter:
         self._bar = "  | " if self._is_ascii else "  │ "
         width = self._console.width if self._console.is_terminal else DRAWN_COLUMNS
         self._drawing = HeatmapDrawing(width, self._is_ascii)
-        self._live = LiveHeatmap(self._console, self._drawing, pace or Pace())
+        shown_on = self._console if self._console.is_terminal else stderr_console()
+        self._live = LiveHeatmap(shown_on, self._drawing, pace or Pace())
 
     def begin(self, exploration: Exploration, cases: int) -> None:
         self._live.begin(exploration, cases)

@@ -5,22 +5,23 @@ from __future__ import annotations
 import os
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase, HeatmapCell
 from offbook.explore.compare import Coverage, ExplorationComparison, coverage_of
 from offbook.explore.explorer import CaseResult, Exploration
 from offbook.explore.run import Run
-from offbook.explore.schedule import LeftOut
-from offbook.explore.verdict import Assessment, Verdict
+from offbook.explore.schedule import LeftOut, in_case_order
+from offbook.explore.verdict import VERDICTS, Assessment, Verdict
 from offbook.faults import PlannedFault
 from offbook.files import read_file
-from offbook.report.exploration.report_input import ReportInput
-from offbook.report.reporter import encode_json
-from offbook.schema_errors import check_keys, explain_json_error, explain_msgspec_error
+from offbook.report.exploration.report_input import ExploredShard, ReportInput
+from offbook.report.reporter import decode_report, encode_json
+from offbook.shard import RunIdentity, ShardPart, digest_of, parse_shard
 
 VERSION = 1
+SHARD_HINT = "write the report of a shard with --shard 1/4 --reporter json=part1.json"
 _HINT = "write one with the reporter json=exploration.json"
 
 
@@ -57,12 +58,27 @@ class CaseReport(Struct, frozen=True, kw_only=True):
     run: Run
 
 
+class ShardReport(Struct, frozen=True, kw_only=True):
+    """What `offbook merge` needs of a shard beside its cases, as JSON.
+
+    `run` is the same in all shards of a run, `cases` how many they have together. `not_tried` are the cases that a
+    budget left out, as texts.
+    """
+
+    shard: str
+    run: RunIdentity
+    cases: int
+    not_tried: tuple[str, ...]
+    fail_on: tuple[Verdict, ...]
+
+
 class ExplorationReport(Struct, frozen=True, kw_only=True):
-    """An exploration, as JSON."""
+    """An exploration, as JSON. Only that of a shard has `shard`."""
 
     version: int
     subject: str
     is_complete: bool
+    shard: ShardReport | UnsetType
     findings: int
     left: int
     left_out: tuple[LeftOut, ...]
@@ -85,6 +101,7 @@ class _StoredCase(Struct, frozen=True, kw_only=True):
     faults: tuple[PlannedFault, ...]
     cells: tuple[HeatmapCell, ...]
     same_as: str | None = None
+    reproduce: str = ""
     run: Run
 
 
@@ -96,10 +113,8 @@ class _StoredExploration(Struct, frozen=True, kw_only=True):
     explored: tuple[_StoredCase, ...]
     left_out: tuple[LeftOut, ...] = ()
     left_orders: int = 0
-
-
-class _ReportVersion(Struct, frozen=True):
-    version: int
+    is_complete: bool = True
+    shard: ShardReport | None = None
 
 
 def exploration_json(report_input: ReportInput) -> bytes:
@@ -109,6 +124,7 @@ def exploration_json(report_input: ReportInput) -> bytes:
         version=VERSION,
         subject=exploration.subject,
         is_complete=report_input.is_complete,
+        shard=UNSET if report_input.shard is None else _shard_report(report_input.shard, exploration),
         findings=len(exploration.findings),
         left=exploration.left,
         left_out=exploration.left_out,
@@ -124,6 +140,17 @@ def exploration_json(report_input: ReportInput) -> bytes:
     head = msgspec.json.format(encode_json(report), indent=2).removesuffix(b"[]\n}")
     cases = b",\n    ".join(encode_json(_case_report(each, report_input)) for each in exploration.results)
     return head + (b"[\n    " + cases + b"\n  ]" if cases else b"[]") + b"\n}\n"
+
+
+def _shard_report(explored: ExploredShard, exploration: Exploration) -> ShardReport:
+    cases = in_case_order([*(each.case for each in exploration.results), *exploration.elsewhere], lambda case: case)
+    return ShardReport(
+        shard=str(explored.shard),
+        run={**explored.run, "cases": digest_of(f"{case.id} {case}" for case in cases)},
+        cases=len(cases),
+        not_tried=tuple(sorted(exploration.not_tried)),
+        fail_on=tuple(verdict for verdict in VERDICTS if verdict in explored.fail_on),
+    )
 
 
 def comparison_report(comparison: ExplorationComparison | None) -> ComparisonReport | None:
@@ -148,7 +175,37 @@ def load_exploration(path: str | os.PathLike[str]) -> Exploration:
         data = read_file(path)
     except OSError as error:
         raise InputError(error.strerror or str(error), source=source, hint=_HINT) from None
-    kept = _read(data, source=source)
+    return _exploration(_decode(data, source), source)
+
+
+class LoadedShard(Struct, frozen=True):
+    """The report of a shard, the exploration in it, and by case the commands that run it again."""
+
+    part: ShardPart
+    report: ShardReport
+    exploration: Exploration
+    commands: dict[str, str]
+
+
+def load_shard(data: bytes, *, source: str) -> LoadedShard:
+    """Return the exploration in the JSON report of a shard.
+
+    Raises:
+        InputError: it cannot be read as one; names the file, the place in it and the reason.
+    """
+    kept = _decode(data, source)
+    if kept.shard is None:
+        raise InputError("it is the report of a whole exploration", source=source, hint=SHARD_HINT)
+    part = ShardPart(source, parse_shard(kept.shard.shard, source=source), kept.shard.run, kept.is_complete)
+    commands = {each.id: each.reproduce for each in kept.explored}
+    return LoadedShard(part, kept.shard, _exploration(kept, source), commands)
+
+
+def _decode(data: bytes, source: str) -> _StoredExploration:
+    return decode_report(data, _StoredExploration, version=VERSION, source=source, hint=_HINT)
+
+
+def _exploration(kept: _StoredExploration, source: str) -> Exploration:
     results = tuple(_read_case(each, f"explored[{place}]", source) for place, each in enumerate(kept.explored))
     return Exploration(kept.subject, kept.clean, results, kept.left_out, left_orders=kept.left_orders)
 
@@ -166,23 +223,6 @@ def _case_report(explored: CaseResult, report_input: ReportInput) -> CaseReport:
         same_as=explored.same_as or None,
         run=explored.run,
     )
-
-
-def _read(data: bytes, *, source: str) -> _StoredExploration:
-    try:
-        data.decode()
-        check_keys(data)
-        version = msgspec.json.decode(data, type=_ReportVersion).version
-        if version != VERSION:
-            hint = f"this offbook reads version {VERSION}; explore again"
-            raise InputError(f"a report of version {version}", source=source, place="version", hint=hint)
-        return msgspec.json.decode(data, type=_StoredExploration)
-    except msgspec.ValidationError as error:
-        reason, place = explain_msgspec_error(error)
-        raise InputError(reason, source=source, place=place.removeprefix("."), hint=_HINT) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        reason, place = explain_json_error(data, error)
-        raise InputError(reason, source=source, place=place, hint=_HINT) from None
 
 
 def _read_case(kept: _StoredCase, place: str, source: str) -> CaseResult:

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from offbook.explore.cases import FaultCase
 from offbook.explore.compare import ExplorationComparison, VerdictChange, compare_explorations
 from offbook.explore.explorer import CaseResult, Exploration
-from offbook.explore.verdict import Verdict
+from offbook.explore.verdict import FINDINGS, Verdict
+from offbook.shard import RunIdentity, Shard
 from offbook.text import pluralize
 
 Reproduce = Callable[[FaultCase], str]
@@ -22,20 +23,30 @@ Reproduce = Callable[[FaultCase], str]
 class ReportInput(Struct, frozen=True, kw_only=True):
     """An exploration, the commands that run its cases again, and its changes since an earlier one, if there is one.
 
-    An interrupted exploration is not complete.
+    An interrupted exploration is not complete. Of a shard, `shard` says what its run is.
     """
 
     exploration: Exploration
     reproduce: Reproduce
     comparison: ExplorationComparison | None = None
     is_complete: bool = True
+    shard: ExploredShard | None = None
+
+
+class ExploredShard(Struct, frozen=True, kw_only=True):
+    """Which shard of which run an exploration is, and the verdicts that fail the run."""
+
+    shard: Shard
+    run: RunIdentity
+    fail_on: frozenset[Verdict] = FINDINGS
 
 
 class ReportOptions(Struct, frozen=True):
-    """The commands that run cases again, and an earlier exploration to compare with."""
+    """The commands that run cases again, an earlier exploration to compare with, and the shard, if it is one."""
 
     reproduce: Reproduce
     before: Exploration | None = None
+    shard: ExploredShard | None = None
 
     def report_input(self, exploration: Exploration, *, is_complete: bool = True) -> ReportInput:
         """Return the input for a report of an exploration."""
@@ -44,6 +55,7 @@ class ReportOptions(Struct, frozen=True):
             reproduce=self.reproduce,
             comparison=None if self.before is None else compare_explorations(self.before, exploration),
             is_complete=is_complete,
+            shard=self.shard,
         )
 
 

@@ -1,20 +1,22 @@
-"""A scenario run as JSON, and as the HTML page that shows this JSON."""
+"""A scenario run as JSON, read back from it, and as the HTML page that shows this JSON."""
 
 from __future__ import annotations
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
-from offbook.report.reporter import encode_json, standalone_page
+from offbook.report.reporter import decode_report, encode_json, standalone_page
 from offbook.report.scenarios.figures import Figures, figures_of
 from offbook.scenarios.result import (
     AssertionOutcome,
+    ConversationEnding,
     ConversationResult,
     ErrorGroup,
     Failure,
     Judgement,
     ScenarioResult,
     SuiteResult,
+    SuiteShard,
     TurnRecord,
 )
 
@@ -27,7 +29,7 @@ class ConversationReport(Struct, frozen=True):
     id: str
     index: int
     passed: bool
-    ending: str
+    ending: ConversationEnding
     failures: tuple[Failure, ...]
     turns: tuple[TurnRecord, ...]
     assertions: tuple[AssertionOutcome, ...]
@@ -51,11 +53,12 @@ class ScenarioReport(Struct, frozen=True):
 
 
 class SuiteReport(Struct, frozen=True):
-    """A run, as JSON."""
+    """A run, as JSON. Only a shard of a run has `shard`."""
 
     version: int
     passed: bool
     is_complete: bool
+    shard: SuiteShard | UnsetType
     tokens: int
     cost_usd: float
     latency_s: float
@@ -74,6 +77,7 @@ def compact_json(result: SuiteResult) -> bytes:
         version=VERSION,
         passed=result.passed,
         is_complete=result.is_complete,
+        shard=UNSET if result.shard is None else result.shard,
         tokens=result.tokens,
         cost_usd=result.cost_usd,
         latency_s=result.latency_s,
@@ -109,6 +113,41 @@ def _conversation(result: ConversationResult) -> ConversationReport:
         tokens=result.tokens,
         cost_usd=result.cost_usd,
         latency_s=result.latency_s,
+    )
+
+
+def load_suite(data: bytes, *, source: str) -> SuiteResult:
+    """Return the run in a JSON report.
+
+    Raises:
+        InputError: it cannot be read as one; names the file, the place in it and the reason.
+    """
+    hint = "write one with the reporter json=report.json"
+    report = decode_report(data, SuiteReport, version=VERSION, source=source, hint=hint)
+    shard = None if isinstance(report.shard, UnsetType) else report.shard
+    scenarios = tuple(map(_read_scenario, report.scenarios))
+    return SuiteResult(scenarios, report.latency_s, report.is_complete, report.groups, shard)
+
+
+def _read_scenario(report: ScenarioReport) -> ScenarioResult:
+    conversations = tuple(_read_conversation(each, report) for each in report.conversations)
+    return ScenarioResult(report.name, report.agent, report.source, conversations, report.failures, report.never_called)
+
+
+def _read_conversation(report: ConversationReport, scenario: ScenarioReport) -> ConversationResult:
+    return ConversationResult(
+        id=report.id,
+        scenario=scenario.name,
+        agent=scenario.agent,
+        index=report.index,
+        ending=report.ending,
+        turns=report.turns,
+        assertions=report.assertions,
+        judgements=report.judgements,
+        failures=report.failures,
+        tokens=report.tokens,
+        cost_usd=report.cost_usd,
+        latency_s=report.latency_s,
     )
 
 

@@ -13,7 +13,7 @@ from offbook.report.junit import junit_report
 from offbook.report.reporter import parse_reporter, write_report
 from offbook.report.scenarios.console import ConsoleReporter
 from offbook.report.scenarios.json_report import html_report, json_report
-from offbook.scenarios.result import ScenarioResult, SuiteResult
+from offbook.scenarios.result import ScenarioResult, SuiteResult, SuiteShard
 
 
 class Reporter(Protocol):
@@ -70,8 +70,8 @@ class FileReporter:
     time that their number has grown by a twentieth, so that a long run spends little time on writing.
     """
 
-    def __init__(self, path: Path, render: Callable[[SuiteResult], bytes]) -> None:
-        self._path, self._render = path, render
+    def __init__(self, path: Path, render: Callable[[SuiteResult], bytes], *, shard: SuiteShard | None = None) -> None:
+        self._path, self._render, self._shard = path, render, shard
         self._ended: list[ScenarioResult] = []
         self._written = 0
 
@@ -89,7 +89,8 @@ class FileReporter:
 
     def _write_partial(self) -> None:
         self._written = len(self._ended)
-        write_report(self._path, self._render(SuiteResult(tuple(self._ended), is_complete=False)))
+        partial = SuiteResult(tuple(self._ended), is_complete=False, shard=self._shard)
+        write_report(self._path, self._render(partial))
 
 
 FILES = {"html": "report.html", "json": "report.json", "junit": "junit.xml"}
@@ -100,11 +101,11 @@ RENDERERS: dict[str, Callable[[SuiteResult], bytes]] = {
 }
 
 
-def reporter_of(declared: str, *, console: Console | None = None) -> Reporter:
+def reporter_of(declared: str, *, console: Console | None = None, shard: SuiteShard | None = None) -> Reporter:
     """Return the reporter declared as `name` or `name=path`.
 
     `console` takes no path, and prints to `console` or to stdout. `github` may have a path: the file for its step
-    summary. The others need one.
+    summary. The others need one. `shard` says which part of a run this is, if it is one.
 
     Raises:
         InputError: there is no such reporter, or its path is missing or not allowed.
@@ -112,4 +113,4 @@ def reporter_of(declared: str, *, console: Console | None = None) -> Reporter:
     name, path = parse_reporter(declared, FILES)
     if name == "github":
         return GithubReporter(path)
-    return ConsoleReporter(console) if path is None else FileReporter(path, RENDERERS[name])
+    return ConsoleReporter(console) if path is None else FileReporter(path, RENDERERS[name], shard=shard)

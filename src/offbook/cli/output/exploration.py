@@ -1,0 +1,89 @@
+"""The reports of an exploration that a command writes and prints, and its exit code."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
+
+from msgspec import Struct
+
+from offbook.cli import FAILED, FINE
+from offbook.cli.output.console import echo_json, print_message
+from offbook.explore.compare import compare_explorations
+from offbook.explore.explorer import CaseResult, Exploration
+from offbook.explore.schedule import Pace
+from offbook.explore.verdict import Verdict
+from offbook.report.exploration import ExplorationReporter, exploration_reporter_of
+from offbook.report.exploration.json_report import exploration_json
+from offbook.report.exploration.report_input import ReportOptions, group_findings
+from offbook.report.reporter import stdout_console
+from offbook.text import pluralize
+
+
+class JsonExplorationOutput:
+    """Prints an exploration as JSON when it ends."""
+
+    def __init__(self, options: ReportOptions) -> None:
+        self._options = options
+
+    def begin(self, exploration: Exploration, cases: int) -> None:
+        """Wait for the end."""
+
+    def on_case(self, result: CaseResult) -> None:
+        """Wait for the end."""
+
+    def finish(self, exploration: Exploration, *, is_complete: bool = True) -> None:
+        echo_json(exploration_json(self._options.report_input(exploration, is_complete=is_complete)), nl=False)
+
+
+class QuietExplorationOutput:
+    """Prints one line for each finding, and nothing else."""
+
+    def begin(self, exploration: Exploration, cases: int) -> None:
+        """Wait for the end."""
+
+    def on_case(self, result: CaseResult) -> None:
+        """Wait for the end."""
+
+    def finish(self, exploration: Exploration, *, is_complete: bool = True) -> None:
+        for finding in group_findings(exploration):
+            more = len(finding.results) - 1
+            also = f" (and {pluralize(more, 'further case')})" if more else ""
+            print_message(f"{finding.verdict}: ", f"{finding.headline} at {finding.first}{also}")
+
+
+class ExplorationOutput(Struct, frozen=True, kw_only=True):
+    """The reports of an exploration: those that are declared, and what is printed."""
+
+    reporters: Sequence[str] = ()
+    is_json: bool = False
+    is_quiet: bool = False
+
+    def reporters_of(self, options: ReportOptions, pace: Pace) -> Iterator[ExplorationReporter]:
+        """Yield the reporters, files first: one that cannot be written is found before anything is shown."""
+        make = partial(exploration_reporter_of, reproduce=options.reproduce, before=options.before, shard=options.shard)
+        summary = os.environ.get("GITHUB_STEP_SUMMARY", "")
+        for declared in self.reporters:
+            yield make(f"github={summary}" if declared == "github" and summary else declared)
+        if self.is_json:
+            yield JsonExplorationOutput(options)
+        elif self.is_quiet:
+            yield QuietExplorationOutput()
+        else:
+            yield make("console", console=stdout_console(), pace=pace)
+
+
+def exploration_exit_code(
+    exploration: Exploration, *, fail_on: Collection[Verdict], before: Exploration | None = None
+) -> int:
+    """Return 1 for what must not be; with an earlier exploration, for what is worse than it was there.
+
+    A budget that was over before the first case is no success.
+    """
+    if exploration.left and not exploration.results and not exploration.elsewhere:
+        print_message("error: ", "the budget was over before the first case", style="bold red", is_err=True)
+        return FAILED
+    if before is not None:
+        return FAILED if compare_explorations(before, exploration).worse else FINE
+    return FAILED if any(each.verdict in fail_on for each in exploration.results) else FINE

@@ -1,0 +1,93 @@
+"""Makes one run of scenarios of the reports of its shards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heapreplace
+
+from msgspec import Struct
+
+from offbook.errors import InputError
+from offbook.recording.match.cursor import UnusedEntry
+from offbook.scenarios.result import PlanPlaces, ScenarioResult, SuiteResult, SuiteShard
+from offbook.shard import ShardPart, check_ids, check_parts, parse_shard
+
+SHARD_HINT = "write the report of a shard with --shard 1/4 --reporter json=part1.json"
+
+
+class LoadedSuite(Struct, frozen=True):
+    """The report of a shard, and where it was read from."""
+
+    source: str
+    result: SuiteResult
+
+    @property
+    def shard(self) -> SuiteShard:
+        """Which shard it is.
+
+        Raises:
+            InputError: it is the report of a whole run.
+        """
+        if self.result.shard is None:
+            raise InputError("it is the report of a whole run", source=self.source, hint=SHARD_HINT)
+        return self.result.shard
+
+    @property
+    def part(self) -> ShardPart:
+        shard = self.shard
+        return ShardPart(self.source, parse_shard(shard.shard, source=self.source), shard.run, self.result.is_complete)
+
+
+class MergedSuite(Struct, frozen=True):
+    """The run that all shards are parts of, without the groups of its errors, and what its replay did not use."""
+
+    result: SuiteResult
+    unused: list[UnusedEntry]
+    is_grouped: bool
+    record_again: str
+
+
+def merge_suites(shards: Sequence[LoadedSuite]) -> MergedSuite:
+    """Return the run of all scenarios of the shards, in the order of the plan, as if one machine had run them.
+
+    Raises:
+        InputError: a shard is missing, doubled or interrupted, or is one of another run.
+    """
+    check_parts([shard.part for shard in shards])
+    first = min(shards, key=lambda shard: shard.part.shard.number).shard
+    placed = {place: result for shard in shards for place, result in _places(shard)}
+    check_ids(
+        [(each.part, [str(place) for place, _ in _places(each)]) for each in shards], len(first.plan), noun="scenario"
+    )
+    scenarios = tuple(placed[place] for place in sorted(placed))
+    result = SuiteResult(scenarios, _latency_s(scenarios, first.concurrency))
+    return MergedSuite(result, _unused([shard.shard for shard in shards]), first.is_grouped, first.record_again)
+
+
+def _places(shard: LoadedSuite) -> list[tuple[int, ScenarioResult]]:
+    """Return the scenarios of a shard with their places in the plan."""
+    places = PlanPlaces(shard.shard.plan)
+    found = []
+    for result in shard.result.scenarios:
+        place = places.take(result)
+        if place is None:
+            reason = f"the scenario {result.name!r} with {result.agent!r} is not in its plan"
+            raise InputError(reason, source=shard.source, hint="run the shard again")
+        found.append((place, result))
+    return found
+
+
+def _latency_s(scenarios: Sequence[ScenarioResult], concurrency: int) -> float:
+    """Return how long all conversations take, each of which starts in order when there is a free slot."""
+    free_s = [0.0] * concurrency
+    for conversation in (each for scenario in scenarios for each in scenario.conversations):
+        heapreplace(free_s, free_s[0] + conversation.latency_s)
+    return round(max(free_s), 6)
+
+
+def _unused(shards: Sequence[SuiteShard]) -> list[UnusedEntry]:
+    """Return what no shard has used of the recordings that it opened: those of models first, by recording."""
+    unused = [(set(shard.opened), set(shard.unused)) for shard in shards]
+    entries = dict.fromkeys(entry for shard in shards for entry in shard.unused)
+    left = [e for e in entries if all(e in entries_left for opened, entries_left in unused if e.recording in opened)]
+    return sorted(left, key=lambda entry: (entry.recording.startswith("mcp:"), entry.recording))
