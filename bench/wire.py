@@ -23,6 +23,7 @@ ROUNDS, WARM_UP_S, TIMED_S = (24, 8), 0.05, 0.3
 STARTS = 3
 FIRST_LAP_S = 2.0
 """A lap that does not count: what compiles itself while it runs is done with that by then."""
+SHARED, MORE = 2, 1.25
 NEAR_FLOOR, FASTER, FASTER_IN_MANY, FASTER_STREAMS = 0.8, 2.5, 8.0, 5.0
 
 
@@ -74,10 +75,13 @@ def measure(plan: Plan) -> Findings:
         _costs(scores, [*cases, *mixed, stream], names),
         _starts(starts, cases[-1]),
     ]
+    processes = _processes(plan, cases[0])
     targets = _targets(tables[0], tables[4], aimock.name, cases)
     claim = f"the server has answered once no later than aimock, with {_title(cases[-1])}"
     targets += at_most(claim, tables[-1].ratios(OURS, aimock.name)[:1], 1.0)
-    return Findings("wire", tables, targets, [*_left_out(aimock), *_notes(plan, scores)])
+    claim = f"a request costs {SHARED} processes on one port at most {MORE:g}x the processor time of one"
+    targets += at_most(claim, processes.ratios(f"{OURS}, {SHARED} processes", OURS), MORE)
+    return Findings("wire", [*tables, processes], targets, [*_left_out(aimock), *_notes(plan, scores)])
 
 
 @contextmanager
@@ -94,6 +98,18 @@ def _servers(plan: Plan, case: Case, aimock: AimockServer) -> Iterator[dict[str,
         if not aimock.absent:
             servers[aimock.name] = started(aimock)
         yield servers
+
+
+def _processes(plan: Plan, case: Case) -> Table:
+    """What a request costs one process, and several on one port."""
+    names = {OURS: 1, f"{OURS}, {SHARED} processes": SHARED}
+    with ExitStack() as stack:
+        servers = {
+            name: stack.enter_context(RunningServer(OffbookServer(plan.library, processes=count), case))
+            for name, count in names.items()
+        }
+        scores = _compete(plan, case, servers, [MANY])
+    return _costs(scores, [case], list(names))
 
 
 def _best_starts(plan: Plan, case: Case, aimock: AimockServer) -> dict[str, Start]:

@@ -20,17 +20,17 @@ from offbook.vendors import CODECS
 
 
 class OffbookServer(WireContestant):
-    """Serves a recording, strictly, and prints nothing about its calls."""
+    """Serves a recording, strictly, and prints nothing about its calls; in so many processes."""
 
     name = "offbook"
 
-    def __init__(self, library: Library) -> None:
-        self._library = library
+    def __init__(self, library: Library, *, processes: int = 1) -> None:
+        self._library, self._processes = library, processes
 
     def command(self, case: Case) -> list[str]:
         recording = _stream(self._library.folder, case) if case.is_stream else self._json(case)
         command = str(Path(sys.executable).with_name("offbook"))
-        return [command, "serve", "--replay", recording, "--quiet", "--json"]
+        return [command, "serve", "--replay", recording, "--quiet", "--json", "--processes", str(self._processes)]
 
     def _json(self, case: Case) -> str:
         return self._library.json(Spec(case.size, "fingerprint"))

@@ -90,12 +90,11 @@ class RunningServer:
 
     @property
     def cpu_s(self) -> float | None:
-        """The time that the server has had a processor; None where the system does not tell."""
-        stat = Path(f"/proc/{self._process.pid}/stat")
-        if not stat.exists():
+        """The time that the server and its processes have had a processor; None where the system does not tell."""
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
+        if not children.exists():
             return None
-        fields = stat.read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return sum(_cpu_s(pid) for pid in [str(self._process.pid), *children.read_text().split()])
 
     def _resident_mb(self) -> float:
         """The memory that it holds; nothing where the system does not tell."""
@@ -123,6 +122,11 @@ class RunningServer:
         if response.status != 200 or not is_right:
             raise AssertionError(f"{self._process.args!r} answered {response.status} {body[:500]!r}")
         return response.headers["content-type"], body
+
+
+def _cpu_s(pid: str) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _request(body: bytes) -> bytes:

@@ -247,6 +247,11 @@ class WireBackend:
         if self.recorder is not None:
             self.recorder.close()
 
+    def check_order_free(self) -> None:
+        """Raise InputError if an answer of the recording depends on the calls before."""
+        if self._recordings is not None:
+            self._recordings.check_order_free()
+
     def unused_exchanges(self, totals: SessionTotals) -> list[UnusedExchange]:
         """Return the exchanges that no session was served, of the recordings in use; if none is in use, of all."""
         if self._recordings is None:

@@ -18,6 +18,7 @@ from offbook.recording.edit import merge_documents
 from offbook.recording.format.document import Document, check_strict, rules_from_meta
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.file import document_from_dict
+from offbook.recording.format.keys import short_key
 from offbook.recording.latency import Latency
 from offbook.recording.match.continuation import written_answers
 from offbook.recording.match.cursor import Cursor, ExchangeMatch
@@ -191,6 +192,23 @@ class RecordingSet:
     def file_of(self, source: ReplaySource, exchange: Exchange) -> str:
         """Return the recording that has an exchange of the source; of a folder, the file in it."""
         return self._files.get(id(exchange), source.reader.source)
+
+    def check_order_free(self) -> None:
+        """Check that every request has one answer, whatever was asked before.
+
+        Raises:
+            InputError: a request has several answers, or one that is used up; or entries answer any request in order.
+        """
+        seen = set[str | None]()
+        for stored in self._whole.reader:
+            if stored.is_conditional:
+                continue
+            if not stored.repeats or stored.fingerprint in seen:
+                what = "entries that answer any request" if stored.fingerprint is None else "the answers of an entry"
+                reason = f"{what} are served in their order, and processes do not share how far they are"
+                hint = "leave one answer for each request, or use one process"
+                raise InputError(reason, source=self._whole.reader.source, place=short_key(stored.key), hint=hint)
+            seen.add(stored.fingerprint)
 
     def close(self) -> None:
         self._whole.reader.close()

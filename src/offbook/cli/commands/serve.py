@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from offbook.cli.options import AsJson, Port, Quiet, StrictUsage, with_wire_options
 
 if TYPE_CHECKING:
-    from offbook.cli.runners.wire import WireArguments, WireTally
-
-
-class ListenAddress(NamedTuple):
-    """Where a server listens, and the key that it requires."""
-
-    host: str
-    port: int
-    api_key: str
+    from offbook.cli.runners.wire import WireArguments
 
 
 @with_wire_options
@@ -46,6 +38,9 @@ def serve(
     allow_origin: Annotated[
         list[str], typer.Option(help="Let pages of this site use the server: https://app.test. Repeatable.")
     ] = [],  # noqa: B006
+    processes: Annotated[
+        int, typer.Option(metavar="N", min=1, max=256, help="Serve in so many processes on one port, for load tests.")
+    ] = 1,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -54,7 +49,7 @@ def serve(
     Serves the APIs of OpenAI, Anthropic, Gemini and Ollama until Ctrl-C or
     SIGTERM, and writes a line for each call to stderr. A call that the recording
     has no answer for gets an error response. Exits with 0; with 1 if a call could
-    not be recorded; with 3 if --strict-unused is given and an exchange was not
+    not be recorded, or one of its processes died; with 3 if --strict-unused is given and an exchange was not
     used, or more often than it was recorded; with 2 on bad input.
 
     [bold]Examples[/bold]
@@ -64,16 +59,28 @@ def serve(
       offbook serve --record run.json --upstream openai=http://127.0.0.1:80/v1
 
       offbook serve --replay run.json --host 0.0.0.0 --api-key "$KEY"
+
+      offbook serve --replay run.json --processes 4
     """
     import msgspec
     from msgspec.structs import replace
 
     from offbook.cli import FAILED, FINE, MISMATCH
-    from offbook.cli.output.console import echo_json
+    from offbook.cli.output.console import echo_json, print_message
     from offbook.cli.output.wire import WireSummary
+    from offbook.cli.runners.serve import ListenAddress, serve_here, serve_in_processes
+    from offbook.errors import InputError
 
+    if processes > 1 and strict_unused:
+        hint = "leave it out, or use --processes 1"
+        raise InputError("each process counts what it has served", source="--strict-unused", hint=hint)
     options = replace(options, mcp=mcp, allow_hosts=allow_host, allow_origins=allow_origin)
-    tally = _serve(options, ListenAddress(host, port, api_key), is_json=as_json, is_quiet=quiet)
+    place = ListenAddress(host, port, api_key)
+    if processes == 1:
+        served = serve_here(options, place, is_json=as_json, is_quiet=quiet)
+    else:
+        served = serve_in_processes(options, place, count=processes, is_json=as_json, is_quiet=quiet)
+    tally = served.tally
     summary = WireSummary(
         tally,
         options.recording,
@@ -87,38 +94,8 @@ def serve(
         summary.print_unrecorded()
     else:
         summary.print()
-    if tally.unrecorded:
+    for text in served.died:
+        print_message("error: ", f"{text}; its calls are not counted", style="bold red", is_err=True)
+    if tally.unrecorded or served.died:
         raise typer.Exit(FAILED)
     raise typer.Exit(MISMATCH if strict_unused and (tally.unused or tally.overused) else FINE)
-
-
-def _serve(options: WireArguments, place: ListenAddress, *, is_json: bool, is_quiet: bool) -> WireTally:
-    """Serve until a signal comes, and return the tally of the calls.
-
-    Raises:
-        InputError: MCP servers are to be recorded behind a key.
-    """
-    import os
-    from signal import SIGHUP, SIGINT, SIGTERM
-
-    from offbook.cli.output.wire import ServingNotice, WireCallLog
-    from offbook.cli.run_program import SignalPipe
-    from offbook.cli.runners.mcp import McpServers
-    from offbook.cli.runners.wire import discard_empty_recording, tally_wire_calls
-    from offbook.wire.server.wire_server import WireServer
-
-    log = WireCallLog(is_quiet=is_quiet)
-    wire_options = options.wire_options(os.environ, has_own_key=bool(place.api_key), on_call=log.on_call)
-    with (
-        discard_empty_recording(options.record),
-        McpServers(options, os.environ, has_own_key=bool(place.api_key)) as mcp,
-    ):
-        server = WireServer(wire_options, host=place.host, port=place.port, api_key=place.api_key, mount=mcp.hub)
-        with SignalPipe(SIGINT, SIGTERM, SIGHUP) as signals, log, server:
-            variables, urls = mcp.point_to(server), mcp.urls(server)
-            notice = ServingNotice(server=server, options=options, variables=variables, mcp_urls=urls)
-            notice.print(api_key=place.api_key, is_json=is_json)
-            next(iter(signals))
-            signals.restore()
-            usage = [*server.unused_exchanges(), *mcp.unused(server)], server.overused_exchanges()
-    return tally_wire_calls(server, usage, options.fault_plan())

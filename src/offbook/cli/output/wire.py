@@ -56,7 +56,6 @@ class WireCallLog(logging.Handler):
         self._dropped = self._written = 0
         self._is_sending = False
         self._lines: Queue[WireCall | str | None] = Queue(MAX_WAITING)
-        self._thread = Thread(target=self._write, name="offbook-call-log", daemon=True)
 
     def on_call(self, call: WireCall) -> None:
         if not self._is_quiet:
@@ -76,6 +75,8 @@ class WireCallLog(logging.Handler):
 
     def __enter__(self) -> Self:
         logging.getLogger("offbook.wire").addHandler(self)
+        # not made before: a thread that a fork finds made and not started counts as ended there
+        self._thread = Thread(target=self._write, name="offbook-call-log", daemon=True)
         self._thread.start()
         return self
 
@@ -155,12 +156,13 @@ ALL_INTERFACES_NOTE = "clients that use a name of this machine are refused; allo
 
 class ServingNotice(Struct, frozen=True, kw_only=True):
     """How a server is used: its address, the variables that point SDKs at it, with further `variables`, and the URLs of
-    MCP servers by name."""
+    MCP servers by name. It may have several `processes`."""
 
     server: WireServer
     options: WireArguments
     variables: dict[str, str]
     mcp_urls: Mapping[str, str]
+    processes: int = 1
 
     def print(self, *, api_key: str, is_json: bool) -> None:
         """Print it, as text or as one line of JSON."""
@@ -173,12 +175,15 @@ class ServingNotice(Struct, frozen=True, kw_only=True):
             print_message("offbook: ", ALL_INTERFACES_NOTE, is_err=True)
         options = self.options
         does = f"recording to {options.record}" if options.replay is None else f"answering from {options.replay}"
-        echo(f"{url}: {printable(does)}; Ctrl-C stops it")
+        many = f" in {self.processes} processes" if self.processes > 1 else ""
+        echo(f"{url}: {printable(does)}{many}; Ctrl-C stops it")
         for name, value in variables.items():
             shown = '"$OFFBOOK_API_KEY"' if api_key and value == api_key else shlex.quote(value)
             echo(f"  export {name}={shown}")
         for name, address in self.mcp_urls.items():
             echo(f"  {address}: the MCP server {printable(name)}")
+        if self.processes > 1:  # each has sessions of its own
+            return
         echo(f"for a separate session, use {url}/s/NAME instead of {url}, or the header x-offbook-session: NAME")
         echo(f"its outcome: GET {url}/_offbook/sessions/NAME; DELETE removes it")
 

@@ -36,19 +36,21 @@ class _SessionBody(Struct):
     faults: list[str] = field(default_factory=list)
 
 
-def control_response(request: HttpRequest, sessions: SessionRegistry) -> HttpResponse:
-    """Answer a request below `/_offbook`."""
+def control_response(request: HttpRequest, sessions: SessionRegistry, *, processes: int = 1) -> HttpResponse:
+    """Answer a request below `/_offbook`. Of several processes, none knows the sessions of the others."""
     if split_session_path(request.path)[1] == _EFFECTS:
         return _answer_effects(request, sessions)
     request = replace(request, path=split_session_path(request.path)[1])
     method = "GET" if request.method == "HEAD" else request.method
+    if processes > 1 and (request.path == _SESSIONS or request.path.startswith(f"{_SESSIONS}/")):
+        reason = f"the server has {processes} processes, and each has sessions of its own"
+        return _error_json(InputError(reason, hint="use offbook serve --processes 1"), 409)
     prefix, slash, name = request.path.partition(f"{_SESSIONS}/")
     if slash and not prefix:
         return _answer_session(method, name, request, sessions)
-    if request.path not in (f"{CONTROL_PREFIX}/health", _SESSIONS):
-        return _no_endpoint(request, 404)
-    if method != "GET":
-        return _no_endpoint(request, 405)
+    is_known = request.path in (f"{CONTROL_PREFIX}/health", _SESSIONS)
+    if not is_known or method != "GET":
+        return _no_endpoint(request, 405 if is_known else 404)
     if request.path == _SESSIONS:
         return _json_response({"sessions": [session_summary(session) for session in sessions]})
     return _json_response({"status": "ok", "version": __version__})

@@ -42,8 +42,26 @@ _BUSY = (
 )
 
 
-def bind_socket(host: str, port: int) -> socket.socket:
-    """Return a socket that listens at the address; port 0 is any free port.
+def bind_sockets(host: str, port: int, count: int) -> list[socket.socket]:
+    """Return so many sockets that all listen at one address, for a process each; port 0 is any free port.
+
+    Raises:
+        InputError: they cannot listen there, or another socket does.
+    """
+    with bind_socket(host, port) as alone:  # a socket that shares its port would not notice others that do
+        port = alone.getsockname()[1]
+    sockets: list[socket.socket] = []
+    try:
+        sockets.extend(bind_socket(host, port, is_shared=True) for _ in range(count))
+    except InputError:
+        for each in sockets:
+            each.close()
+        raise
+    return sockets
+
+
+def bind_socket(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
+    """Return a socket that listens at the address; port 0 is any free port. One that `is_shared` lets others do so.
 
     Raises:
         InputError: it cannot listen there.
@@ -52,7 +70,7 @@ def bind_socket(host: str, port: int) -> socket.socket:
         raise InputError(f"cannot listen at {host}:{port}: ports are 0 to {MAX_PORT}", hint=_PORT_HINT)
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
+        listener = socket.create_server((host, port), family=family, backlog=BACKLOG, reuse_port=is_shared)
     except OSError as error:
         hint = _PORT_HINT if error.errno in (errno.EADDRINUSE, errno.EACCES) else _HOST_HINT
         raise InputError(f"cannot listen at {host}:{port}: {error.strerror or error}", hint=hint) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
+from socket import socket
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -95,10 +96,11 @@ class WireApp:
         upstream: Forwarder | None = None,
         mount: Mount | None = None,
         limits: RequestLimits = REQUEST_LIMITS,
+        processes: int = 1,
     ) -> None:
         self._sessions, self._access, self._upstream, self._limits = sessions, access, upstream, limits
         self._received_bytes = 0
-        self._mount = mount
+        self._mount, self._processes = mount, processes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         accepted: AcceptedCall | None = scope.get(ACCEPTED_CALL)
@@ -119,7 +121,8 @@ class WireApp:
             return
         request = HttpRequest(scope["method"], scope["path"], query, headers, body)
         if _is_control_path(request.path):
-            await send_response(control_response(request, self._sessions), scope, receive, send)
+            answer = control_response(request, self._sessions, processes=self._processes)
+            await send_response(answer, scope, receive, send)
         elif self._is_mounted(request):
             await self._answer_mounted(request, scope, receive, send)
         else:
@@ -222,7 +225,8 @@ def no_proxy_variables(environment: Mapping[str, str]) -> dict[str, str]:
 class WireServer(CallInspection):
     """A server that stands in for OpenAI, Anthropic, Gemini and Ollama while its `with` block runs.
 
-    `url` is its URL, without a trailing slash. The base URL of OpenAI's clients is `url + "/v1"`.
+    `url` is its URL, without a trailing slash. The base URL of OpenAI's clients is `url + "/v1"`. It listens on
+    `listener` if there is one. It may be one of several `processes` that share its port.
 
     Raises:
         InputError: an option is invalid, a recording cannot be read, or the server cannot listen at the address.
@@ -236,6 +240,8 @@ class WireServer(CallInspection):
         port: int = 0,
         api_key: str = "",
         mount: Mount | None = None,
+        listener: socket | None = None,
+        processes: int = 1,
     ) -> None:
         if not is_loopback_name(host) and not api_key:
             hint = "anyone who can reach the address could use it; set api_key, and give it to the clients as their key"
@@ -245,7 +251,7 @@ class WireServer(CallInspection):
         self._options, self._api_key, self._listener_host = options, api_key, host
         super().__init__(WireBackend(options))
         try:
-            self._listener = bind_socket(host, port)
+            self._listener = bind_socket(host, port) if listener is None else listener
             address, self._port = self._listener.getsockname()[:2]
             self.url = f"http://[{address}]:{self._port}" if ":" in address else f"http://{address}:{self._port}"
             self._proxy = self._proxy_to(upstreams)
@@ -253,8 +259,10 @@ class WireServer(CallInspection):
             self._backend.close()
             raise
         self._mount = mount
-        app = WireApp(self._backend.sessions, access=access, upstream=self._proxy, mount=mount)
-        self._thread = self._thread_of(app)
+        self._app = WireApp(
+            self._backend.sessions, access=access, upstream=self._proxy, mount=mount, processes=processes
+        )
+        self._thread = self._thread_of(self._app)
 
     @property
     def is_on_all_interfaces(self) -> bool:
@@ -311,6 +319,15 @@ class WireServer(CallInspection):
             on_start=self._start_mount,
             on_stop=self._close_parts,
         )
+
+    def listen_on(self, listener: socket) -> None:
+        """Listen on another socket, in a process that was forked before the server was started."""
+        self._listener = listener
+        self._thread = self._thread_of(self._app)
+
+    def check_order_free(self) -> None:
+        """Raise InputError if an answer of the recording depends on the calls before."""
+        self._backend.check_order_free()
 
     def start(self) -> Self:
         self._thread.start()
