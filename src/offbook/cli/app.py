@@ -143,7 +143,7 @@ class MainGroup(LazyGroup):
         "Start here": ("demo", "init"),
         "Any agent": ("exec", "explore", "serve", "mcp"),
         "Scenarios": ("test", "prompts"),
-        "Recordings": ("recording",),
+        "Recordings and reports": ("recording", "merge"),
         "Workflows": ("run", "replay", "resume", "runs", "validate", "graph", "schema"),
     }
 
