@@ -115,6 +115,7 @@ from offbook.providers.catalog import read_response as read_response
 from offbook.providers.http import HttpOptions as HttpOptions
 from offbook.providers.pricing import Price as Price
 from offbook.providers.pricing import PriceTable as PriceTable
+from offbook.providers.pricing import PriceTier as PriceTier
 from offbook.providers.provider import Provider as Provider
 from offbook.recording.format.exchange import RecordedToolError as RecordedToolError
 from offbook.recording.match.fingerprint import NormaliseRules as NormaliseRules

@@ -8,6 +8,8 @@ from offbook import (
     EventLoopError,
     InputError,
     MockProvider,
+    OpenAIProvider,
+    ProviderConnectionError,
     ReasoningDelta,
     Response,
     StreamRestart,
@@ -611,3 +613,12 @@ def test_a_field_of_a_policy_that_is_no_number_is_refused_by_name(field, value, 
     with pytest.raises(InputError) as caught:
         GuardPolicy(**{field: value})
     assert (caught.value.source, caught.value.reason) == (field, reason)
+
+
+async def test_a_budget_for_a_model_without_a_price_is_refused_at_the_start():
+    provider, workflow = OpenAIProvider(base_url="http://127.0.0.1:9/v1"), Workflow("test", tools=[])
+    runner = WorkflowRunner(ProviderClient(provider, "gpt-99"), policy=GuardPolicy(budget_usd=1.0))
+    with pytest.raises(InputError, match="no price is known for model 'gpt-99'"):
+        await runner.run(workflow, "go")
+    with pytest.raises(ProviderConnectionError):  # no budget, no question
+        await WorkflowRunner(ProviderClient(provider, "gpt-99")).run(workflow, "go")

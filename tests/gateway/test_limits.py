@@ -12,6 +12,9 @@ from offbook import (
     DeadlineExceededError,
     InputError,
     MemorySink,
+    OpenAIProvider,
+    Price,
+    PriceTable,
     ProviderConnectionError,
     ProviderError,
     ProviderGateway,
@@ -42,6 +45,31 @@ from tests.gateway.parts import (
 )
 
 DEAR = replace(OK, cost_usd=0.4)
+
+
+def unpriced(**options):
+    """A provider of a model that nobody knows the price of, at an address where nobody answers."""
+    return OpenAIProvider(base_url="http://127.0.0.1:9/v1", **options)
+
+
+def test_no_call_begins_whose_cost_no_budget_could_count():
+    async def scene(*providers, **options):
+        gateway = gateway_of(*providers, retry=RetryPolicy(max_retries=0), **options)
+        error = await refusal(gateway.complete([{"role": "user", "content": "hi"}], "gpt-99"))
+        return type(error), len(getattr(providers[0], "requests", ()))
+
+    paid = unpriced(prices=PriceTable({"gpt-99": Price(1.0, 2.0)}))
+    assert run(scene(unpriced(), budget_usd=1.0)) == (InputError, 0)
+    assert run(scene(paid, budget_usd=1.0)) == (AllProvidersFailedError, 0)
+    assert run(scene(unpriced())) == (AllProvidersFailedError, 0)
+    assert run(scene(scripted(OK), unpriced(), budget_usd=1.0)) == (InputError, 0)  # the fallback could not be counted
+
+
+def test_a_price_is_looked_for_under_the_name_that_the_provider_gets():
+    gateway = ProviderGateway(retry=RetryPolicy(max_retries=0), budget_usd=1.0)
+    gateway.register(unpriced(), as_model="gpt-5")
+    question = gateway.complete([{"role": "user", "content": "hi"}], "fast")
+    assert isinstance(run(refusal(question)), AllProvidersFailedError)
 
 
 def test_calls_are_refused_once_it_is_spent():

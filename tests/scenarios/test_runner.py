@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from offbook import MockProvider, Response, run
+from offbook import MockProvider, OpenAIProvider, Response, run
 from offbook.errors import InputError
 from offbook.scenarios import (
     HandlerTarget,
@@ -187,6 +187,22 @@ def test_no_conversation_begins_when_the_budget_is_spent():
         scripted("hi", conversations=4), participants=participants, rules={"budget_usd": 1.0, "concurrency": 1}
     )
     assert [each.passed for each in result.scenarios[0].conversations] == [True, True, False, False]
+
+
+def test_with_a_budget_an_agent_calls_no_model_without_a_price_even_if_it_catches_the_error():
+    async def asks_a_model(messages, ctx):
+        try:
+            return await ctx.provider.complete(messages, "gpt-99", step_id="agent")
+        except Exception:
+            return "All done!"
+
+    provider = OpenAIProvider(base_url="http://127.0.0.1:9/v1")
+    participants = Participants({"a": HandlerTarget("a", asks_a_model)}, provider)
+    (conversation,) = (
+        ran(scripted("hi"), participants=participants, rules={"budget_usd": 1.0}).scenarios[0].conversations
+    )
+    assert not conversation.passed
+    assert "no price is known for model 'gpt-99'" in conversation.failures[0].reason
 
 
 def test_a_replay_without_an_answer_is_reported_as_such():

@@ -124,6 +124,10 @@ class ProviderClient:
         self._temperature, self._max_tokens, self._tool_choice = temperature, max_tokens, tool_choice
         self._extra, self._workflow = extra, workflow
 
+    def check_price(self) -> None:
+        """Check that the cost of calls will be known. Raises InputError otherwise."""
+        self._provider.check_price(self._request((), None, stream=False))
+
     async def send(self, messages: Sequence[JsonObject], tools: list[ToolSpec] | None = None) -> Response:
         reply = await self._provider.send(self._request(messages, tools, stream=False))
         return reply.response if isinstance(reply, WholeReply) else await reply.collect()

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.agent.clients import ChunkType, LLMClient, LLMResponse, StreamChunk
+from offbook.agent.clients import ChunkType, LLMClient, LLMResponse, ProviderClient, StreamChunk
 from offbook.agent.context import ContextManager, NoCompact
 from offbook.agent.errors import MaxIterationsError, StreamError, WorkflowCancelledError
 from offbook.agent.guardrails import DEFAULT_POLICY, GuardPolicy, Guardrails, nudge_function
@@ -281,7 +281,8 @@ class WorkflowRunner:
         Raises:
             AgentError: the run ended without a result; the error holds the transcript.
             ProviderError: a model call failed.
-            InputError: a variable of the system prompt is missing, or an argument has the wrong type.
+            InputError: a variable of the system prompt is missing, an argument has the wrong type, or the policy has a
+                budget in US dollars and no price is known for the model.
         """
         run = await self.run_in_full(
             workflow,
@@ -303,6 +304,8 @@ class WorkflowRunner:
     ) -> AgentRun:
         """Run an agent like `run`, and return the result with the transcript, the completed steps and the cost."""
         _check_run_arguments(workflow, user_message)
+        if self.policy.budget_usd is not None and isinstance(self.client, ProviderClient):
+            self.client.check_price()
         guardrails = Guardrails(workflow.rules, policy=self.policy, retry_nudge=self._retry_nudge_fn)
         transcript = Transcript(self.on_message or _ignore, initial_messages or ())
         guardrails.reserve_ids(call.call_id for message in transcript for call in message.tool_calls)

@@ -53,6 +53,7 @@ from offbook.scenarios.targets import (
 )
 from offbook.scenarios.users import DEFAULT_TEMPLATE, SimulatedUser, user_prompt
 from offbook.text import did_you_mean
+from offbook.workflow.file.tree import endpoints_of
 
 if TYPE_CHECKING:
     from offbook.config.mcp_servers import ConversationMcpServers
@@ -106,6 +107,8 @@ async def open_participants(
         if isinstance(mode, Record):
             provider = recorder_at(mode.path, provider, names)
         await stack.enter_async_context(provider)
+        if config.run.budget_usd is not None:
+            _check_prices(config, plan, provider)
         mcp = {name: _open_mcp(path, mode, names, stack) for name, path in mcp_configs(config, plan).items()}
         participants = Participants(
             agents={name: build_agent(config, name, provider) for name in plan.agents},
@@ -115,6 +118,23 @@ async def open_participants(
             mcp=mcp,
         )
         yield OpenParticipants(participants, provider, replay, list(mcp.values()))
+
+
+def _check_prices(config: Config, plan: RunPlan, provider: Provider) -> None:
+    """Check that the models that the config names for agents have prices, so that the budget can stop their calls."""
+    for scenario, agent in plan.pairs:
+        for model in _models_of(config, config.agents[agent]):
+            try:
+                provider.check_price(Request((), model, step_id=f"{scenario.name}/{agent}/1/{AGENT_STEP}"))
+            except InputError as error:
+                place = f"agent {agent}: budget_usd"
+                raise InputError(error.reason, source=config.source, place=place, hint=error.hint) from error
+
+
+def _models_of(config: Config, agent: AgentConfig) -> Iterable[str]:
+    if isinstance(agent, WorkflowConfig):
+        return [model for models in endpoints_of(agent_workflow(config, agent)).values() for model in models]
+    return () if isinstance(agent, HandlerConfig) else (agent.model,)
 
 
 def mcp_configs(config: Config, plan: RunPlan) -> dict[str, Path]:
@@ -341,8 +361,15 @@ class AgentStepProvider(Provider):
         self._provider = provider
 
     async def send(self, request: Request) -> Reply:
-        own = "" if request.step_id in (None, "", AGENT_STEP) else f".{request.step_id}"
-        return await self._provider.send(replace(request, step_id=f"{AGENT_STEP}{own}"))
+        return await self._provider.send(_of_agent(request))
+
+    def check_price(self, request: Request) -> None:
+        self._provider.check_price(_of_agent(request))
+
+
+def _of_agent(request: Request) -> Request:
+    own = "" if request.step_id in (None, "", AGENT_STEP) else f".{request.step_id}"
+    return replace(request, step_id=f"{AGENT_STEP}{own}")
 
 
 class RetryingAgent:

@@ -83,10 +83,16 @@ class RecordingFolder(Provider):
         self._opened: dict[Path, Provider] = {}
 
     async def send(self, request: Request) -> Reply:
+        return await self._provider_of(request).send(request)
+
+    def check_price(self, request: Request) -> None:
+        self._provider_of(request).check_price(request)
+
+    def _provider_of(self, request: Request) -> Provider:
         file = self._folder / recording_file(self._names, request.step_id)
         if file not in self._opened:
             self._opened[file] = self._open(file)
-        return await self._opened[file].send(request)
+        return self._opened[file]
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

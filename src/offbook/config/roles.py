@@ -108,6 +108,12 @@ class RoleProvider(Provider):
         self._names, self._providers = names, providers
 
     async def send(self, request: Request) -> Reply:
+        return await self._provider_of(request).send(request)
+
+    def check_price(self, request: Request) -> None:
+        self._provider_of(request).check_price(request)
+
+    def _provider_of(self, request: Request) -> Provider:
         caller = self._names.caller(request.step_id)
         if caller is None:
             raise NoProviderError(f"the step {request.step_id!r} belongs to no conversation", source="provider")
@@ -115,7 +121,7 @@ class RoleProvider(Provider):
         if provider is None:
             hint = 'add one to the config, for instance provider = "openai"'
             raise NoProviderError("the agent has no provider", source=f"agent {caller.agent}", hint=hint)
-        return await provider.send(request)
+        return provider
 
 
 @asynccontextmanager

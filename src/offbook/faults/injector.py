@@ -167,6 +167,9 @@ class FaultInjector(Provider):
         with self._fault_log.explain_mismatch():
             return await self._provider.send(request)
 
+    def check_price(self, request: Request) -> None:
+        self._provider.check_price(request)
+
     async def close(self) -> None:
         await self._provider.close()
 

@@ -116,6 +116,9 @@ class CircuitBreakerProvider(Provider):
             raise failure from error
         return notify_on_end(translate_reply(reply, provider=self.name), ended)
 
+    def check_price(self, request: Request) -> None:
+        self._provider.check_price(request)
+
     async def close(self) -> None:
         await self._provider.close()
 

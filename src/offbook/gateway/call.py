@@ -46,6 +46,10 @@ class ProviderRoute(Struct, frozen=True):
     def accepts(self, model: str) -> bool:
         return any(fnmatchcase(model, pattern) for pattern in self.models)
 
+    def with_own_model(self, request: Request) -> Request:
+        """Return the request with the name that its model has at this provider."""
+        return request if self.as_model in (None, request.model) else replace(request, model=self.as_model)
+
 
 class RoutingTable:
     """All routes in order of registration, and those of each model."""
@@ -234,10 +238,8 @@ class GatewayCall:
         return self._routes[self._place]
 
     def _attempt_request(self) -> Request:
-        model = self._route.as_model or self._request.model
-        if self._attempt == self._request.attempt and model == self._request.model:
-            return self._request
-        return replace(self._request, attempt=self._attempt, model=model)
+        request = self._route.with_own_model(self._request)
+        return request if self._attempt == request.attempt else replace(request, attempt=self._attempt)
 
     def _finish(self, response: Response) -> None:
         self._rules.budget.spend(response.cost_usd)

@@ -37,7 +37,8 @@ class ProviderGateway(Provider):
         sink: receives the events of every call, attempt, retry, fallback and breaker.
 
     Raises:
-        InputError: the deadline or the budget is below zero, or a policy has the wrong type.
+        InputError: the deadline or the budget is below zero, or a policy has the wrong type; from a call, if there
+            is a budget and a provider that may be asked knows no price for the model.
     """
 
     name = "gateway"
@@ -140,8 +141,14 @@ class ProviderGateway(Provider):
     async def send(self, request: Request) -> Reply:
         self.budget.check()
         routes = self._routing.find(request.model)
+        if self.budget.limit_usd is not None:
+            self.budget.check_price(self, request)
         call = StreamedGatewayCall if request.stream else GatewayCall
         return await call(self._with_call_number(request), routes, self._rules).reply()
+
+    def check_price(self, request: Request) -> None:
+        for route in self._routing.find(request.model):
+            route.provider.check_price(route.with_own_model(request))
 
     async def close(self) -> None:
         """Close all providers, even if closing one of them fails."""

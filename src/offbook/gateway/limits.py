@@ -17,13 +17,27 @@ from offbook.text import estimate_tokens
 
 
 class Budget:
-    """Adds up costs in US dollars. No call starts once the limit is reached; calls in progress still count."""
+    """Adds up costs in US dollars. No call starts once the limit is reached; calls in progress still count.
+
+    No call starts either that nobody knows the price of.
+    """
 
     def __init__(self, limit_usd: float | None) -> None:
         if limit_usd is not None and not limit_usd >= 0:
             raise InputError(f"expected US dollars of zero or more, got {limit_usd!r}", source="budget_usd")
         self.limit_usd = limit_usd
         self.spent_usd = 0.0
+        self._priced: set[str] = set()
+
+    def check_price(self, provider: Provider, request: Request) -> None:
+        """Check that `provider` knows what calls of the model of `request` cost, once for each model.
+
+        Raises:
+            InputError: it does not.
+        """
+        if request.model not in self._priced:
+            provider.check_price(request)
+            self._priced.add(request.model)
 
     def check(self) -> None:
         """Raise BudgetExceededError if nothing is left."""
@@ -33,6 +47,24 @@ class Budget:
     def spend(self, cost_usd: float) -> None:
         """Add a cost. One that is not finite counts as zero: the budget would never end otherwise."""
         self.spent_usd += cost_usd if isfinite(cost_usd) else 0.0
+
+
+class PricedProvider(Provider):
+    """Passes on the requests whose costs `provider` knows, and refuses all others. It stays open when this is closed.
+
+    Raises:
+        InputError: from `send`, if no price is known for the model.
+    """
+
+    def __init__(self, provider: Provider) -> None:
+        self.name, self.credentials, self._provider = provider.name, provider.credentials, provider
+
+    async def send(self, request: Request) -> Reply:
+        self._provider.check_price(request)
+        return await self._provider.send(request)
+
+    def check_price(self, request: Request) -> None:
+        self._provider.check_price(request)
 
 
 T = TypeVar("T")
@@ -151,6 +183,9 @@ class RateLimitedProvider(Provider):
             self._take(0, -estimate)
             raise
         return reply if self._tokens is None else notify_on_end(reply, ended)
+
+    def check_price(self, request: Request) -> None:
+        self._provider.check_price(request)
 
     async def close(self) -> None:
         await self._provider.close()

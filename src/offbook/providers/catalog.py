@@ -95,7 +95,7 @@ def read_response(answer: SdkAnswer, vendor: str = "openai", *, prices: PriceTab
     Args:
         answer: the object that the SDK returned, or its JSON.
         vendor: `openai`, `anthropic`, `google`, `ollama` or `openai_responses`.
-        prices: the prices of tokens; by default, offbook's own table.
+        prices: the prices of tokens; by default, the newest that are known, whatever the day.
 
     Raises:
         InputError: the vendor is unknown, or `answer` has another type.
@@ -104,7 +104,7 @@ def read_response(answer: SdkAnswer, vendor: str = "openai", *, prices: PriceTab
     if vendor not in CODEC_NAMES:
         raise InputError(f"unknown vendor {vendor!r}", source="vendor", hint=f"one of: {', '.join(CODEC_NAMES)}")
     response = codec_of(CODEC_NAMES[vendor]).decode_response(_to_json(answer))
-    cost_usd = (prices or PriceTable.shipped()).cost_usd(vendor, response.model, response.usage)
+    cost_usd = (prices or PriceTable.default()).cost_usd(vendor, response.model, response.usage)
     return replace(response, provider=vendor, cost_usd=cost_usd)
 
 

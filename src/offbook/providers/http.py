@@ -117,7 +117,7 @@ class HttpProvider(Provider):
         headers = {"Content-Type": "application/json"} | codec.auth_headers(api_key) | dict(self._http.headers)
         self._headers = _checked_headers(headers)
         self.credentials = _credentials(api_key, self._http)
-        self._prices, self._clock = prices or PriceTable.shipped(), clock
+        self._prices, self._clock = prices or PriceTable.default(), clock
         self._clients: dict[asyncio.AbstractEventLoop, httpx2.AsyncClient] = {}
 
     async def send(self, request: Request) -> Reply:
@@ -133,6 +133,9 @@ class HttpProvider(Provider):
         with translate_errors(self.name):
             response = self.codec.decode_response(data)
         return WholeReply(self._complete(response, request, started_s))
+
+    def check_price(self, request: Request) -> None:
+        self._prices.require(request.model, provider=self.name)
 
     async def close(self) -> None:
         """Close the connections of the running loop. Those of another loop are left to it."""
@@ -213,7 +216,7 @@ class HttpProvider(Provider):
             response,
             model=model,
             provider=self.name,
-            cost_usd=self._prices.cost_usd(self.name, model, response.usage),
+            cost_usd=self._prices.cost_usd(self.name, model, response.usage, at=self._clock.utc_now()),
             latency_ms=(self._clock.monotonic_s() - started_s) * 1000.0,
         )
 

@@ -1,12 +1,16 @@
-"""The price of tokens: a dated table, shipped as data, that users can extend or replace."""
+"""The price of tokens: the prices that users state, and behind them those of the library genai-prices."""
 
 from __future__ import annotations
 
 import logging
+import os
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from decimal import Decimal
 from functools import cache
-from importlib.resources import files
 from os import PathLike
-from typing import Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Protocol, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
@@ -16,6 +20,10 @@ from offbook.files import read_file
 from offbook.messages import Usage
 from offbook.schema_errors import check_keys, explain_json_error, explain_msgspec_error
 
+if TYPE_CHECKING:
+    from genai_prices.types import ModelInfo, ModelPrice, Tier, TieredPrices
+
+PRICES_VARIABLE = "OFFBOOK_PRICES"
 _EXAMPLE = '{"as_of": "2026-01-31", "models": {"name": {"prompt": 1.0, "completion": 2.0}}}'
 
 logger = logging.getLogger("offbook.pricing")
@@ -23,18 +31,53 @@ TOKENS_PER_UNIT = 1_000_000
 _Dollars: TypeAlias = Annotated[float, Meta(ge=0)]
 
 
-class Price(Struct, frozen=True, forbid_unknown_fields=True):
-    """US dollars for a million tokens. Cached prompt tokens cost as much as others unless `cached` is set."""
+class PriceTier(Struct, frozen=True, forbid_unknown_fields=True):
+    """US dollars for a million tokens of a call whose prompt has more than `above` tokens."""
 
+    above: Annotated[int, Meta(ge=0)]
     prompt: _Dollars
     completion: _Dollars
     cached: _Dollars | None = None
 
+
+class Price(Struct, frozen=True, forbid_unknown_fields=True):
+    """US dollars for a million tokens. Cached prompt tokens cost as much as others unless `cached` is set.
+
+    The last of the `tiers` whose `above` the prompt exceeds replaces all three prices.
+    """
+
+    prompt: _Dollars
+    completion: _Dollars
+    cached: _Dollars | None = None
+    tiers: tuple[PriceTier, ...] = ()
+
     def cost_usd(self, usage: Usage) -> float:
+        price: Price | PriceTier = self
+        for tier in self.tiers:
+            if usage.prompt_tokens > tier.above:
+                price = tier
         fresh = usage.prompt_tokens - usage.cached_tokens
-        cached = self.prompt if self.cached is None else self.cached
-        total = fresh * self.prompt + usage.cached_tokens * cached + usage.completion_tokens * self.completion
+        cached = price.prompt if price.cached is None else price.cached
+        total = fresh * price.prompt + usage.cached_tokens * cached + usage.completion_tokens * price.completion
         return total / TOKENS_PER_UNIT
+
+
+class _Period(Protocol):
+    """When a price applies: from a day on, or at some hours of each day."""
+
+    def active(self, request_timestamp: datetime) -> bool: ...
+
+
+class _DatedPrices(Struct, frozen=True):
+    """The prices of a model. The last one counts that is in its period, and the first one if none is."""
+
+    prices: tuple[tuple[_Period | None, Price], ...] = ()
+
+    def find(self, at: datetime | None) -> Price | None:
+        for period, price in reversed(self.prices):
+            if period is None or at is None or period.active(at):
+                return price
+        return self.prices[0][1] if self.prices else None
 
 
 class _Table(Struct, forbid_unknown_fields=True):
@@ -43,16 +86,32 @@ class _Table(Struct, forbid_unknown_fields=True):
     free_providers: list[str] = []
 
 
-class PriceTable:
-    """Prices by model. A model without a price has that of its longest known prefix."""
+FREE_PROVIDERS = ("ollama",)
+_DATED = re.compile(r"[-@](20\d\d-?[01]\d-?[0-3]\d|latest)")
 
-    def __init__(self, models: dict[str, Price], *, as_of: str = "", free_providers: tuple[str, ...] = ()) -> None:
-        self.models, self.as_of, self.free_providers = models, as_of, free_providers
-        self._unknown: set[str] = set()
+
+class PriceTable:
+    """Prices by model. Its own prices come first, and those of genai-prices second, if it `has_known` ones.
+
+    A price of its own counts for its name, with a path before it (`openai/gpt-4o`) and a date after it
+    (`gpt-4o-2024-08-06`). Known prices change with time: a call costs what it did `at` its moment. Without a moment,
+    the newest price counts, whatever the day, so that two runs give the same result.
+    """
+
+    def __init__(
+        self,
+        models: dict[str, Price],
+        *,
+        as_of: str = "",
+        free_providers: tuple[str, ...] = (),
+        has_known: bool = False,
+    ) -> None:
+        self.models, self.as_of, self.free_providers, self.has_known = models, as_of, free_providers, has_known
+        self._found: dict[tuple[str, str], _DatedPrices] = {}
 
     @staticmethod
     def load(path: str | PathLike[str]) -> PriceTable:
-        """Load a JSON file in the format of offbook's own `prices.json`.
+        """Load a JSON file of prices: `as_of`, `models` and, optionally, `free_providers`.
 
         Raises:
             InputError: the file cannot be read as a price table.
@@ -72,35 +131,70 @@ class PriceTable:
 
     @staticmethod
     def shipped() -> PriceTable:
-        """Return the table that comes with offbook."""
+        """Return the table of all prices that genai-prices knows. The library is loaded with the first price."""
         return _shipped()
+
+    @staticmethod
+    def default() -> PriceTable:
+        """Return the shipped table, with the prices of the file that the variable `OFFBOOK_PRICES` names before them.
+
+        Raises:
+            InputError: the file cannot be read as a price table.
+        """
+        path = os.environ.get(PRICES_VARIABLE)
+        return _extended(path) if path else _shipped()
 
     def override(self, models: dict[str, Price]) -> PriceTable:
         """Return this table with other or further prices."""
-        return PriceTable(self.models | models, as_of=self.as_of, free_providers=self.free_providers)
+        return PriceTable(
+            self.models | models, as_of=self.as_of, free_providers=self.free_providers, has_known=self.has_known
+        )
 
-    def cost_usd(self, provider: str, model: str, usage: Usage) -> float:
+    def cost_usd(self, provider: str, model: str, usage: Usage, *, at: datetime | None = None) -> float:
         """Return the cost of `usage`. A model without a known price costs nothing, and is logged once as a warning."""
-        if provider in self.free_providers:
+        if provider in self.free_providers or not usage.total_tokens:
             return 0.0
-        price = self.find(model)
+        is_first = (provider, model) not in self._found
+        price = self.find(model, provider=provider, at=at)
         if price is not None:
             return price.cost_usd(usage)
-        if model not in self._unknown:
-            self._unknown.add(model)
-            logger.warning("no price is known for model %r: its cost is counted as 0; add it with prices=", model)
+        if is_first:
+            logger.warning("no price is known for model %r: its cost is counted as 0; %s", model, _hint(model))
         return 0.0
 
-    def find(self, model: str) -> Price | None:
-        """Return the price of `model`, else that of its name without the path before it (`openai/gpt-4o`)."""
-        price = self._find_prefix(model)
-        return self._find_prefix(model.rpartition("/")[2]) if price is None else price
+    def require(self, model: str, *, provider: str) -> None:
+        """Check that calls of `model` have a price, before a budget relies on it.
 
-    def _find_prefix(self, name: str) -> Price | None:
-        for end in range(len(name), 0, -1):
-            if name[:end] in self.models and (end == len(name) or name[end] in "-@:."):
-                return self.models[name[:end]]
-        return None
+        Raises:
+            InputError: no price is known.
+        """
+        if provider not in self.free_providers and self.find(model, provider=provider) is None:
+            reason = f"no price is known for model {model!r}, so that no budget in US dollars can stop its calls"
+            raise InputError(reason, source=f"provider {provider}", hint=_hint(model))
+
+    def find(self, model: str, *, provider: str = "", at: datetime | None = None) -> Price | None:
+        """Return the price of `model`, of `provider` if that is one that genai-prices knows; None without one."""
+        key = provider, model
+        if key not in self._found:
+            self._found[key] = self._look_up(model, provider)
+        return self._found[key].find(at)
+
+    def _look_up(self, model: str, provider: str) -> _DatedPrices:
+        name = model.rpartition("/")[2]
+        for own in (model, _undated(model), name, _undated(name)):
+            if own in self.models:
+                return _DatedPrices(((None, self.models[own]),))
+        return _known_prices(model, provider) if self.has_known and model else _DatedPrices()
+
+
+def _undated(name: str) -> str:
+    dated = _DATED.search(name)
+    return name if dated is None or dated.end() < len(name) else name[: dated.start()]
+
+
+def _hint(model: str) -> str:
+    price = f'{{"as_of": "2026-01-31", "models": {{"{model}": {{"prompt": 1.0, "completion": 2.0}}}}}}'
+    return f"state it: export {PRICES_VARIABLE}=prices.json, a file like {price}, or prices= in Python"
 
 
 def _parse(data: bytes) -> PriceTable:
@@ -110,4 +204,77 @@ def _parse(data: bytes) -> PriceTable:
 
 @cache
 def _shipped() -> PriceTable:
-    return _parse(files("offbook.providers").joinpath("prices.json").read_bytes())
+    return PriceTable({}, free_providers=FREE_PROVIDERS, has_known=True)
+
+
+@cache
+def _extended(path: str) -> PriceTable:
+    own = PriceTable.load(path)
+    free = (*FREE_PROVIDERS, *own.free_providers)
+    return PriceTable(own.models, as_of=own.as_of, free_providers=free, has_known=True)
+
+
+_PROVIDER_IDS = {"openai_responses": "openai"}
+_ROUTER = "openrouter"
+"""A provider whose models have the name of their vendor before a slash, as those of many compatible servers do."""
+
+
+def _known_prices(model: str, provider: str) -> _DatedPrices:
+    """Return what genai-prices knows of a model. It is asked for the table that it comes with, and loads no other."""
+    from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415 - takes longer than a whole replay
+
+    for provider_id, name in _references(model, provider):
+        try:
+            _, found = get_snapshot().find_provider_model(name, None, provider_id, None)
+        except LookupError:
+            continue
+        return _DatedPrices(tuple(_dated_prices(found)))
+    return _DatedPrices()
+
+
+def _references(model: str, provider: str) -> Iterator[tuple[str | None, str]]:
+    """Yield the names under which a model may be known: with its provider, alone, and by the path before it."""
+    yield _PROVIDER_IDS.get(provider, provider) or None, model
+    yield None, model
+    path, slash, name = model.rpartition("/")
+    if slash:
+        yield path.rpartition("/")[2] or None, name
+        yield _ROUTER, model
+
+
+def _dated_prices(model: ModelInfo) -> Iterator[tuple[_Period | None, Price]]:
+    from genai_prices.types import ModelPrice  # noqa: PLC0415 - loaded by then
+
+    if isinstance(model.prices, ModelPrice):
+        dated: list[tuple[_Period | None, ModelPrice]] = [(None, model.prices)]
+    else:
+        dated = [(each.constraint, each.prices) for each in model.prices]
+    return ((period, price) for period, known in dated if (price := _price_of(known)) is not None)
+
+
+def _price_of(known: ModelPrice) -> Price | None:
+    """Return the price of a model's tokens; None if it is paid by something else, like the minutes of a recording."""
+    if known.input_mtok is None:
+        return None
+    starts = {
+        tier.start for rate in (known.input_mtok, known.output_mtok, known.cache_read_mtok) for tier in _tiers(rate)
+    }
+    base = _rates(known, 0)
+    return Price(*base, tiers=tuple(PriceTier(start, *_rates(known, start + 1)) for start in sorted(starts)))
+
+
+def _rates(known: ModelPrice, tokens: int) -> tuple[float, float, float | None]:
+    cached = known.cache_read_mtok
+    prompt, completion = _rate(known.input_mtok, tokens), _rate(known.output_mtok, tokens)
+    return prompt, completion, None if cached is None else _rate(cached, tokens)
+
+
+def _tiers(rate: Decimal | TieredPrices | None) -> list[Tier]:
+    return [] if rate is None or isinstance(rate, Decimal) else rate.tiers
+
+
+def _rate(rate: Decimal | TieredPrices | None, tokens: int) -> float:
+    """Return the price of a prompt of so many tokens."""
+    if rate is None or isinstance(rate, Decimal):
+        return float(rate or 0)
+    return float(next((tier.price for tier in reversed(rate.tiers) if tokens > tier.start), rate.base))

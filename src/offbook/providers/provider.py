@@ -82,6 +82,16 @@ class Provider(ABC):
             ProviderError: the call failed before its first event.
         """
 
+    def check_price(self, request: Request) -> None:
+        """Check that the cost of `request` will be known. Whoever has a budget in US dollars does so before it sends.
+
+        By default this does nothing: replays have recorded costs, and other providers report their own. A provider
+        that passes requests on passes this on, too.
+
+        Raises:
+            InputError: no price is known for the model.
+        """
+
     async def close(self) -> None:
         """Close connections and files. Safe to call twice."""
 
@@ -177,7 +187,13 @@ class PrefixedProvider(Provider):
         self._provider, self._prefix = provider, prefix
 
     async def send(self, request: Request) -> Reply:
-        return await self._provider.send(replace(request, step_id=f"{self._prefix}{request.step_id or ''}"))
+        return await self._provider.send(self._prefixed(request))
+
+    def check_price(self, request: Request) -> None:
+        self._provider.check_price(self._prefixed(request))
+
+    def _prefixed(self, request: Request) -> Request:
+        return replace(request, step_id=f"{self._prefix}{request.step_id or ''}")
 
 
 OnEnd: TypeAlias = Callable[[Response | BaseException], None]

@@ -127,9 +127,16 @@ class OnDemandProvider(Provider):
         self._created: Provider | None = None
 
     async def send(self, request: Request) -> Reply:
+        return await self._provider.send(request)
+
+    def check_price(self, request: Request) -> None:
+        self._provider.check_price(request)
+
+    @property
+    def _provider(self) -> Provider:
         if self._created is None:
             self._created = self._make()
-        return await self._created.send(request)
+        return self._created
 
     async def close(self) -> None:
         if self._created is not None:

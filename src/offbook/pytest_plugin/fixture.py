@@ -71,6 +71,9 @@ class RuntimeFaultInjector(Provider):
             self.misses.append(error.replace(hint=self._hint))
             raise self.misses[-1] from None
 
+    def check_price(self, request: Request) -> None:
+        self._provider.check_price(request)
+
 
 MAX_SHOWN_MISSES = 3
 NOTHING_EXPLORED = (

@@ -130,6 +130,10 @@ class RecordingProvider(Provider):
         self._record(call, response)
         return WholeReply(response)
 
+    def check_price(self, request: Request) -> None:
+        if self._recording.is_live:
+            self._provider.check_price(request)
+
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:

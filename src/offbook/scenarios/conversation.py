@@ -66,6 +66,9 @@ class UnansweredCapture(Provider):
                 self._on_unanswered(error)
             raise
 
+    def check_price(self, request: Request) -> None:
+        self._provider.check_price(request)
+
 
 class Conversation:
     """A running conversation. It fails if `tools` have unanswered calls, even if the agent caught their errors."""

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from offbook.clock import SYSTEM_CLOCK
 from offbook.errors import InputError, RecordingMismatchError
+from offbook.gateway.limits import PricedProvider
 from offbook.providers.provider import PrefixedProvider, Provider
 from offbook.scenarios.conversation import (
     Conversation,
@@ -56,8 +57,9 @@ class RunRules(Struct, frozen=True, kw_only=True):
     """The defaults of a run, which scenarios may override.
 
     Each scenario has `conversations` conversations, and `concurrency` of all conversations run at the same time.
-    `budget_usd` limits the cost of the whole run: no conversation starts once it is spent. A judgement of one of the
-    `fail_on` severities fails its conversation, and so does a metric whose mean is below its threshold.
+    `budget_usd` limits the cost of the whole run: no conversation starts once it is spent, and an agent calls no
+    model whose price is unknown. A judgement of one of the `fail_on` severities fails its conversation, and so does a
+    metric whose mean is below its threshold.
     """
 
     conversations: int = 1
@@ -183,7 +185,7 @@ class ScenarioRunner:
         identity = conversation_id(scenario.name, agent.name, index)
         tools = mocks.conversation(identity, wrap_tool=self._participants.wrap_tool, declared_by="scenario")
         provider = self._provider(scenario, agent, index)
-        asked = None if provider is None else UnansweredCapture(provider, tools.note_unanswered)
+        asked = None if provider is None else UnansweredCapture(self._priced(provider), tools.note_unanswered)
         user = self._user(scenario, provider)
         limits = ConversationLimits(self._max_turns(scenario), self._rules.answer_timeout_s)
         environment = AgentEnvironment(tools, asked, self._mcp_servers(scenario, agent, index, tools))
@@ -215,6 +217,10 @@ class ScenarioRunner:
         if shared is None:
             return None
         return PrefixedProvider(shared, f"{_step_prefix(scenario, agent, index)}/")
+
+    def _priced(self, provider: Provider) -> Provider:
+        """Return the provider of an agent; with a budget, one that makes no call whose cost is unknown."""
+        return provider if self._rules.budget_usd is None else PricedProvider(provider)
 
     def _mcp_servers(
         self, scenario: Scenario, agent: Target, index: int, tools: MockedTools

@@ -223,6 +223,15 @@ class TestBadInput:
         assert code == 2
         assert "agent agent: provider openai: OPENAI_API_KEY is not set" in err
 
+    def test_a_budget_needs_the_price_of_an_agents_model_before_it_is_asked(self, run, write, monkeypatch):
+        monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+        write("my_runner.py", 'from offbook.agent import Workflow\n\nWORKFLOW = Workflow("w", tools=[])\n')
+        agent = '[agent]\nrunner = "my_runner:WORKFLOW"\nprovider = "openai"\nmodel = "gpt-99"\n'
+        write("offbook.toml", agent + "[run]\nbudget_usd = 1.0\n")
+        write("sim_booking.py", 'from offbook import scenario\n\nscenario("s", turns=["hi"])\n')
+        code, _, err = run("test")
+        assert (code, "agent agent: budget_usd: no price is known for model 'gpt-99'" in err) == (2, True)
+
     def test_recording_and_replaying_exclude_each_other(self, run, project):
         assert run("test", "--record", "a.json", "--replay", "b.json")[0] == 2
 

@@ -7,7 +7,9 @@ import pytest
 from offbook import (
     BudgetExceededError,
     InputError,
+    MemorySink,
     MockProvider,
+    OpenAIProvider,
     ProviderGateway,
     RecordingMismatchError,
     Response,
@@ -16,7 +18,7 @@ from offbook import (
     run,
 )
 from offbook.agent import Workflow as AgentWorkflow
-from offbook.workflow import WorkflowEngine
+from offbook.workflow import WorkflowEngine, parse_workflow
 from tests.fakes import Echo, Scripted
 from tests.workflow.running import engine_of, events_of, run_workflow, statuses
 
@@ -247,6 +249,18 @@ def test_no_step_is_paid_for_once_the_budget_is_spent():
     flow = "config: {model: m, budget_usd: 1.0}\n" + CHAIN
     result = run_workflow(flow, {"draft": {"content": "x", "cost_usd": 1.0}})
     assert result.steps["short"].error_type == BudgetExceededError.__name__
+
+
+@pytest.mark.parametrize(
+    "place", ["config: {model: gpt-99, budget_usd: 1.0}", "config: {model: gpt-5, budget_usd: 1.0}"]
+)
+def test_a_budget_for_a_model_without_a_price_is_refused_before_the_first_step(place):
+    flow = "name: f\n" + place + CHAIN.replace("depends_on: [draft],", "depends_on: [draft], model: gpt-99,")
+    sink = MemorySink()
+    engine = WorkflowEngine(parse_workflow(flow), OpenAIProvider(base_url="http://127.0.0.1:9/v1"), sink=sink)
+    with pytest.raises(InputError, match="no price is known for model 'gpt-99'"):
+        run(engine.run(), virtual_time=True)
+    assert sink.events == []
 
 
 def test_the_budget_is_of_a_run_and_not_of_an_engine():

@@ -7,6 +7,7 @@ import os
 import re
 import zlib
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from math import isfinite
 
 from msgspec import UNSET, Raw, Struct
@@ -182,7 +183,7 @@ class WireRecorder:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._redactor, self._sink, self.clock = redactor or redactor_in_force(), guard_sink(sink), clock
-        self._prices = PriceTable.shipped()
+        self._prices = PriceTable.default()
         self._held_back: list[RecordedExchange] = []
         self._is_answered = self._is_asked = False
         self._recording = open_recording(location, mode=mode, kind="models")
@@ -308,7 +309,7 @@ def _with_response(rest: Exchange, response: Response, parsed: ParsedRequest, pr
     provider, model = provider_name_of(parsed), response.model
     if rest.fault is None:
         model = model or parsed.model
-        cost_usd = prices.cost_usd(provider, model, response.usage)
+        cost_usd = prices.cost_usd(provider, model, response.usage, at=_moment(rest.recorded_at))
         rest = replace(rest, usage=response.usage, cost_usd=cost_usd if isfinite(cost_usd) else 0.0)
     return replace(
         rest,
@@ -319,6 +320,10 @@ def _with_response(rest: Exchange, response: Response, parsed: ParsedRequest, pr
         tool_calls=recorded_calls(response.tool_calls),
         reasoning=response.reasoning,
     )
+
+
+def _moment(recorded_at: str | None) -> datetime | None:
+    return datetime.fromisoformat(recorded_at) if recorded_at else None
 
 
 def _wire_of(parsed: ParsedRequest, answer: HttpResponse) -> WireRecord | None:

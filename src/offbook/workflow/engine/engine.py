@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from copy import copy
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from offbook.agent import Workflow as AgentWorkflow
 from offbook.clock import SYSTEM_CLOCK, time_limit
-from offbook.errors import InputError, StepTimeoutError
+from offbook.errors import InputError, NoProviderError, StepTimeoutError
 from offbook.events import NULL_SINK, Sink, WorkflowEnded, WorkflowStarted, guard_sink
 from offbook.gateway.gateway import ProviderGateway
+from offbook.messages import Request
 from offbook.providers.provider import Provider, run_sync
 from offbook.schema_errors import describe_type
 from offbook.tools import GivenTools, Toolbox, ToolDef
@@ -29,8 +31,8 @@ from offbook.workflow.engine.step_runner import (
 )
 from offbook.workflow.engine.tool_loader import load_tools
 from offbook.workflow.file.load import load_workflow
-from offbook.workflow.file.schema import ToolDefinition, WorkflowDefinition
-from offbook.workflow.file.tree import check_tools_are_used
+from offbook.workflow.file.schema import ModelFields, ToolDefinition, WorkflowDefinition
+from offbook.workflow.file.tree import check_tools_are_used, walk_steps
 from offbook.workflow.file.validate import validate
 
 WrapTools: TypeAlias = Callable[[Mapping[str, ToolDef]], Mapping[str, ToolDef]]
@@ -124,11 +126,14 @@ class WorkflowEngine:
         Raises:
             RecordingMismatchError: a strict replay has no answer for a step.
             StepTimeoutError: the whole run takes longer than the config's `timeout_s`.
-            InputError: `state` has a key that the workflow does not declare.
+            InputError: `state` has a key that the workflow does not declare, or there is a budget and no price is known
+                for a model.
         """
         definition, results = self.definition, dict[str, StepResult]()
         run_state = initial_state(definition.state, dict(state or {}), source=definition.name)
         gateway = self._gateway.using(budget_usd=definition.config.budget_usd)
+        if gateway.budget.limit_usd is not None:
+            _check_prices(definition, gateway)
         started_s = SYSTEM_CLOCK.monotonic_s()
         self._sink.emit(WorkflowStarted(definition.name))
         failed = await self._run_in_time(LevelRun(self._level, Scope(RunContext(gateway, results), run_state)))
@@ -176,6 +181,15 @@ def _check_workflow(workflow: object) -> None:
     if not isinstance(workflow, WorkflowDefinition | str | os.PathLike):
         reason = f"expected a WorkflowDefinition or the path of one, got {describe_type(workflow)}"
         raise InputError(reason, source="workflow", hint=hint)
+
+
+def _check_prices(definition: WorkflowDefinition, gateway: ProviderGateway) -> None:
+    """Check that every model of the workflow has a price, so that the budget can stop its calls."""
+    for placed in walk_steps(definition):
+        if isinstance(placed.step, ModelFields):
+            model = placed.step.model or placed.config.model or ""
+            with suppress(NoProviderError):  # the step raises it, if it runs at all
+                gateway.check_price(Request((), model, step_id=placed.id))
 
 
 def _ignore(step_id: str, text: str) -> None:

@@ -164,6 +164,9 @@ class _BorrowedProvider(Provider):
     async def send(self, request: Request) -> Reply:
         return await self._provider.send(request)
 
+    def check_price(self, request: Request) -> None:
+        self._provider.check_price(request)
+
     async def close(self) -> None:
         return None
 
@@ -305,6 +308,9 @@ class _CheckpointedProvider(Provider):
 
     async def send(self, request: Request) -> Reply:
         return await self._calls.send(request, self._provider, is_recorded=self._is_recorded)
+
+    def check_price(self, request: Request) -> None:
+        self._provider.check_price(request)
 
     async def close(self) -> None:
         try:
