@@ -26,6 +26,8 @@ from offbook.vendors import (
     base_url_variables,
     codec_of,
     keys_from_environment,
+    plain_environment,
+    tls_keys_from_environment,
     upstreams_from_environment,
 )
 from offbook.wire.proxy.upstream import Upstreams
@@ -37,7 +39,13 @@ from tests.servers.loopback import LoopbackServer
 def test_every_codec_is_found_by_its_name():
     assert {name: codec.name for name, codec in CODECS.items()} == {name: name for name in CODECS}
     assert len(CODECS) == len(PROVIDER_NAMES)
-    assert [vendor.codec.name for vendor in VENDORS.values()] == ["openai_chat", "anthropic", "gemini", "ollama"]
+    assert [vendor.codec.name for vendor in VENDORS.values()] == [
+        "openai_chat",
+        "anthropic",
+        "gemini",
+        "ollama",
+        "bedrock",
+    ]
 
 
 @pytest.mark.parametrize("name", ["", "openai", "base"])
@@ -113,14 +121,54 @@ def test_one_server_stands_for_all_vendors_in_every_variable_that_is_read():
         "ANTHROPIC_BASE_URL": "http://here",
         "GOOGLE_GEMINI_BASE_URL": "http://here",
         "OLLAMA_HOST": "http://here",
+        "AWS_ENDPOINT_URL_BEDROCK_RUNTIME": "http://here",
+        "ANTHROPIC_BEDROCK_BASE_URL": "http://here",
         "OFFBOOK_URL": "http://here",
     }
     assert list(upstreams_from_environment(variables)) == list(VENDORS)
 
 
-def test_dummy_keys_are_for_all_vendors_or_for_some():
-    assert keys_from_environment(api_key_variables("k")) == dict.fromkeys(VENDORS, "k")
+def test_dummy_keys_are_for_all_vendors_or_for_some_where_they_can_be_sent_without_tls():
+    assert keys_from_environment(api_key_variables("k")) == dict.fromkeys(VENDORS.keys() - {"bedrock"}, "k")
     assert api_key_variables(vendors=["google"]) == {"GOOGLE_API_KEY": "offbook", "GEMINI_API_KEY": "offbook"}
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A home folder without settings for AWS."""
+    return {"HOME": str(tmp_path), "AWS_CONFIG_FILE": str(tmp_path / "none")}
+
+
+LOGIN = {"AWS_ACCESS_KEY_ID": "offbook", "AWS_SECRET_ACCESS_KEY": "offbook"}
+REGION = {"AWS_REGION": "us-east-1", "AWS_DEFAULT_REGION": "us-east-1"}
+
+
+def test_a_replayed_program_can_sign_for_aws_without_a_login(home):
+    assert plain_environment(home, is_replayed=True) == LOGIN | REGION | home
+    own = home | {"AWS_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "mine", "AWS_SECRET_ACCESS_KEY": "too"}
+    assert plain_environment(own, is_replayed=True) == own | {"AWS_DEFAULT_REGION": "us-east-1"}
+    assert plain_environment(home, is_replayed=False) == home
+
+
+@pytest.mark.parametrize("file", ["config", "credentials"])
+def test_the_settings_of_aws_in_files_stay_in_force(home, tmp_path, file):
+    (tmp_path / ".aws").mkdir()
+    (tmp_path / ".aws" / file).write_text("[default]\n")
+    environment = {"HOME": home["HOME"]}
+    assert plain_environment(environment, is_replayed=True) == environment
+
+
+def test_a_key_that_boto3_sends_by_tls_alone_is_sent_by_the_proxy_instead(home):
+    environment = home | {"AWS_BEARER_TOKEN_BEDROCK": "a-key"}
+    assert tls_keys_from_environment(environment) == {"bedrock": "a-key"}
+    assert plain_environment(environment, is_replayed=False) == LOGIN | REGION | home
+
+
+def test_bedrock_is_in_the_region_that_the_environment_sets():
+    address = {"bedrock": "https://bedrock-runtime.eu-west-1.amazonaws.com"}
+    assert upstreams_from_environment({"AWS_DEFAULT_REGION": "eu-west-1"}) == address
+    environment = {"AWS_REGION": "eu-west-1", "AWS_ENDPOINT_URL_BEDROCK_RUNTIME": "http://here"}
+    assert upstreams_from_environment(environment) == {"bedrock": "http://here"}
 
 
 @pytest.mark.parametrize(
@@ -131,15 +179,17 @@ def test_dummy_keys_are_for_all_vendors_or_for_some():
         ("anthropic", "ANTHROPIC_BASE_URL", "/v1/messages"),
         ("google", "GOOGLE_GEMINI_BASE_URL", "/v1beta/models/demo:generateContent"),
         ("ollama", "OLLAMA_HOST", "/api/chat"),
+        ("bedrock", "AWS_ENDPOINT_URL_BEDROCK_RUNTIME", "/model/demo/converse"),
+        ("bedrock_anthropic", "ANTHROPIC_BEDROCK_BASE_URL", "/model/demo/invoke"),
     ],
 )
 async def test_a_run_asks_the_same_server_with_the_same_key_as_a_recording_proxy(
     provider, variable, client_path, monkeypatch
 ):
     """The proxy of `offbook exec --record` and the provider of `offbook run` read the environment alike."""
-    for name in [*base_url_variables(""), *api_key_variables()]:
+    for name in base_url_variables(""):
         monkeypatch.delenv(name, raising=False)
-    for name in api_key_variables():
+    for name in [name for vendor in VENDORS.values() for name in vendor.key_variables]:
         monkeypatch.setenv(name, f"the-{name}")
     with LoopbackServer() as server:
         root = "/v1" if provider.startswith("openai") else ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -15,9 +16,10 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from offbook.codecs.base import Codec
 
-VendorName = Literal["openai", "anthropic", "google", "ollama"]
-ProviderName = Literal["openai", "openai_responses", "anthropic", "google", "ollama"]
+VendorName = Literal["openai", "anthropic", "google", "ollama", "bedrock"]
+ProviderName = Literal["openai", "openai_responses", "anthropic", "google", "ollama", "bedrock", "bedrock_anthropic"]
 MockableProviderName = Literal[ProviderName, "mock"]
+DEFAULT_REGION = "us-east-1"
 DUMMY_KEY = "offbook"
 """A key that no vendor accepts, for clients that insist on one."""
 
@@ -30,6 +32,10 @@ class Vendor(Struct, frozen=True, kw_only=True):
         api_path: what that SDK puts between its base URL and the paths of its protocol.
         default_port: the port of an address without a scheme, if the SDK accepts such addresses.
         needs_key: whether the vendor's own servers refuse requests without a key.
+        signed_as: the service for which requests without a key are signed (AWS), if they are.
+        region_variables: the variables that name the region of the servers, which is part of `base_url` then.
+        tls_key_variables: those of the key variables that its SDK refuses to use without TLS.
+        login_variables: what its SDK insists on to sign requests, with values that no vendor accepts.
         key_headers: every header in which a client may send its key, in lower case.
         secret_query: every query parameter in which a client may send its key.
         codecs: the codec of each provider name under which the vendor is configured; the first writes its errors.
@@ -40,8 +46,12 @@ class Vendor(Struct, frozen=True, kw_only=True):
     api_path: str = ""
     default_port: int | None = None
     needs_key: bool = True
+    signed_as: str = ""
+    region_variables: tuple[str, ...] = ()
     address_variables: tuple[str, ...]
     key_variables: tuple[str, ...]
+    tls_key_variables: tuple[str, ...] = ()
+    login_variables: dict[str, str] = {}
     key_headers: tuple[str, ...]
     secret_query: tuple[str, ...] = ()
     codecs: dict[ProviderName, str]
@@ -58,8 +68,11 @@ class Vendor(Struct, frozen=True, kw_only=True):
         return slash + path
 
     def address(self, environment: Mapping[str, str]) -> str | None:
-        """The base URL that the environment sets for the vendor's SDK, or None."""
+        """The base URL that the environment sets for the vendor's SDK, or that of the region it sets; else None."""
         address = _first_set(environment, self.address_variables)
+        region = _first_set(environment, self.region_variables)
+        if not address and region:
+            return self.base_url.replace(DEFAULT_REGION, region)
         return address and self._with_scheme(address)
 
     def key(self, environment: Mapping[str, str]) -> str | None:
@@ -118,6 +131,24 @@ _ALL = (
         key_headers=("authorization",),
         codecs={"ollama": "ollama"},
     ),
+    Vendor(
+        name="bedrock",
+        base_url=f"https://bedrock-runtime.{DEFAULT_REGION}.amazonaws.com",
+        needs_key=False,
+        signed_as="bedrock",
+        region_variables=("AWS_REGION", "AWS_DEFAULT_REGION"),
+        address_variables=("AWS_ENDPOINT_URL_BEDROCK_RUNTIME", "ANTHROPIC_BEDROCK_BASE_URL"),
+        key_variables=("AWS_BEARER_TOKEN_BEDROCK",),
+        tls_key_variables=("AWS_BEARER_TOKEN_BEDROCK",),
+        login_variables={
+            "AWS_ACCESS_KEY_ID": DUMMY_KEY,
+            "AWS_SECRET_ACCESS_KEY": DUMMY_KEY,
+            "AWS_REGION": DEFAULT_REGION,
+            "AWS_DEFAULT_REGION": DEFAULT_REGION,
+        },
+        key_headers=("authorization",),
+        codecs={"bedrock": "bedrock", "bedrock_anthropic": "bedrock_anthropic"},
+    ),
 )
 VENDORS: dict[str, Vendor] = {vendor.name: vendor for vendor in _ALL}
 VENDOR_OF: dict[str, Vendor] = {name: vendor for vendor in _ALL for name in vendor.codecs}
@@ -159,8 +190,34 @@ def base_url_variables(url: str) -> dict[str, str]:
 
 
 def api_key_variables(key: str = DUMMY_KEY, *, vendors: Iterable[str] = tuple(VENDORS)) -> dict[str, str]:
-    """Return the variables that give the SDKs of `vendors`, by default of all, the API key `key`."""
-    return {name: key for vendor in _ALL if vendor.name in vendors for name in vendor.key_variables}
+    """Return the variables that give the SDKs of `vendors`, by default of all, the API key `key`.
+
+    Those that an SDK refuses to use without TLS are left out.
+    """
+    named = [vendor for vendor in _ALL if vendor.name in vendors]
+    return {name: key for each in named for name in each.key_variables if name not in each.tls_key_variables}
+
+
+def plain_environment(environment: Mapping[str, str], *, is_replayed: bool) -> dict[str, str]:
+    """Return the environment for a program that is pointed at a server without TLS.
+
+    Keys that SDKs refuse to send there are left out. What SDKs need to sign requests is added where the environment
+    does not have it, if nobody checks the signature: in a replay, or because the server sends such a key upstream.
+    Who has settings for AWS in files is left with those.
+    """
+    tls_keys = {name for vendor in _ALL for name in vendor.tls_key_variables if environment.get(name)}
+    left = {name: value for name, value in environment.items() if name not in tls_keys}
+    folder = Path(environment.get("HOME") or "~").expanduser() / ".aws"
+    files = [Path(environment.get("AWS_CONFIG_FILE") or folder / "config"), folder / "credentials"]
+    if not (is_replayed or tls_keys) or any(file.exists() for file in files):
+        return left
+    return {name: value for vendor in _ALL for name, value in vendor.login_variables.items()} | left
+
+
+def tls_keys_from_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the API keys that the SDKs of their vendors refuse to send to a server without TLS, by vendor."""
+    found = {name: _first_set(environment, vendor.tls_key_variables) for name, vendor in VENDORS.items()}
+    return {name: key for name, key in found.items() if key}
 
 
 @cache

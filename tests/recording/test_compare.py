@@ -10,7 +10,7 @@ from offbook.faults import HttpError
 from offbook.recording.compare import compare_documents, propose_rules, wire_difference
 from offbook.recording.format.document import Document
 from offbook.recording.format.exchange import Exchange, RecordedToolCall
-from offbook.recording.format.wire_record import Base64, WireRecord
+from offbook.recording.format.wire_record import BinaryText, WireRecord
 
 
 def exchange_of(key, *contents, model="m", answer="Hello", at="2026-01-01"):
@@ -147,7 +147,7 @@ def test_times_ids_and_cuts_are_no_difference():
         (chat("Hello", headers={"retry-after": "1"}), ["headers:", '+  "retry-after": "1"']),
         (chat("Hello", "!"), ["body.choices[0].delta.content:", '-"Hello"', '+"Hello!"']),
         (WireRecord(protocol="http", body="ü"), ["protocol:", "streamed:", '+"ü"']),
-        (WireRecord(protocol="http", body=Base64("/w==")), [r'+"\\xff"']),
+        (WireRecord(protocol="http", body=BinaryText("/w==")), [r'+"\\xff"']),
         (None, ["protocol:", '-"openai_chat"']),
     ],
 )

@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 
+from offbook.codecs.event_stream import event_documents
 from offbook.messages import Accumulator, JsonObject, Request, Response
 from offbook.vendors import CODECS
 from offbook.wire.backend import WireBackend
@@ -96,3 +97,9 @@ def text_of(answer: HttpResponse, protocol: str = "openai_chat") -> str:
 def error_in(answer: HttpResponse, protocol: str = "openai_chat") -> str:
     """The message in an error."""
     return CODECS[protocol].decode_error(answer.content)
+
+
+def text_in(content: bytes) -> bytes:
+    """The text of a body: of binary events, their JSON."""
+    documents = event_documents(content)
+    return content if documents is None else b"".join(documents)

@@ -24,6 +24,10 @@ class WireRequest(Struct, frozen=True):
     body: JsonObject
 
 
+class OtherProtocolError(RequestError):
+    """A request that shares its path with this protocol, and is of another one, which no codec decodes."""
+
+
 class StreamDecoder(Protocol):
     """Decodes the bytes of one streamed response to deltas, however the bytes are split."""
 

@@ -1,4 +1,4 @@
-"""Splits streamed bodies into server-sent events or JSON lines, however the bytes are cut, and writes them."""
+"""Splits streamed bodies into events or JSON lines, however the bytes are cut, and writes those that are text."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 from typing import Protocol
 
 from msgspec import Struct
+
+from offbook.codecs.event_stream import EVENT_STREAM_TYPE, EventStreamSplitter, encode_event
 
 _EVENT_END = re.compile(rb"[\r\n](?:\r\n?|(?<=\n)\n)")  # CRLF, LF or CR, twice
 _LINE_END = re.compile(rb"\n")
@@ -31,13 +33,25 @@ class FrameSplitter(Protocol):
 
 def is_framed(content_type: str) -> bool:
     """Return whether bodies of this type consist of frames."""
-    return _media_type(content_type) in _FRAME_ENDS
+    media_type = _media_type(content_type)
+    return media_type in _FRAME_ENDS or media_type == EVENT_STREAM_TYPE
 
 
 def splitter_for(content_type: str) -> FrameSplitter:
-    """Return a splitter for bodies of this type: server-sent events, JSON lines, or else the pieces as they arrive."""
-    end = _FRAME_ENDS.get(_media_type(content_type))
+    """Return a splitter for bodies of this type: events, JSON lines, or else the pieces as they arrive."""
+    media_type = _media_type(content_type)
+    if media_type == EVENT_STREAM_TYPE:
+        return EventStreamSplitter()
+    end = _FRAME_ENDS.get(media_type)
     return _UnsplitPieces() if end is None else _PatternSplitter(*end)
+
+
+def encode_frame(content_type: str, data: bytes, event: str = "") -> bytes:
+    """Encode JSON as a frame of a body of this type, with the name of the event where it has one."""
+    media_type = _media_type(content_type)
+    if media_type == EVENT_STREAM_TYPE:
+        return encode_event(event, data)
+    return encode_ndjson_line(data) if _FRAME_ENDS.get(media_type) is _LINES else encode_sse_event(data, event)
 
 
 def _media_type(content_type: str) -> str:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 import orjson
 from msgspec.structs import replace
 
 from offbook.clock import SYSTEM_CLOCK, Clock
+from offbook.codecs.base import WireRequest
 from offbook.errors import InputError
 from offbook.messages import JsonObject, Response
+from offbook.providers.aws_signature import sign_request
 from offbook.providers.http import HttpOptions, HttpProvider
 from offbook.providers.pricing import PriceTable
 from offbook.vendors import CODEC_NAMES, VENDOR_OF, ProviderName, codec_of
+
+if TYPE_CHECKING:
+    import httpx2
 
 
 class CatalogProvider(HttpProvider):
@@ -73,9 +78,38 @@ class OllamaProvider(CatalogProvider):
     vendor_name = "ollama"
 
 
+class BedrockProvider(CatalogProvider):
+    """Amazon Bedrock's Converse. Without a key of Bedrock, requests are signed by botocore with AWS's credentials."""
+
+    vendor_name: ProviderName = "bedrock"
+
+    def encode(self, wire: WireRequest) -> httpx2.Request:
+        request = super().encode(wire)
+        if "authorization" not in request.headers:
+            service = VENDOR_OF[self.vendor_name].signed_as
+            headers = dict(request.headers.items())
+            signed = sign_request(str(request.url), request.content, service=service, headers=headers)
+            request.headers.update(signed)
+        return request
+
+
+class BedrockAnthropicProvider(BedrockProvider):
+    """Anthropic's models by Amazon Bedrock's InvokeModel, signed like those of Converse."""
+
+    vendor_name = "bedrock_anthropic"
+
+
 PROVIDERS: dict[str, type[CatalogProvider]] = {
     kind.vendor_name: kind
-    for kind in (OpenAIProvider, OpenAIResponsesProvider, AnthropicProvider, GoogleProvider, OllamaProvider)
+    for kind in (
+        OpenAIProvider,
+        OpenAIResponsesProvider,
+        AnthropicProvider,
+        GoogleProvider,
+        OllamaProvider,
+        BedrockProvider,
+        BedrockAnthropicProvider,
+    )
 }
 
 
@@ -94,7 +128,7 @@ def read_response(answer: SdkAnswer, vendor: str = "openai", *, prices: PriceTab
 
     Args:
         answer: the object that the SDK returned, or its JSON.
-        vendor: `openai`, `anthropic`, `google`, `ollama` or `openai_responses`.
+        vendor: `openai`, `anthropic`, `google`, `ollama`, `openai_responses`, `bedrock` or `bedrock_anthropic`.
         prices: the prices of tokens; by default, the newest that are known, whatever the day.
 
     Raises:

@@ -124,7 +124,7 @@ class HttpProvider(Provider):
         started_s = self._clock.monotonic_s()
         wire = self.codec.encode_request(request)
         with translate_errors(self.name):
-            answer = await self._client().send(self._encode(wire), stream=True)
+            answer = await self._client().send(self.encode(wire), stream=True)
         if answer.status_code != 200:
             await self._refuse(answer)
         if request.stream:
@@ -156,7 +156,8 @@ class HttpProvider(Provider):
             self._clients[loop] = client
         return client
 
-    def _encode(self, wire: WireRequest) -> httpx2.Request:
+    def encode(self, wire: WireRequest) -> httpx2.Request:
+        """Return the HTTP request that is sent."""
         try:
             content = orjson.dumps(wire.body)
         except TypeError as error:

@@ -41,7 +41,7 @@ from offbook.subjects.program_results import NO_PRODUCTS, Products, ProgramProdu
 from offbook.subjects.python_command import parse_python_command
 from offbook.subjects.specs import DEFAULT_SETTINGS, ExploreSettings
 from offbook.tools.effects import EFFECTS_URL_VARIABLE, EFFECTS_VARIABLE, Effect, prefer_reported
-from offbook.vendors import api_key_variables, base_url_variables
+from offbook.vendors import api_key_variables, base_url_variables, plain_environment
 from offbook.wire.options import WireOptions
 from offbook.wire.replay import ExploredRun, ExploredScript
 from offbook.wire.server.wire_server import WireServer, no_proxy_variables
@@ -360,7 +360,7 @@ class ProgramSubject:
             **({EFFECTS_URL_VARIABLE: f"{url}/_offbook/effects"} if waits_for_effects else {}),
             **({} if self._mcp is None else self._mcp.variables(files.mcp_config)),
         }
-        return {**inherited, **own, **no_proxy_variables(inherited)}
+        return {**plain_environment(inherited, is_replayed=True), **own, **no_proxy_variables(inherited)}
 
     def _aliases(self, name: str, files: _RunFiles) -> dict[str, str]:
         """Return what differs in the texts of every run, and what replaces it."""

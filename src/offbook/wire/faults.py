@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from offbook.clock import SystemClock
 from offbook.codecs.base import Codec
-from offbook.codecs.framing import encode_ndjson_line, encode_sse_event
+from offbook.codecs.framing import encode_frame
 from offbook.errors import MalformedResponseError, ProviderError
 from offbook.faults import (
     AnyFault,
@@ -51,10 +51,8 @@ DRIP_PIECES = 16
 
 _ENDINGS: dict[str, ResponseEnding] = {"ConnectionError": "reset", "TimeoutError": "silence", "cut": "cut"}
 _MALFORMED = b'{"broken'
-_MALFORMED_EVENTS = {
-    "anthropic": encode_sse_event(_MALFORMED, "content_block_delta"),
-    "ollama": encode_ndjson_line(_MALFORMED),
-}
+_EVENT_NAMES = {"anthropic": "content_block_delta", "bedrock": "contentBlockDelta", "bedrock_anthropic": "chunk"}
+"""The event that carries a piece of an answer, in protocols that name their events."""
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _INVALID_HEADER_TEXT = re.compile(r"[^\t\x20-\x7e\x80-\xff]")
 
@@ -192,9 +190,8 @@ def _(fault: ContextOverflow, target: FaultTarget) -> HttpResponse:
 def _(fault: WrongShape, target: FaultTarget) -> HttpResponse:
     raw = target.marked(fault.raw).encode("utf-8", "replace")
     if target.body_type != JSON_TYPE:
-        raw = orjson.dumps(orjson.loads(raw))  # on one line, as streams have it
-    if target.body_type.startswith("text/event-stream"):
-        raw = encode_sse_event(raw)
+        on_one_line = orjson.dumps(orjson.loads(raw))
+        raw = encode_frame(target.body_type, on_one_line, "chunk" if target.codec.name == "bedrock_anthropic" else "")
     return whole_response(200, raw, content_type=target.body_type)
 
 
@@ -237,7 +234,7 @@ def _first_events(clean: HttpResponse, count: int) -> tuple[Frame, ...]:
 def _malformed_event(target: FaultTarget, clean: HttpResponse) -> bytes:
     if not clean.is_streamed or target.parsed.is_array:
         return _MALFORMED
-    return _MALFORMED_EVENTS.get(target.codec.name, encode_sse_event(_MALFORMED))
+    return encode_frame(target.codec.stream_type, _MALFORMED, _EVENT_NAMES.get(target.codec.name, ""))
 
 
 def _error_event(target: FaultTarget, *, is_first: bool) -> bytes:

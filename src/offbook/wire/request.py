@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from importlib import import_module
@@ -16,9 +16,10 @@ import orjson
 from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.codecs.base import Codec, WireRequest
+from offbook.codecs.base import Codec, OtherProtocolError, WireRequest
 from offbook.errors import RequestError
 from offbook.messages import JsonObject, Request
+from offbook.providers.aws_signature import SIGNED_SCHEME
 from offbook.recording.format.wire_record import PLAIN_HTTP, wire_text
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules, canonical_bytes, identify
 from offbook.vendors import CREDENTIAL_HEADERS, SECRET_QUERY, VENDORS, VendorName, codec_of
@@ -45,6 +46,9 @@ def header_dict(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
 
 
+_SIGNATURE = re.compile(r"(?:Credential|Signature)=([^/,\s]+)")
+
+
 def credentials_of(request: HttpRequest) -> tuple[str, ...]:
     """Return the secrets that a request carries to prove who sends it: in headers, cookies and the query."""
     found = [value for name, value in parse_qsl(request.query) if name.lower() in SECRET_QUERY]
@@ -55,6 +59,7 @@ def credentials_of(request: HttpRequest) -> tuple[str, ...]:
             scheme, _, rest = value.strip().partition(" ")
             found += [value.strip(), rest.strip()]
             found += _basic_password(rest) if scheme.lower() == "basic" else []
+            found += _SIGNATURE.findall(rest) if scheme == SIGNED_SCHEME else []
     return tuple(dict.fromkeys(filter(None, found)))
 
 
@@ -175,6 +180,9 @@ _POST_ROUTES = (
     (re.compile(r".*/responses"), ApiRoute("openai", "generate", "openai_responses")),
     (re.compile(r"(.*/v1)?/messages"), ApiRoute("anthropic", "generate", "anthropic")),
     (re.compile(r".*:(streamG|g)enerateContent"), ApiRoute("google", "generate", "gemini")),
+    (re.compile(r".*/model/.+/converse(-stream)?"), ApiRoute("bedrock", "generate", "bedrock")),
+    (re.compile(r".*/model/.+/invoke(-with-response-stream)?"), ApiRoute("bedrock", "generate", "bedrock_anthropic")),
+    (re.compile(r".*/model/.+/count-tokens"), ApiRoute("bedrock", "other")),
     (re.compile(r"/api/chat"), ApiRoute("ollama", "generate", "ollama")),
     (re.compile(r"/api/embed(dings)?"), ApiRoute("ollama", "embed")),
     (re.compile(r"/api/show"), ApiRoute("ollama", "models")),
@@ -205,6 +213,8 @@ def _vendor_at(path: str, headers: Mapping[str, str]) -> VendorName:
         return "anthropic"
     if _GOOGLE_PATH.match(path) or "x-goog-api-key" in headers or "x-goog-api-client" in headers:
         return "google"
+    if "x-amz-date" in headers:
+        return "bedrock"
     return "ollama" if _OLLAMA_PATH.match(path) else "openai"
 
 
@@ -291,6 +301,8 @@ def parse_request(request: HttpRequest, rules: NormaliseRules = NO_RULES) -> Par
         target = f"{request.path}?{request.query}" if request.query else request.path
         model_request = route.codec.decode_request(WireRequest(target, body))
         request_hash, fields = identify(model_request, rules)
+    except OtherProtocolError:
+        return _parse_plain_http(request, ApiRoute(route.vendor, "other"))
     except RequestError as error:
         return _parse_plain_http(request, ApiRoute(route.vendor, route.operation), problem=str(error))
     return ParsedRequest(
@@ -364,7 +376,7 @@ def _body_text(request: HttpRequest) -> Any:
     boundary = _BOUNDARY.match(request.headers.get("content-type", ""))
     data = request.body if boundary is None else request.body.replace(boundary[1].encode("latin-1"), b"boundary")
     text = wire_text(data)
-    return text if isinstance(text, str) else {"base64": text.base64}
+    return text if isinstance(text, str) else {"base64": b64encode(data).decode()}
 
 
 T = TypeVar("T", bound=msgspec.Struct)

@@ -128,7 +128,7 @@ def whole_response(
 def split_events(answer: HttpResponse) -> tuple[Frame, ...]:
     """Split the body into one event a frame, due when the last of its bytes is.
 
-    A body that is neither server-sent events nor JSON lines keeps its frames.
+    A body that consists of neither events nor JSON lines keeps its frames.
     """
     splitter = splitter_for(answer.headers.get("content-type", ""))
     events = [(at_ms, event) for at_ms, data in answer.frames for event in splitter.feed(data)]
@@ -147,7 +147,13 @@ def stream_events(answer: HttpResponse, *, is_array: bool) -> tuple[Frame, ...]:
 ID_CHARS = 24
 NO_RETRY = {"x-should-retry": "false"}
 """The header that keeps SDKs from retrying."""
-_REQUEST_ID_HEADERS = {"openai_chat": "x-request-id", "openai_responses": "x-request-id", "anthropic": "request-id"}
+_REQUEST_ID_HEADERS = {
+    "openai_chat": "x-request-id",
+    "openai_responses": "x-request-id",
+    "anthropic": "request-id",
+    "bedrock": "x-amzn-requestid",
+    "bedrock_anthropic": "x-amzn-requestid",
+}
 
 
 def has_wire_bytes(exchange: Exchange, parsed: ParsedRequest) -> bool:
@@ -258,9 +264,11 @@ def array_piece(event: bytes, *, is_first: bool, is_last: bool) -> bytes:
 def error_response(
     codec: Codec, status: int, message: str, *, headers: Mapping[str, str] | None = None
 ) -> HttpResponse:
-    """Encode an error in the vendor's format."""
-    all_headers = _request_id_header(codec, NO_ID) | dict(headers or {})
-    return whole_response(status, orjson.dumps(codec.encode_error(status, message)), headers=all_headers)
+    """Encode an error in the vendor's format. AWS names its kind in a header, too."""
+    body = codec.encode_error(status, message)
+    kind = {"x-amzn-errortype": body["__type"]} if "__type" in body else {}
+    all_headers = _request_id_header(codec, NO_ID) | kind | dict(headers or {})
+    return whole_response(status, orjson.dumps(body), headers=all_headers)
 
 
 def refusal_response(codec: Codec, status: int, message: str) -> HttpResponse:

@@ -11,7 +11,7 @@ from offbook.recording.format.document import Document
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.file import document_from_dict, render_document
 from offbook.recording.format.wire_record import (
-    Base64,
+    BinaryText,
     WireRecord,
     joined_texts,
     json_documents,
@@ -22,7 +22,7 @@ from offbook.recording.format.wire_record import (
 )
 from tests.recording.stores.strategies import wires
 
-STREAM = WireRecord(protocol="openai_chat", frames=[(1.5, "data: {}\n\n"), (2.0, Base64("/w=="))])
+STREAM = WireRecord(protocol="openai_chat", frames=[(1.5, "data: {}\n\n"), (2.0, BinaryText("/w=="))])
 
 
 def refused(**wire):
@@ -45,11 +45,11 @@ class TestBytes:
         assert wire_text(text.encode()) == text
 
     def test_what_is_no_text_is_base64(self):
-        assert wire_text(b"\xff") == Base64("/w==")
+        assert wire_text(b"\xff") == BinaryText("/w==")
 
     def test_text_that_is_no_base64_is_refused(self):
         with pytest.raises(ValueError, match="not base64"):
-            Base64("?")
+            BinaryText("?")
 
 
 class TestRecord:

@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from offbook import Redactor
 from offbook.recording.format.exchange import Exchange, RecordedToolCall, StreamPiece, ToolCallPiece
-from offbook.recording.format.wire_record import Base64, WireRecord, wire_text
+from offbook.recording.format.wire_record import BinaryText, WireRecord, wire_text
 from offbook.recording.redact.redactor import SecretFinding
 from tests.recording.redact.test_redactor import EXAMPLES, INNOCENT, KEYS, MIX, redactor, redactors, texts
 
@@ -77,7 +77,7 @@ def test_a_secret_that_is_cut_into_frames_goes_wherever_it_is_cut(data):
 
 def test_a_secret_between_bytes_that_are_no_text_goes_and_the_bytes_stay():
     record = WireRecord(**HTTP, body=wire_text(b"\xff\xfe " + KEY.encode() + b" \xff"))
-    assert isinstance(record.body, Base64)
+    assert isinstance(record.body, BinaryText)
     content = redacted(Exchange(wire=record)).wire.content()
     assert content.startswith(b"\xff\xfe <redacted:")
     assert content.endswith(b"> \xff")

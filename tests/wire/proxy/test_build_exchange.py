@@ -20,6 +20,8 @@ NAMES = {
     "anthropic": "anthropic",
     "gemini": "google",
     "ollama": "ollama",
+    "bedrock": "bedrock",
+    "bedrock_anthropic": "bedrock_anthropic",
 }
 PRICES = PriceTable({"m": Price(1_000_000, 0)}, free_providers=("ollama",))
 CALLED = (ToolCall("look_up", {"q": "x"}, "call_1"),)

@@ -27,7 +27,12 @@ from offbook.recording.stores.locate import open_store
 from offbook.recording.tool_replay import called_tool_names
 from offbook.text import pluralize
 from offbook.tools.effects import EFFECTS_VARIABLE, Effect, read_effect_lines
-from offbook.vendors import keys_from_environment, upstreams_from_environment
+from offbook.vendors import (
+    keys_from_environment,
+    plain_environment,
+    tls_keys_from_environment,
+    upstreams_from_environment,
+)
 from offbook.wire.backend import OverusedExchange, UnusedExchange
 from offbook.wire.calls import Miss, SessionTotals, WireCall, ignore_call
 from offbook.wire.options import END_WAIT_S, WireOptions
@@ -102,6 +107,7 @@ class WireArguments(Struct, frozen=True, kw_only=True):
             InputError: options exclude each other or have no effect, or one cannot be read.
         """
         self.check()
+        read_keys = keys_from_environment if has_own_key else tls_keys_from_environment
         return WireOptions(
             recording=self.replay,
             strict=False if self.is_lenient else None,
@@ -114,7 +120,7 @@ class WireArguments(Struct, frozen=True, kw_only=True):
             record=self.record,
             record_mode=self.record_mode or "append",
             upstreams=None if self.record is None else parse_upstreams(self.upstreams, environment),
-            upstream_keys=keys_from_environment(environment) if has_own_key and self.record is not None else None,
+            upstream_keys=None if self.record is None else read_keys(environment) or None,
             upstream_end_wait_s=END_WAIT_S if self.upstream_end_wait_s is None else self.upstream_end_wait_s,
             allow_hosts=self.allow_hosts,
             allow_origins=self.allow_origins,
@@ -156,7 +162,8 @@ def single_value(given: Sequence[str], option: str) -> str | None:
 
 def child_environment(environment: Mapping[str, str], server: WireServer) -> dict[str, str]:
     """The `environment`, with the variables that lead to the server, past any proxy."""
-    return {**environment, **server.env, **no_proxy_variables(environment)}
+    plain = plain_environment(environment, is_replayed=not server.is_live)
+    return {**plain, **server.env, **no_proxy_variables(environment)}
 
 
 def print_notes(options: WireArguments) -> None:

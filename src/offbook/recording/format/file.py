@@ -36,7 +36,7 @@ from offbook.recording.format.keys import (
     unfit_reason,
     unfit_tool_reason,
 )
-from offbook.recording.format.wire_record import Base64, TimedFrame, WireRecord
+from offbook.recording.format.wire_record import BinaryText, TimedFrame, WireRecord
 from offbook.schema_errors import check_keys, explain_json_error, explain_msgspec_error, json_value_at, shape_hint
 from offbook.text import suggestion
 
@@ -310,7 +310,7 @@ def _shape_error(key: str, data: bytes | Raw, error: Exception, source: str) -> 
 def _shape_at(path: str) -> type[Struct]:
     """Return the type of the object at `path` of an entry."""
     if ".wire" in path:
-        return WireRecord if path.endswith(".wire") else Base64
+        return WireRecord if path.endswith(".wire") else BinaryText
     if path.endswith(".tool_call"):
         return ToolCallPiece
     if ".tool_calls[" in path:

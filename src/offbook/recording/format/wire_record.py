@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+import struct
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, TypeAlias
@@ -13,6 +14,7 @@ from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
 from offbook.clock import MAX_WAIT_MS
+from offbook.codecs.event_stream import EventFrame, event_documents, read_frame
 from offbook.codecs.framing import SseDecoder
 
 PLAIN_HTTP = "http"
@@ -21,28 +23,43 @@ PLAIN_HTTP = "http"
 _HEADER_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 _REPLAYABLE_HEADER = re.compile(
-    r"content-type|retry-after(-ms)?|x-should-retry|(x-)?request-id"
+    r"content-type|retry-after(-ms)?|x-should-retry|(x-)?request-id|x-amzn-(requestid|errortype|bedrock-.+)"
     r"|(x-|anthropic-)?ratelimit-.+|openai-(?!(organization|project)$).+"
 )
 
 
-class Base64(Struct, frozen=True, forbid_unknown_fields=True):
-    """Bytes that are not UTF-8."""
+class BinaryText(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Bytes that are not text: as `base64`, or as a message of AWS's event stream.
 
-    base64: str
+    Such a message has headers (`event`) and `data`. If its payload carries the data as base64, `around` is what the
+    payload has before and after that.
+
+    Raises:
+        ValueError: the text is not base64, or a header is too long.
+    """
+
+    base64: str = ""
+    event: dict[str, str] | None = None
+    data: str = ""
+    around: tuple[str, str] | None = None
 
     def __post_init__(self) -> None:
         self.decode()
 
     def decode(self) -> bytes:
-        """Return the bytes. Raise ValueError if the text is not base64."""
+        """Return the bytes."""
         try:
-            return b64decode(self.base64, validate=True)
-        except ValueError as error:
-            raise ValueError(f"not base64: {error}") from None
+            return b64decode(self.base64, validate=True) if self.event is None else self._encode_event(self.event)
+        except (ValueError, struct.error) as error:
+            what = "base64" if self.event is None else "a message of an event stream"
+            raise ValueError(f"not {what}: {error}") from None
+
+    def _encode_event(self, headers: dict[str, str]) -> bytes:
+        around = None if self.around is None else (self.around[0].encode(), self.around[1].encode())
+        return EventFrame(headers, self.data.encode("utf-8", "surrogateescape"), around).encode()
 
 
-WireText: TypeAlias = str | Base64
+WireText: TypeAlias = str | BinaryText
 TimedFrame: TypeAlias = tuple[Annotated[float, Meta(ge=0, le=MAX_WAIT_MS)], WireText]
 """The time at which bytes arrived, in ms since the request, and the bytes."""
 
@@ -93,11 +110,17 @@ def _unfit_header_reason(name: str, value: str) -> str:
 
 
 def wire_text(data: bytes) -> WireText:
-    """Return bytes in the format of the file: as str if they are UTF-8, else as base64."""
+    """Return bytes in the format of the file: as str if they are UTF-8, else as an event or base64."""
     try:
-        return data.decode()
+        frame = read_frame(data)
+        return data.decode() if frame is None else _event_text(frame)
     except UnicodeDecodeError:
-        return Base64(b64encode(data).decode())
+        return BinaryText(b64encode(data).decode())
+
+
+def _event_text(frame: EventFrame) -> BinaryText:
+    around = None if frame.around is None else (frame.around[0].decode(), frame.around[1].decode())
+    return BinaryText(event=frame.headers, data=frame.data.decode(), around=around)
 
 
 def wire_bytes(text: WireText) -> bytes:
@@ -129,6 +152,8 @@ def json_documents(content: bytes) -> list[Any]:
 
 def _event_data(content: bytes) -> list[str] | list[bytes]:
     """Return the data of each event, or the lines if there are no events."""
+    if (documents := event_documents(content)) is not None:
+        return documents
     decoder = SseDecoder()
     events = [*decoder.feed(content), *decoder.close()]
     return [event.data for event in events] if events else content.splitlines()
@@ -183,20 +208,37 @@ def is_still_json(record: WireRecord, cleaned: WireRecord) -> bool:
 
 
 def frame_texts(record: WireRecord) -> list[str]:
-    """Return the frames as texts, each with the characters that end in it. Invalid bytes can be recovered."""
+    """Return the frames as texts, each with the characters that end in it. Invalid bytes can be recovered.
+
+    The text of a message of an event stream is its data.
+    """
+    if any(isinstance(text, BinaryText) and text.event is not None for _, text in record.frames or ()):
+        return [_frame_text(text) for _, text in record.frames or ()]
     decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
     texts = [decoder.decode(data) for _, data in record.timed_frames()]
     return [*texts[:-1], texts[-1] + decoder.decode(b"", final=True)] if texts else []
 
 
+def _frame_text(frame: WireText) -> str:
+    if isinstance(frame, BinaryText) and frame.event is not None:
+        return frame.data
+    return wire_bytes(frame).decode("utf-8", "surrogateescape")
+
+
 def with_frame_texts(record: WireRecord, texts: list[str]) -> WireRecord:
-    encoded = [wire_text(text.encode("utf-8", "surrogateescape")) for text in texts]
     if record.frames is None:
-        return replace(record, body=encoded[0] if encoded else None)
-    return replace(record, frames=[(at_ms, text) for (at_ms, _), text in zip(record.frames, encoded, strict=True)])
+        return replace(record, body=_with_text("", texts[0]) if texts else None)
+    frames = zip(record.frames, texts, strict=True)
+    return replace(record, frames=[(at_ms, _with_text(frame, text)) for (at_ms, frame), text in frames])
+
+
+def _with_text(frame: WireText, text: str) -> WireText:
+    if isinstance(frame, BinaryText) and frame.event is not None:
+        return replace(frame, data=text)
+    return wire_text(text.encode("utf-8", "surrogateescape"))
 
 
 def searchable_bytes(record: WireRecord) -> bytes:
-    """Return the bytes of a record, and the texts that they spell in pieces, for a quick search."""
-    content = record.content()
-    return b"\n".join([content, *(text.encode() for text in joined_texts(content))])
+    """Return the texts of a record, and those that they spell in pieces, for a quick search."""
+    content = "".join(frame_texts(record)).encode("utf-8", "surrogateescape")
+    return b"\n".join([content, *(text.encode() for text in joined_texts(record.content()))])

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from offbook.errors import InputError, RecordingWriteError
-from offbook.vendors import SECRET_QUERY
+from offbook.providers.aws_signature import OLD_SIGNATURE, SIGNED_SCHEME, sign_request
+from offbook.vendors import SECRET_QUERY, VENDORS
 from offbook.wire.backend import AcceptedCall, split_session_path
 from offbook.wire.calls import CallAttempt, CallOutcome
 from offbook.wire.options import END_WAIT_S
@@ -29,8 +30,8 @@ from offbook.wire.proxy.recorder import (
     RecordedExchange,
     WireRecorder,
 )
-from offbook.wire.proxy.upstream import Upstreams, upstream_request_headers
-from offbook.wire.request import HttpRequest, credentials_of
+from offbook.wire.proxy.upstream import RawHeaders, Upstreams, upstream_request_headers
+from offbook.wire.request import HttpRequest, credentials_of, header_dict
 from offbook.wire.response import (
     STATUSES_WITHOUT_BODY,
     HttpResponse,
@@ -83,6 +84,7 @@ class Proxy:
         vendor = attempt.parsed.route.vendor
         try:
             address = self._upstreams.address(vendor)
+            upstream_request = await self._upstream_request(attempt, accepted.request, scope)
             forwarder = StreamForwarder(
                 session,
                 attempt,
@@ -90,9 +92,8 @@ class Proxy:
                 address=address,
                 send=send,
                 end_wait_s=self._end_wait_s,
-                credentials=self._credentials(attempt, accepted.request),
+                credentials=_credentials(accepted.request, upstream_request),
             )
-            upstream_request = self._upstream_request(attempt, accepted.request, scope)
         except InputError as error:
             answer = refusal_response(attempt.parsed.route.any_codec, 400, str(error))
             session.note(replace(attempt, fault=None), answer, CallOutcome("refused"))
@@ -117,7 +118,7 @@ class Proxy:
             await client.aclose()
         self._clients.clear()
 
-    def _upstream_request(self, attempt: CallAttempt, request: HttpRequest, scope: Scope) -> httpx2.Request:
+    async def _upstream_request(self, attempt: CallAttempt, request: HttpRequest, scope: Scope) -> httpx2.Request:
         import httpx2  # noqa: PLC0415 - loading it takes longer than the rest of offbook
 
         route = attempt.parsed.route
@@ -130,14 +131,11 @@ class Proxy:
         upstream = httpx2.URL(self._upstreams.address(route.vendor))
         if (url.scheme, url.netloc, url.userinfo) != (upstream.scheme, upstream.netloc, b""):
             raise InputError("the path leads to another server than the upstream")
+        if VENDORS[route.vendor].signed_as:
+            headers = await asyncio.to_thread(_signed, str(url), request.body, headers, VENDORS[route.vendor].signed_as)
         logged_url = _without_secrets(url)  # httpx2 logs the URLs that it requests
         extensions = {"target": url.raw_path} if logged_url != url else None
         return httpx2.Request(request.method, logged_url, headers=headers, content=request.body, extensions=extensions)
-
-    def _credentials(self, attempt: CallAttempt, request: HttpRequest) -> tuple[str, ...]:
-        """Return the credentials of the client, and those that are sent upstream instead."""
-        auth = self._upstreams.auth(attempt.parsed.route) or {}
-        return (*credentials_of(request), *credentials_of(replace(request, headers=auth, query="")))
 
     def _client(self, vendor: str) -> httpx2.AsyncClient:
         """Return the client for a vendor's server. For one on this machine, proxy variables are ignored."""
@@ -152,6 +150,25 @@ class Proxy:
                 trust_env=not self._upstreams.is_loopback(vendor),
             )
         return self._clients[vendor]
+
+
+def _credentials(received: HttpRequest, sent: httpx2.Request) -> tuple[str, ...]:
+    """Return the credentials of the client, and those that are sent upstream instead."""
+    return (*credentials_of(received), *credentials_of(replace(received, headers=dict(sent.headers), query="")))
+
+
+def _signed(url: str, body: bytes, headers: RawHeaders, service: str) -> RawHeaders:
+    """Return the headers with a signature for this URL. One of the client is for that of this server; a key stays.
+
+    Raises:
+        InputError: the request cannot be signed.
+    """
+    sent = header_dict(headers)
+    if not sent.get("authorization", SIGNED_SCHEME).startswith(SIGNED_SCHEME):
+        return headers
+    signed = sign_request(url, body, service=service, headers=sent)
+    kept = [(name, value) for name, value in headers if name.decode("latin-1") not in signed.keys() | OLD_SIGNATURE]
+    return [*kept, *((name.encode("latin-1"), value.encode("latin-1")) for name, value in signed.items())]
 
 
 class StreamForwarder(ForwardedCall):

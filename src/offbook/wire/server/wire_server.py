@@ -279,6 +279,11 @@ class WireServer(CallInspection):
                 await part.close()
 
     @property
+    def is_live(self) -> bool:
+        """Whether calls that the recording does not answer go to the real APIs."""
+        return self._backend.is_live
+
+    @property
     def env(self) -> dict[str, str]:
         """The environment variables that point the vendors' SDKs at the server, with dummy keys.
 
