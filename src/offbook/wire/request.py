@@ -25,6 +25,9 @@ from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules, canoni
 from offbook.vendors import CREDENTIAL_HEADERS, SECRET_QUERY, VENDORS, VendorName, codec_of
 
 
+_AWS_ATTEMPT = re.compile(r"attempt=([1-9][0-9]{0,4})(?![0-9])")
+
+
 class HttpRequest(Struct, frozen=True, gc=False):
     """An HTTP request. `path` starts with a slash and has no query; header names are lower-case."""
 
@@ -36,9 +39,12 @@ class HttpRequest(Struct, frozen=True, gc=False):
 
     @property
     def attempt(self) -> int | None:
-        """The number of this attempt, from 1, if the client sends it (`x-stainless-retry-count`)."""
+        """The number of this attempt, from 1, if the client sends it (`x-stainless-retry-count`, `amz-sdk-request`)."""
         count = self.headers.get("x-stainless-retry-count", "")
-        return int(count) + 1 if count.isascii() and count.isdigit() and len(count) < 6 else None
+        if count.isascii() and count.isdigit() and len(count) < 6:
+            return int(count) + 1
+        found = _AWS_ATTEMPT.match(self.headers.get("amz-sdk-request", ""))
+        return None if found is None else int(found[1])
 
 
 def header_dict(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
+import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import anthropic
+import boto3
+import botocore.endpoint
 import ollama
 import openai
+from botocore.config import Config
 from google import genai
 from google.genai import types
 
@@ -184,4 +192,64 @@ def _read_chat(answers: list[ollama.ChatResponse]) -> Seen:
     return Seen(text, end, tuple((use.name, json.dumps(use.arguments)) for use in uses))
 
 
-SDKS: tuple[type[Sdk], ...] = (OpenAIChat, OpenAIResponses, Anthropic, GoogleGenai, Ollama)
+class Boto3(Sdk):
+    title = "boto3"
+
+    def __init__(self) -> None:
+        self._session = boto3.session.Session("k", "s", region_name="us-east-1")
+        self._clients: dict[tuple[float, int], Any] = {}
+        self._url = ""
+
+    def close(self) -> None:
+        for client in self._clients.values():
+            client.close()
+
+    def _client(self, url: str, timeout_s: float, retries: int) -> Any:
+        """A client of its own for each setting, as creating one takes long; each call is sent to `url`."""
+        self._url = url
+        if (timeout_s, retries) not in self._clients:
+            settings = Config(read_timeout=timeout_s, retries={"total_max_attempts": retries + 1})
+            client = self._session.client("bedrock-runtime", endpoint_url=_UNUSED, config=settings)
+            client.meta.events.register("before-call", self._lead)
+            self._clients[timeout_s, retries] = client
+        return self._clients[timeout_s, retries]
+
+    def _lead(self, params: dict[str, Any], **_: Any) -> None:
+        params["url"] = params["url"].replace(_UNUSED, self._url)
+
+    def ask(self, url: str, *, timeout_s: float, retries: int) -> Seen | Other:
+        with without_waits():
+            answer = self._client(url, timeout_s, retries).converse(modelId="m", messages=CONVERSE_MESSAGES)
+        if "output" not in answer:
+            return Other("no `output`")
+        blocks = answer["output"]["message"]["content"]
+        uses = [block["toolUse"] for block in blocks if "toolUse" in block]
+        calls = tuple((use["name"], json.dumps(use["input"])) for use in uses)
+        return Seen("".join(block.get("text", "") for block in blocks), answer["stopReason"], calls)
+
+    def ask_streamed(self, url: str, *, timeout_s: float, retries: int) -> Seen | Other:
+        with without_waits():
+            answer = self._client(url, timeout_s, retries).converse_stream(modelId="m", messages=CONVERSE_MESSAGES)
+        with closing(answer["stream"]) as stream:
+            events = list(stream)
+        starts = [event["contentBlockStart"]["start"]["toolUse"] for event in events if "contentBlockStart" in event]
+        pieces = [event["contentBlockDelta"].get("delta", {}) for event in events if "contentBlockDelta" in event]
+        end = next((event["messageStop"]["stopReason"] for event in events if "messageStop" in event), None)
+        arguments = "".join(piece["toolUse"]["input"] for piece in pieces if "toolUse" in piece)
+        text = "".join(piece.get("text", "") for piece in pieces)
+        return Seen(text, end, tuple((start["name"], arguments) for start in starts))
+
+
+_UNUSED = "http://unused"
+CONVERSE_MESSAGES = [{"role": "user", "content": [{"text": QUESTION}]}]
+
+
+@contextmanager
+def without_waits() -> Iterator[None]:
+    """Let boto3 retry at once: it waits up to a second, and then up to two, and no header makes it hurry."""
+    hurried = SimpleNamespace(sleep=lambda _: None, time=time.time)
+    with mock.patch.object(botocore.endpoint, "time", hurried):
+        yield
+
+
+SDKS: tuple[type[Sdk], ...] = (OpenAIChat, OpenAIResponses, Anthropic, GoogleGenai, Ollama, Boto3)

@@ -43,4 +43,4 @@ def describe_error(error: Exception) -> str:
     """An error by its name; one that is not of the SDK's own with its module."""
     module = type(error).__module__.split(".")[0]
     name = type(error).__name__
-    return f"`{module}.{name}`" if module in ("httpx", "httpx2", "httpcore", "httpcore2") else f"`{name}`"
+    return f"`{module}.{name}`" if module in ("httpx", "httpx2", "httpcore", "httpcore2", "urllib3") else f"`{name}`"
