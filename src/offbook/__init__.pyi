@@ -107,6 +107,8 @@ from offbook.messages import ToolCall as ToolCall
 from offbook.messages import ToolCallDelta as ToolCallDelta
 from offbook.messages import Usage as Usage
 from offbook.providers.catalog import AnthropicProvider as AnthropicProvider
+from offbook.providers.catalog import BedrockAnthropicProvider as BedrockAnthropicProvider
+from offbook.providers.catalog import BedrockProvider as BedrockProvider
 from offbook.providers.catalog import GoogleProvider as GoogleProvider
 from offbook.providers.catalog import OllamaProvider as OllamaProvider
 from offbook.providers.catalog import OpenAIProvider as OpenAIProvider

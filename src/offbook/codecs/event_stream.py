@@ -142,19 +142,22 @@ def read_frame(frame: bytes) -> EventFrame | None:
     if len(frame) < _SMALLEST or int.from_bytes(frame[:4]) != len(frame):
         return None
     try:
-        message = decode_message(frame)
-        read = _unwrap(message)
-    except (MalformedResponseError, ValueError):
+        read = _unwrap(decode_message(frame))
+    except MalformedResponseError:
         return None
     return read if read.encode() == frame else None
 
 
 def _unwrap(message: EventMessage) -> EventFrame:
+    plain = EventFrame(message.headers, message.payload)
     if message.name != CHUNK or message.is_exception:
-        return EventFrame(message.headers, message.payload)
-    packed = chunk_bytes(message.payload)
-    before, after = message.payload.split(packed, 1)
-    return EventFrame(message.headers, b64decode(packed, validate=True), (before, after))
+        return plain
+    try:
+        packed = chunk_bytes(message.payload)
+        before, after = message.payload.split(packed, 1)
+        return EventFrame(message.headers, b64decode(packed, validate=True), (before, after))
+    except ValueError:
+        return plain
 
 
 def chunk_bytes(payload: bytes) -> bytes:
