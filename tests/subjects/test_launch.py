@@ -160,6 +160,40 @@ for _ in range(2):
         assert [call.is_too_soon for call in run.calls] == [False, is_too_soon]
 
 
+BOTO3 = """
+import time
+import boto3, botocore.config, botocore.exceptions
+
+settings = botocore.config.Config(read_timeout=30, retries={"total_max_attempts": 2})
+client = boto3.client("bedrock-runtime", config=settings)
+started_s = time.monotonic()
+try:
+    answer = client.converse_stream(modelId="m", messages=[{"role": "user", "content": [{"text": "Hi"}]}])
+    deltas = [event["contentBlockDelta"]["delta"] for event in answer["stream"] if "contentBlockDelta" in event]
+    print("".join(delta["text"] for delta in deltas))
+except Exception as error:
+    print(type(error).__name__)
+print(int(time.monotonic() - started_s))
+"""
+
+
+def test_boto3_waits_and_retries_in_virtual_time_and_needs_no_login(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    clean, late, silent, busy, broken = runs(
+        program(BOTO3, tmp_path, deadline_s=1000.0),
+        ["call=1 attempt=1: slow 12000"],
+        ["everywhere: timeout 600000"],
+        ["call=1 attempt=1: http_error 429 headers.Retry-After=4"],
+        ["call=1 attempt=1: stream_truncate 1 raise=error_event"],
+    )
+    assert clean.result["stdout"] == "Hello\n0\n"
+    assert late.result["stdout"] == "Hello\n12\n"
+    assert silent.result["stdout"] == "ReadTimeoutError\n60\n"
+    assert busy.result["stdout"] == "Hello\n4\n"
+    assert [call.is_too_soon for call in busy.calls] == [False, False]
+    assert broken.result["stdout"] == "EventStreamError\n0\n"
+
+
 def test_a_child_process_is_waited_for_in_real_time(tmp_path):
     code = """
 import subprocess, time

@@ -11,7 +11,17 @@ from msgspec.structs import replace
 from offbook.vendors import CODECS
 from offbook.wire.request import HttpRequest
 from offbook.wire.response import HttpResponse, error_response, http_bytes, split_events, whole_response
-from tests.wire.http_requests import PROTOCOLS, answer_to, call_of, entry_of, read, recording_of, session_of, text_of
+from tests.wire.http_requests import (
+    PROTOCOLS,
+    answer_to,
+    call_of,
+    entry_of,
+    read,
+    recording_of,
+    session_of,
+    text_in,
+    text_of,
+)
 
 FRAMES = ((0.0, b"a"), (0.0, b"b"), (5.0, b"c"), (0.0, b"d"))
 frames = st.lists(st.tuples(st.sampled_from([0.0, 1.0, 2.0]), st.binary(max_size=3)), max_size=8).map(tuple)
@@ -160,7 +170,7 @@ def test_an_entry_is_reported_in_every_protocol(protocol, stream):
     response = read(served(protocol, stream=stream, content=WORDS, model="real", usage=usage), protocol)
     assert response.content == WORDS
     assert response.finish_reason == "stop"
-    assert response.model == "real"
+    assert response.model == ("" if protocol == "bedrock" else "real")  # Converse does not name its model
     assert response.usage.total_tokens == 5 or protocol == "openai_chat"
 
 
@@ -172,7 +182,7 @@ def test_tool_calls_are_reported_in_every_protocol(protocol, stream):
     assert response.finish_reason == "tool_calls"
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", [protocol for protocol in PROTOCOLS if protocol != "bedrock"])
 def test_an_entry_that_names_no_model_is_answered_by_the_model_that_was_asked(protocol):
     assert read(served(protocol, stream=False, content="x"), protocol).model == "m"
 
@@ -208,7 +218,7 @@ def test_chunks_are_streamed_as_they_were_recorded(protocol):
     chunks = [[1.0, "a b"], [2.0, {"reasoning": "hm"}], [3.0, "c"]]
     answer = served(protocol, stream=True, content="a bc", reasoning="hm", chunks=chunks)
     assert read(answer, protocol).content == "a bc"
-    assert answer.content.index(b"a b") < answer.content.index(b"hm")
+    assert text_in(answer.content).index(b"a b") < text_in(answer.content).index(b"hm")
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

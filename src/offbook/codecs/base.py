@@ -13,6 +13,7 @@ from offbook.errors import MalformedResponseError, ProviderError, RateLimitError
 from offbook.messages import JsonObject, Request, Response, StreamDelta
 from offbook.text import shorten
 
+AWS_RETRY_AFTER = "x-amz-retry-after"
 NO_ID = "offbook"
 """The id of a response for which none is given."""
 
@@ -173,12 +174,14 @@ def error_of_status(
 
 
 def retry_after_s(headers: Mapping[str, str], *, now: datetime) -> float | None:
-    """Return how long the provider asks to wait: `retry-after-ms`, or `retry-after` in seconds or as a date.
+    """Return how long the provider asks to wait: `retry-after-ms`, `x-amz-retry-after`, or `retry-after`.
+
+    The last is in seconds or a date, the others are in ms.
 
     A date is relative to the `date` of the same response, or to `now` if it has none.
     """
     lowered = {name.lower(): value for name, value in headers.items()}
-    for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+    for name, unit_s in (("retry-after-ms", 0.001), (AWS_RETRY_AFTER, 0.001), ("retry-after", 1.0)):
         try:
             wait_s = float(lowered[name]) * unit_s
         except (KeyError, ValueError):

@@ -11,8 +11,8 @@ import orjson
 from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.clock import SystemClock
-from offbook.codecs.base import Codec
+from offbook.clock import SYSTEM_CLOCK, SystemClock
+from offbook.codecs.base import AWS_RETRY_AFTER, Codec, retry_after_s
 from offbook.codecs.framing import encode_frame
 from offbook.errors import MalformedResponseError, ProviderError
 from offbook.faults import (
@@ -145,7 +145,9 @@ def _failed_response(error: ProviderError, target: FaultTarget, *, waited_ms: fl
         case ConnectionError():
             return HttpResponse(None, ending="reset")
         case _:
-            return error_response(target.codec, error.status_code or 500, str(error), headers=_sendable(error.headers))
+            return error_response(
+                target.codec, error.status_code or 500, str(error), headers=_sendable(error.headers, target.codec)
+            )
 
 
 def _result_without_waiting(work: Coroutine[Any, Any, T]) -> T:
@@ -165,16 +167,22 @@ def _(fault: OrderFault, target: FaultTarget) -> HttpResponse:
 
 @apply_fault.register
 def _(fault: HttpError, target: FaultTarget) -> HttpResponse:
-    headers = _sendable(fault.headers)
+    headers = _sendable(fault.headers, target.codec)
     if not fault.body:
         return error_response(target.codec, fault.status_code, target.marked(INJECTED_ERROR), headers=headers)
     body = target.marked(fault.body).encode("utf-8", "replace")
     return whole_response(fault.status_code, body, headers=headers)
 
 
-def _sendable(headers: dict[str, str]) -> dict[str, str]:
-    """Drop the headers whose names HTTP does not allow, and replace characters that it does not allow by `?`."""
+def _sendable(headers: dict[str, str], codec: Codec) -> dict[str, str]:
+    """Drop the headers whose names HTTP does not allow, and replace characters that it does not allow by `?`.
+
+    AWS has a header of its own for how long to wait.
+    """
     named = {name: value for name, value in headers.items() if _HEADER_NAME.fullmatch(name)}
+    wait_s = retry_after_s(named, now=SYSTEM_CLOCK.utc_now()) if codec.name.startswith("bedrock") else None
+    if wait_s is not None:
+        named = {AWS_RETRY_AFTER: f"{wait_s * 1000:.0f}"} | named
     return {name: _INVALID_HEADER_TEXT.sub("?", value) for name, value in named.items()}
 
 

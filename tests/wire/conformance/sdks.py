@@ -245,11 +245,12 @@ CONVERSE_MESSAGES = [{"role": "user", "content": [{"text": QUESTION}]}]
 
 
 @contextmanager
-def without_waits() -> Iterator[None]:
-    """Let boto3 retry at once: it waits up to a second, and then up to two, and no header makes it hurry."""
-    hurried = SimpleNamespace(sleep=lambda _: None, time=time.time)
+def without_waits() -> Iterator[list[float]]:
+    """Let boto3 retry at once, as no header makes it hurry. Yields how long it would have waited each time, in s."""
+    waits_s: list[float] = []
+    hurried = SimpleNamespace(sleep=waits_s.append, time=time.time)
     with mock.patch.object(botocore.endpoint, "time", hurried):
-        yield
+        yield waits_s
 
 
 SDKS: tuple[type[Sdk], ...] = (OpenAIChat, OpenAIResponses, Anthropic, GoogleGenai, Ollama, Boto3)

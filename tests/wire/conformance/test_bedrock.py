@@ -225,3 +225,11 @@ def test_a_program_needs_no_login_and_no_region(tmp_path):
         command = [sys.executable, "-c", PROGRAM]
         said = subprocess.check_output(command, env=child_environment(environment, server), text=True)
     assert said == f"{PLAIN}\n"
+
+
+def test_boto3_waits_as_long_as_a_fault_asks_it_to(start, session):
+    run = start("attempt=1: http_error 429 headers.Retry-After=3")
+    with closing(session.client("bedrock-runtime", endpoint_url=run.url)) as client, without_waits() as waits_s:
+        client.converse(modelId=MODEL, messages=CONVERSE_MESSAGES)
+    assert (run.tries, len(waits_s)) == (2, 1)
+    assert waits_s[0] >= 3

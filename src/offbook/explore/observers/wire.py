@@ -126,8 +126,9 @@ class PendingAnswer(Struct, frozen=True):
 _CLIENT_TIMEOUTS = {
     "openai": "OpenAI(timeout=…)",
     "anthropic": "Anthropic(timeout=…)",
-    "gemini": "Client(http_options=HttpOptions(timeout=…))",
+    "google": "Client(http_options=HttpOptions(timeout=…))",
     "ollama": "Client(timeout=…)",
+    "bedrock": "Config(read_timeout=…)",
     "mcp": "ClientSession(read_timeout_seconds=…)",
 }
 

@@ -23,7 +23,7 @@ PLAIN_HTTP = "http"
 _HEADER_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 _REPLAYABLE_HEADER = re.compile(
-    r"content-type|retry-after(-ms)?|x-should-retry|(x-)?request-id|x-amzn-(requestid|errortype|bedrock-.+)"
+    r"content-type|retry-after(-ms)?|x-should-retry|(x-)?request-id|x-amz-retry-after|x-amzn-(requestid|errortype|bedrock-.+)"
     r"|(x-|anthropic-)?ratelimit-.+|openai-(?!(organization|project)$).+"
 )
 
