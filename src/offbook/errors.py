@@ -3,6 +3,7 @@
 OffbookError
 ├── InputError                     something that a user gave is wrong: reason, source, place, hint (exit code 2)
 │   ├── RecordingFormatError       a file cannot be read as a recording
+│   ├── RecordingUnavailableError  the server that holds a recording cannot be reached, or has no room
 │   ├── RecordingWriteError        a call was made, but could not be recorded
 │   ├── RequestError               a request cannot be sent, matched or recorded
 │   ├── NoProviderError            no registered provider accepts the model of a request
@@ -78,6 +79,10 @@ class InputError(OffbookError):
 
 class RecordingFormatError(InputError):
     """A file cannot be read as a recording."""
+
+
+class RecordingUnavailableError(InputError):
+    """The server that holds a recording cannot be reached, or has no room."""
 
 
 class RecordingWriteError(InputError):

@@ -66,6 +66,14 @@ def printable_line(text: str) -> str:
     return printable(text).replace("\n", " ")
 
 
+_PASSWORD = re.compile(r"(rediss?://[^\s:@/]*:)\S*@", re.IGNORECASE)
+
+
+def mask_password(text: str) -> str:
+    """Return the text with `***` for the passwords in URLs of Redis."""
+    return _PASSWORD.sub(r"\1***@", text) if "@" in text else text
+
+
 def ordinal(number: int) -> str:
     """Return `1st`, `2nd`, `3rd`, `11th`."""
     ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")

@@ -17,7 +17,6 @@ from offbook.recording.format.wire_record import WireRecord, wire_text
 from offbook.recording.record_mode import RecordMode, open_recording, timestamp
 from offbook.recording.redact.redactor import Redactor
 from offbook.recording.redact.rules import redactor_in_force
-from offbook.recording.stores.locate import open_reader
 from offbook.recording.stores.store import RecordingReader
 
 UNRECORDED_METHODS = frozenset(("ping", "logging/setLevel", "subscriptions/listen"))
@@ -47,7 +46,7 @@ class McpRecorder:
         self.is_live = self._recording.is_live
         self.replay: RecordingReader | None = None
         if self._recording.has_answers:
-            self.replay = open_reader(self._recording.answers(), source=str(location))
+            self.replay = self._recording.answers()
 
     def record(
         self, server: str, request: Message, messages: Sequence[TimedMessage], *, credentials: Iterable[str] = ()

@@ -156,7 +156,7 @@ def _marker_error(item: pytest.Item, name: str, reason: str, *, hint: str) -> In
     return InputError(reason, source=item.nodeid, place=f"mark.{name}", hint=hint)
 
 
-_FOUND = pytest.StashKey[dict[Path, FoundExchanges | None]]()
+_FOUND = pytest.StashKey[dict[str, FoundExchanges | None]]()
 
 
 class RecordingPlan(Struct, frozen=True, kw_only=True):
@@ -226,9 +226,9 @@ def _found_in(config: pytest.Config, location: str) -> FoundExchanges | None:
     runs, also by the workers of pytest-xdist. None if it does not exist, or cannot be read, which its test reports.
     """
     store, found = open_store(location), config.stash.setdefault(_FOUND, {})
-    if store.path not in found:
+    if store.identity not in found:
         try:
-            found[store.path] = FoundExchanges(store) if store.exists() else None
+            found[store.identity] = FoundExchanges(store) if store.exists() else None
         except InputError:
-            found[store.path] = None
-    return found[store.path]
+            found[store.identity] = None
+    return found[store.identity]

@@ -50,21 +50,21 @@ def merge_stores(
     """
     if target.exists() and not force:
         raise _exists_error(target)
-    documents = {store.path: store.load() for store in sources}
+    documents = {store.identity: store.load() for store in sources}
     merged = Document()
 
     def replace_content(document: Document) -> None:
         nonlocal merged
-        if target.path in documents:
-            documents[target.path] = document
+        if target.identity in documents:
+            documents[target.identity] = document
         elif document.size:  # another process has created it
             raise _exists_error(target)
-        merged = merge_documents([documents[store.path] for store in sources], conflict=conflict)
+        merged = merge_documents([documents[store.identity] for store in sources], conflict=conflict)
         for name in Document.__struct_fields__:
             setattr(document, name, getattr(merged, name))
 
-    if force and target.path not in documents:
-        merged = merge_documents([documents[store.path] for store in sources], conflict=conflict)
+    if force and target.identity not in documents:
+        merged = merge_documents([documents[store.identity] for store in sources], conflict=conflict)
         target.save(merged)
     else:
         target.update(replace_content)

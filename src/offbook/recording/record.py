@@ -30,6 +30,7 @@ from offbook.messages import (
 )
 from offbook.providers.foreign_error import provider_error_of
 from offbook.providers.provider import Provider
+from offbook.recording.call_cache import OWN_TURN, CallTurn
 from offbook.recording.format.exchange import (
     Exchange,
     TimedPiece,
@@ -41,11 +42,13 @@ from offbook.recording.format.exchange import (
     recorded_error,
 )
 from offbook.recording.format.keys import KEY_HINT, quote_name, unfit_reason
+from offbook.recording.match.cursor import SharedCursor
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules, check_rules, identify
 from offbook.recording.record_mode import ExchangeWriter, OpenRecording, RecordMode, open_recording, timestamp
 from offbook.recording.redact.redactor import Redactor
 from offbook.recording.redact.rules import redactor_in_force
 from offbook.recording.replay import MockProvider
+from offbook.recording.stores.store import SharedReader
 from offbook.recording.tool_replay import ClosableToolbox, ReplayedTools, replay_tools
 from offbook.schema_errors import check_type
 from offbook.tools.definition import ToolDef, wrap_tool
@@ -61,6 +64,29 @@ class _PendingCall(Struct, frozen=True):
     request_hash: str
     fields: bytes
     started_s: float
+    turn: CallTurn = OWN_TURN
+
+
+class _TurnSource:
+    """The source of a stream. If it is closed before anybody has read it, another process may make the call."""
+
+    def __init__(self, reply: Reply, turn: CallTurn) -> None:
+        self._reply, self._turn = reply, turn
+
+    async def aclose(self) -> None:
+        self._turn.release()
+        await self._reply.aclose()
+
+
+class CacheReplay(MockProvider):
+    """Answers model calls from a shared recording, as it is when a call is made."""
+
+    def __init__(self, reader: SharedReader, *, sink: Sink, clock: Clock) -> None:
+        self._shared_reader = reader
+        super().__init__(responses=reader, strict=True, sink=sink, clock=clock)
+
+    def _new_cursor(self) -> SharedCursor:
+        return SharedCursor(self._shared_reader)
 
 
 class RecordingProvider(Provider):
@@ -113,22 +139,38 @@ class RecordingProvider(Provider):
             raise
 
     async def send(self, request: Request) -> Reply:
-        if self._replay is not None and (not self._recording.is_live or self._replay.answers(request)):
-            return await self._replay.send(request)
+        replay = self._replay
+        if replay is not None and (not self._recording.is_live or self._has_answer(replay, request)):
+            return await replay.send(request)
         call = self._start(request)
+        if replay is not None:
+            turn = await self._recording.turn(request.step_id, call.request_hash, lambda: replay.answers(request))
+            if turn.is_answered:
+                return await replay.send(request)
+            call = replace(call, turn=turn)
         try:
             reply = await self._provider.send(request)
             response = None if request.stream else await reply.collect()
-        except Exception as error:
+            if response is None:
+                return StreamedReply(self._events(reply, call), source=_TurnSource(reply, call.turn))
+            self._record(call, response)
+        except BaseException as error:
+            self._record_failure(call, error)
+            raise
+        return WholeReply(response)
+
+    def _has_answer(self, replay: MockProvider, request: Request) -> bool:
+        return self._recording.has_answer(lambda: replay.answers(request))
+
+    def _record_failure(self, call: _PendingCall, error: BaseException) -> None:
+        """Record a failure of the provider, and let another process make the call."""
+        try:
             failure = provider_error_of(error, provider=self.name)
             if failure is not None:
                 fault = fault_of(failure, after_ms=self._elapsed_ms(call))
                 self._record(call, Response(provider=self.name), fault=fault)
-            raise
-        if response is None:
-            return StreamedReply(self._events(reply, call), source=reply)
-        self._record(call, response)
-        return WholeReply(response)
+        finally:
+            call.turn.release()
 
     def check_price(self, request: Request) -> None:
         if self._recording.is_live:
@@ -150,10 +192,9 @@ class RecordingProvider(Provider):
             await self._provider.close()
 
     def _open_replay(self) -> MockProvider:
-        answers = self._recording.answers()
-        if isinstance(answers, str):
-            return MockProvider(answers, strict=True, sink=self._sink, clock=self._clock)
-        return MockProvider(responses=answers, strict=True, sink=self._sink, clock=self._clock)
+        if self._recording.cache is not None:
+            return CacheReplay(self._recording.cache.reader, sink=self._sink, clock=self._clock)
+        return MockProvider(responses=self._recording.answers(), strict=True, sink=self._sink, clock=self._clock)
 
     def _start(self, request: Request) -> _PendingCall:
         if request.step_id is not None and (reason := unfit_reason(request.step_id)):
@@ -179,11 +220,17 @@ class RecordingProvider(Provider):
                 reason = "the stream ended before its last event"
                 raise ProviderConnectionError(reason, provider=self.name)  # noqa: TRY301 - recorded like other failures
         except BaseException as error:
-            self._record_broken(call, joined, chunks, error)
+            try:
+                self._record_broken(call, joined, chunks, error)
+            finally:
+                call.turn.release()
             raise
         finally:
             await reply.aclose()
-        self._record(call, end.response, chunks=chunks)
+        try:
+            self._record(call, end.response, chunks=chunks)
+        finally:
+            call.turn.release()
         yield end
 
     def _record_broken(
@@ -226,7 +273,7 @@ class RecordingProvider(Provider):
         )
         redactor = self._redactor.knowing(self._provider.credentials)
         key = call.key if call.request.step_id is None else redactor.text(call.key)
-        self._recording.append(key, redactor.redact(exchange))
+        self._recording.append(key, redactor.redact(exchange), turn=call.turn)
         self._sink.emit(
             CallRecorded(
                 call.request.step_id,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal, Protocol, get_args
 
@@ -12,12 +12,14 @@ import msgspec
 
 from offbook.clock import Clock
 from offbook.errors import InputError, RecordingWriteError
-from offbook.recording.format.document import Document, rules_from_meta
+from offbook.recording.call_cache import OWN_TURN, CallCache, CallTurn, call_name
+from offbook.recording.format.document import rules_from_meta
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules
 from offbook.recording.replace_on_close import ExchangeKind, ReplaceOnCloseWriter
 from offbook.recording.stores.locate import open_store
-from offbook.recording.stores.store import Store
+from offbook.recording.stores.memory import MemoryReader
+from offbook.recording.stores.store import RecordingReader, Store
 
 RecordMode = Literal["append", "once", "new", "all", "fresh"]
 
@@ -57,7 +59,8 @@ class OpenRecording:
     Attributes:
         found_any: there were exchanges when the recording was opened.
         has_answers: the exchanges found when the recording was opened answer calls before anything is called live
-            (modes `once` and `new`, if there were any).
+            (modes `once` and `new`, if there were any). In mode `new`, those of a shared recording always do.
+        cache: decides who makes a call, if other processes share the recording in mode `new`.
         is_live: calls without such an answer are made live. False in mode `once` if the recording has answers.
     """
 
@@ -67,13 +70,37 @@ class OpenRecording:
         self._store, self._mode, self._first_to, self._lock = store, mode, first_to, threading.Lock()
         self._writer = ReplaceOnCloseWriter(store, kind, mode) if mode in ("all", "fresh") else store.write()
         size = self._writer.size if kind == "models" else self._writer.tool_size
+        self.cache = self._share() if mode == "new" and kind == "models" else None
         self.found_any = self._writer.found_any if isinstance(self._writer, ReplaceOnCloseWriter) else size > 0
-        self.has_answers = mode in ("once", "new") and size > 0
+        self.has_answers = mode in ("once", "new") and (size > 0 or self.cache is not None)
         self.is_live = mode != "once" or not self.has_answers
 
-    def answers(self) -> str | Document:
-        """Return what to replay if the recording `has_answers`: without the exchanges that this run adds."""
-        return self._store.location if self._mode == "once" else self._store.load()
+    def _share(self) -> CallCache | None:
+        shared = self._store.share()
+        return None if shared is None else CallCache(shared)
+
+    def answers(self) -> RecordingReader:
+        """Return what to replay if the recording `has_answers`: without the exchanges that this run adds.
+
+        A shared recording is read as it is when a call is made, with what this run and others have added.
+        """
+        if self.cache is not None:
+            return self.cache.reader
+        if self._mode == "once":
+            return self._store.read()
+        return MemoryReader(self._store.load(), source=self._store.location)
+
+    def has_answer(self, check: Callable[[], bool]) -> bool:
+        """Return whether `check` finds an answer in the recording. Raises like `check`."""
+        return check() if self.cache is None else self.cache.has_answer(check)
+
+    async def turn(self, step_id: str | None, fingerprint: str, check: Callable[[], bool]) -> CallTurn:
+        """Wait for the turn to make a call that the recording does not answer; without a shared one, that is now.
+
+        Raises:
+            InputError: the recording cannot be reached.
+        """
+        return OWN_TURN if self.cache is None else await self.cache.turn(call_name(step_id, fingerprint), check)
 
     def agree_rules(self, rules: NormaliseRules = NO_RULES) -> NormaliseRules:
         """Return the normalise rules of the recording, which are `rules` if it does not have any yet.
@@ -93,8 +120,10 @@ class OpenRecording:
         self._writer.add_meta({"normalise": msgspec.to_builtins(rules)})
         return rules
 
-    def append(self, key: str, exchange: Exchange) -> None:
+    def append(self, key: str, exchange: Exchange, *, turn: CallTurn = OWN_TURN) -> None:
         """Record an exchange. In mode `all`, those of a key replace those found under the key when the run has ended.
+
+        A shared recording keeps no failures. The `turn` ends with the exchange.
 
         Raises:
             RecordingWriteError: the exchange cannot be written.
@@ -102,7 +131,10 @@ class OpenRecording:
         with self._writing():
             if self._first_to is not None:
                 self._first_to.append(key, exchange)
-            self._writer.append(key, exchange)
+            if self.cache is None:
+                self._writer.append(key, exchange)
+            else:
+                self.cache.append(key, exchange, call=turn.call)
 
     def append_tool(self, tool: str, exchange: ToolExchange) -> None:
         """Record a tool exchange, like `append`."""
@@ -131,3 +163,5 @@ class OpenRecording:
     def close(self) -> None:
         """Bring the recording into its final form. Safe to call twice."""
         self._writer.close()
+        if self.cache is not None:
+            self.cache.close()

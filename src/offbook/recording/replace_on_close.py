@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from hashlib import blake2b
-from pathlib import Path
 from typing import Literal, TypeVar
 
 import msgspec
@@ -145,7 +144,7 @@ class FreshRun:
 
     def _keep_beside(self, recorded: Document) -> None:
         """Write what was recorded to another file, and say so."""
-        beside = _store_of_failed_run(self._store.location)
+        beside = self._store.beside(FAILED_SUFFIX)
         beside.save(recorded)
         message = "%s: the run failed, so it stays as it was; what was recorded is in %s"
         log_warning("offbook.recording", message, self._store.location, beside.location)
@@ -176,18 +175,6 @@ class FreshRun:
             document.add_tool(tool, call)
 
 
-def _store_of_failed_run(location: str) -> Store:
-    """Return the store beside `location` for what a run has recorded that failed.
-
-    Raises:
-        InputError: there is a link instead, which could lead anywhere.
-    """
-    beside = f"{location}{FAILED_SUFFIX}"
-    if Path(beside.removeprefix("sqlite:///")).is_symlink():
-        raise InputError("it is a link, which is not followed", source=beside, hint="remove the link")
-    return open_store(beside)
-
-
 def _keys_to_keep(recorded: Document, document: Document) -> list[str]:
     """Return the keys whose calls all failed, although the recording has an answer."""
     return [key for key in recorded.entries if not _has_answer(recorded, key) and _has_answer(document, key)]
@@ -202,7 +189,7 @@ class FreshRuns(ForkGuarded):
 
     def __init__(self) -> None:
         super().__init__()
-        self._runs: dict[Path, FreshRun] = {}
+        self._runs: dict[str, FreshRun] = {}
         atexit.register(self._end_all)
 
     def join(self, store: Store, kind: ExchangeKind, mode: ReplaceMode) -> FreshRun:
@@ -212,16 +199,16 @@ class FreshRuns(ForkGuarded):
             InputError: the recording cannot be written, the file is not a recording, or the run is of another mode.
         """
         with self.guard:
-            run = self._runs.get(store.path)
+            run = self._runs.get(store.identity)
             if run is not None and run.is_deserted:
-                self._end(store.path)
+                self._end(store.identity)
                 run = None
             if run is not None and run.mode != mode:
                 reason = f"it is being recorded in mode {run.mode!r}, and cannot be in mode {mode!r} at the same time"
                 raise InputError(reason, source=store.location, hint="give all recorders of a recording the same mode")
             run = run or FreshRun(store, mode)
             run.join(kind)
-            return self._runs.setdefault(store.path, run)
+            return self._runs.setdefault(store.identity, run)
 
     def leave(self, store: Store, run: FreshRun) -> None:
         """Leave the run, and end it if no other writer is left.
@@ -232,28 +219,28 @@ class FreshRuns(ForkGuarded):
         with self.guard:
             run.leave()
             if run.is_deserted:
-                self._end(store.path)
+                self._end(store.identity)
 
     def fail(self, store: Store) -> None:
         """Note that the run that records to that store has failed, if there is one."""
         with self.guard:
-            run = self._runs.get(store.path)
+            run = self._runs.get(store.identity)
             if run is not None:
                 run.has_failed = True
 
     def close(self) -> None:
         """Do nothing: no resource is held open."""
 
-    def _end(self, path: Path) -> None:
-        run = self._runs.pop(path, None)
+    def _end(self, identity: str) -> None:
+        run = self._runs.pop(identity, None)
         if run is not None:
             run.end()
 
     def _end_all(self) -> None:
         """End the runs that are still in progress when the program ends."""
-        for path in list(self._runs):
+        for identity in list(self._runs):
             try:
-                self._end(path)
+                self._end(identity)
             except InputError as error:
                 log_warning("offbook.recording", "%s", error)
 
@@ -337,7 +324,7 @@ def recorded_by_failed_run(location: str, *, since: str) -> Document:
     Raises:
         InputError: the file beside the recording is not a recording.
     """
-    beside, recorded = _store_of_failed_run(location), Document()
+    beside, recorded = open_store(location).beside(FAILED_SUFFIX), Document()
     if not beside.exists():
         return recorded
     failed = beside.load()
@@ -365,7 +352,8 @@ def go_on_recording(location: str, recorded: Document, mode: ReplaceMode) -> Ite
     Raises:
         InputError: the recording cannot be written, or the file is not a recording.
     """
-    store, beside = open_store(location), _store_of_failed_run(location)
+    store = open_store(location)
+    beside = store.beside(FAILED_SUFFIX)
     writer = ReplaceOnCloseWriter(store, "models", mode)
     try:
         for key, exchange in recorded:

@@ -111,7 +111,7 @@ class MockProvider(Provider):
 
     Args:
         responses_file: the recording: a path, or `sqlite:///path.db`.
-        responses: the document as a dict or a Document, instead of a file.
+        responses: the document as a dict or a Document, or a recording that is open, instead of a file.
         latency_model, latency_ms, seed: how long calls take; see Latency.
         sink: gets an event for every call.
 
@@ -125,7 +125,7 @@ class MockProvider(Provider):
         self,
         responses_file: str | os.PathLike[str] | None = None,
         *,
-        responses: Mapping[str, Any] | Document | None = None,
+        responses: Mapping[str, Any] | Document | RecordingReader | None = None,
         strict: bool = False,
         default_response: str = "Mock response",
         latency_model: LatencyModel = "constant",
@@ -138,13 +138,16 @@ class MockProvider(Provider):
         self._playback = Playback(latency=self._latency, clock=clock, provider=self.name)
         self._reader = _open_reader(responses_file, responses)
         self._rules = rules_from_meta(self._reader.meta, source=self._reader.source)
-        self._cursor = Cursor(self._reader)
+        self._cursor = self._new_cursor()
         self._strict, self._default_response, self._sink = strict, default_response, guard_sink(sink)
         self.calls: list[ReplayedCall] = []
         self.misses: list[RecordingMismatchError] = []
         self._warned: Counter[str] = Counter()
         if strict:
             check_strict(self._reader.version, source=self._reader.source)
+
+    def _new_cursor(self) -> Cursor[Exchange]:
+        return Cursor(self._reader)
 
     async def send(self, request: Request) -> Reply:
         request_hash = fingerprint(request, self._rules)
@@ -232,7 +235,7 @@ class MockProvider(Provider):
 
 
 def _open_reader(
-    responses_file: str | os.PathLike[str] | None, responses: Mapping[str, Any] | Document | None
+    responses_file: str | os.PathLike[str] | None, responses: Mapping[str, Any] | Document | RecordingReader | None
 ) -> RecordingReader:
     if isinstance(responses_file, Mapping):
         raise InputError("expected a file, got a document", hint="pass it by name: responses={…}")
@@ -240,4 +243,6 @@ def _open_reader(
         raise InputError("give responses_file or responses, not both", source="MockProvider")
     if responses_file is not None:
         return open_store(responses_file).read()
+    if isinstance(responses, RecordingReader):
+        return responses
     return read_document({} if responses is None else responses, source="responses")

@@ -71,7 +71,7 @@ class ReplayedToolCall(Struct, frozen=True):
 
 def replay_tools(
     tools: GivenTools,
-    recording: RecordingInput,
+    recording: RecordingInput | RecordingReader,
     *,
     strict: bool = True,
     default: object = None,

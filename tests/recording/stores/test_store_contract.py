@@ -22,29 +22,51 @@ from offbook.recording.format.exchange import Exchange, ToolExchange, hash_argum
 from offbook.recording.redact.redactor import Redactor
 from offbook.recording.replace_on_close import FoundExchanges, ReplaceOnCloseWriter
 from offbook.recording.stores.locate import open_store
+from tests.servers import redis_server
 
 from .read_only import read_only
 from .strategies import documents, exchanges, fingerprints, tool_exchanges, tool_names
 
 LOCATIONS = {"json": "{}/run.json", "sqlite": "sqlite:///{}/run.db"}
 FILE_STORES = ["json", "sqlite"]
+STORES = [*FILE_STORES, "redis"]
 
-every_store = pytest.mark.parametrize("kind", LOCATIONS)
+every_store = pytest.mark.parametrize("kind", STORES)
 few_examples = settings(max_examples=10)
 """Each makes files; what they can hold is tried out with the file format."""
 
 
-@pytest.fixture(params=LOCATIONS)
+def location_of(kind, folder):
+    """Where a store of that kind holds nothing yet."""
+    return redis_server.shared().url() if kind == "redis" else LOCATIONS[kind].format(folder)
+
+
+@pytest.fixture(params=STORES)
 def store(request, tmp_path):
     """A store that holds nothing yet."""
-    return open_store(LOCATIONS[request.param].format(tmp_path))
+    return open_store(location_of(request.param, tmp_path))
 
 
 @contextmanager
 def fresh_store(kind):
     """The like, for tests that need many."""
     with tempfile.TemporaryDirectory() as folder:
-        yield open_store(LOCATIONS[kind].format(folder))
+        yield open_store(location_of(kind, folder))
+
+
+def recordings_beside(store):
+    """The recordings where the store has its own: files in its folder, or prefixes that begin like its prefix."""
+    if store.location.startswith("redis://"):
+        return sorted({key.partition("}")[0] for key in redis_server.shared().keys(store.location)})
+    return sorted(path.name for path in store.path.parent.iterdir())
+
+
+def state(store):
+    """What changes if the store is written to."""
+    if store.location.startswith("redis://"):
+        return [redis_server.shared().client.dump(key) for key in redis_server.shared().keys(store.location)]
+    found = store.path.stat()
+    return found.st_ino, found.st_mtime_ns
 
 
 def said(content, *, request_hash=None, recorded_at=None):
@@ -360,15 +382,17 @@ class TestSaving:
 
     def test_a_sibling_is_a_place_of_its_own_until_it_is_removed(self, store):
         append(store, ("a", said("1")))
+        before = recordings_beside(store)
         siblings = [store.sibling() for _ in range(2)]
         for number, sibling in enumerate(siblings):
             sibling.save(Document())
             append(sibling, ("b", said(str(number))))
         assert [contents(each) for each in (store, *siblings)] == [{"a": "1"}, {"b": "0"}, {"b": "1"}]
         assert contents(open_store(siblings[0].location)) == {"b": "0"}
+        assert len(recordings_beside(store)) == 3
         for sibling in siblings:
             sibling.remove()
-        assert list(store.path.parent.iterdir()) == [store.path]
+        assert recordings_beside(store) == before
 
     def test_a_document_of_an_older_version_has_the_current_one_once_something_is_added_to_it(self, store):
         store.save(Document(entries={"a": said("1", request_hash="x")}, version=1))
@@ -577,11 +601,10 @@ class TestEditingBesideWriters:
 
     def test_an_edit_that_changes_nothing_writes_nothing(self, store):
         append(store, ("a", said("1")))
-        before = store.path.stat()
+        before = state(store)
         store.update(lambda document: document.entries.clear() or False)
         assert [(edited.changed, edited.size) for edited in edit_stores([store], prune)] == [(0, 1)]
-        after = store.path.stat()
-        assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
+        assert state(store) == before
         assert contents(store) == {"a": "1"}
 
     def test_a_dry_run_writes_nothing(self, store):
@@ -883,7 +906,7 @@ class TestLinksAndPipesBeside:
         with pytest.raises(InputError, match=r"run\.json\.journal is a (link|named pipe)|is a directory"):
             store.write()
 
-    @every_store
+    @pytest.mark.parametrize("kind", FILE_STORES)
     @pytest.mark.parametrize("suffix", [".fresh-1", ".failed"])
     def test_a_run_that_replaces_does_not_follow_one_either(self, kind, suffix, tmp_path):
         store = open_store(LOCATIONS[kind].format(tmp_path))

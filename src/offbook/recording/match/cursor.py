@@ -14,7 +14,7 @@ from offbook.recording.format.document import E
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.keys import is_fingerprint
 from offbook.recording.redact.rules import has_rules_in_force, mask_text
-from offbook.recording.stores.store import ExchangeIndex, StoredExchange
+from offbook.recording.stores.store import ExchangeIndex, SharedReader, StoredExchange
 
 T = TypeVar("T")
 _SHORTEST_SECRET = 8
@@ -146,6 +146,33 @@ class Cursor(Generic[E]):
                 break
             after = self._after[place] = stored.id
         return stored
+
+
+class SharedCursor(Cursor[Exchange]):
+    """A cursor over a recording that is a cache: equal requests of a step are answered alike, however often they come.
+
+    A request that nothing answers is looked for again, as another process may have recorded it meanwhile.
+    """
+
+    def __init__(self, reader: SharedReader) -> None:
+        super().__init__(reader)
+        self._reader = reader
+
+    def match(self, step_id: str | None, fingerprint: str) -> ExchangeMatch[Exchange]:
+        keys = [fingerprint] if step_id is None else [step_id, _masked_key(step_id), fingerprint]
+        is_known = self._reader.has_read(*keys)
+        match = self._match_again(step_id, fingerprint)
+        if match.mismatch is None or not is_known:
+            return match
+        self._reader.refresh(*keys)
+        return self._match_again(step_id, fingerprint)
+
+    def _match_again(self, step_id: str | None, fingerprint: str) -> ExchangeMatch[Exchange]:
+        match = super().match(step_id, fingerprint)
+        if match.mismatch != "exhausted" or match.stored is None:
+            return match
+        last = self._index.last(key=match.stored.key, fingerprint=fingerprint)
+        return match if last is None or last.is_conditional else ExchangeMatch(match.matched_by, last)
 
 
 def _masked_key(key: str) -> str:

@@ -21,7 +21,7 @@ from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.file import MAX_FILE_BYTES, parse_document, render_document, too_large
 from offbook.recording.stores.journal import Journal
 from offbook.recording.stores.memory import MemoryReader
-from offbook.recording.stores.store import create_sibling, log_warning, unusable_error
+from offbook.recording.stores.store import create_sibling, log_warning, refuse_link, unusable_error
 from offbook.schema_errors import explain_msgspec_error
 
 
@@ -50,7 +50,7 @@ class JsonFileStore:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(os.path.realpath(path))
-        self.location = str(path)
+        self.location, self.identity = str(path), str(self.path)
         self._next = next_path(self.path)
         self._journal_path = self.path.with_name(self.path.name + ".journal")
 
@@ -100,6 +100,13 @@ class JsonFileStore:
             return JsonFileStore(create_sibling(self.path))
         except OSError as error:
             raise self.unusable(error) from None
+
+    def beside(self, suffix: str) -> JsonFileStore:
+        refuse_link(Path(f"{self.location}{suffix}"), source=f"{self.location}{suffix}")
+        return JsonFileStore(f"{self.location}{suffix}")
+
+    def share(self) -> None:
+        return None
 
     def remove(self) -> None:
         for path in (self._journal_path, self._next, self.path):

@@ -14,27 +14,33 @@ from offbook.recording.stores.json_file import JsonFileStore
 from offbook.recording.stores.memory import MemoryReader
 from offbook.recording.stores.store import RecordingReader, Store
 from offbook.shard import digest_of
+from offbook.text import mask_password
 
 RecordingInput: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Document
-"""A recording as users give it: a path, `sqlite:///path.db`, or the document itself."""
+"""A recording as users give it: a path, `sqlite:///path.db`, `redis://host:6379/0`, or the document itself."""
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 _SQLITE = "sqlite:///"
+_REDIS = ("redis://", "rediss://")
 
 
 def open_store(location: str | os.PathLike[str]) -> Store:
-    """Return the store at `location`: `path.json`, or `sqlite:///path.db`.
+    """Return the store at `location`: `path.json`, `sqlite:///path.db`, or `redis://host:6379/0?prefix=name`.
 
     Raises:
         InputError: there is no kind of store for such a location.
     """
     text = os.fspath(location)
+    if text.lower().startswith(_REDIS):
+        from offbook.recording.stores.redis.store import RedisStore  # noqa: PLC0415 - most programs never use a server
+
+        return RedisStore(text)
     is_sqlite = text.startswith(_SQLITE) and text != _SQLITE
     if "\0" in text or not text or (_SCHEME.match(text) and not is_sqlite):
         raise InputError(
-            f"{text!r} is not the location of a recording",
+            f"{mask_password(text)!r} is not the location of a recording",
             source="recording",
-            hint="use a path like runs/today.json or sqlite:///runs/today.db",
+            hint="use a path like runs/today.json, sqlite:///runs/today.db or redis://host:6379/0?prefix=name",
         )
     if is_sqlite:
         from offbook.recording.stores.sqlite import SqliteStore  # noqa: PLC0415 - most programs never load sqlite3
@@ -54,15 +60,15 @@ def recording_digest(location: str | os.PathLike[str]) -> str:
     return digest_of([render_document(open_store(location).load())])
 
 
-def open_reader(recording: RecordingInput, *, source: str) -> RecordingReader:
-    """Open a recording for reading. `source` is the name of a document in error messages.
+def open_reader(recording: RecordingInput | RecordingReader, *, source: str) -> RecordingReader:
+    """Open a recording for reading, unless it is open. `source` is the name of a document in error messages.
 
     Raises:
         InputError: the recording cannot be read.
     """
     if isinstance(recording, str | os.PathLike):
         return open_store(recording).read()
-    return read_document(recording, source=source)
+    return recording if isinstance(recording, RecordingReader) else read_document(recording, source=source)
 
 
 def read_document(document: Mapping[str, Any] | Document, *, source: str) -> MemoryReader:

@@ -36,6 +36,7 @@ from offbook.recording.stores.store import (
     StoredExchange,
     create_sibling,
     log_warning,
+    refuse_link,
     unusable_error,
 )
 
@@ -235,7 +236,7 @@ class SqliteStore:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).absolute()
-        self.location = f"sqlite:///{path}"
+        self.location, self.identity = f"sqlite:///{path}", str(self.path)
 
     def exists(self) -> bool:
         return os.access(self.path, os.F_OK)
@@ -287,6 +288,14 @@ class SqliteStore:
             return SqliteStore(create_sibling(self.path))
         except OSError as error:
             raise unusable_error(error.strerror or str(error), source=self.location) from None
+
+    def beside(self, suffix: str) -> SqliteStore:
+        path = f"{self.location.removeprefix('sqlite:///')}{suffix}"
+        refuse_link(Path(path), source=f"{self.location}{suffix}")
+        return SqliteStore(path)
+
+    def share(self) -> None:
+        return None
 
     def remove(self) -> None:
         for suffix in (*_SIDE_FILES, ""):

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 from weakref import WeakValueDictionary
 
 from msgspec import Struct
@@ -71,6 +71,7 @@ class ExchangeIndex(Protocol[E_co]):
     def __len__(self) -> int: ...
 
 
+@runtime_checkable
 class RecordingReader(ExchangeIndex[Exchange], Protocol):
     """A recording, open for reading: its model exchanges, and in `tools` its tool exchanges."""
 
@@ -120,17 +121,66 @@ class RecordingWriter(Protocol):
         ...
 
 
+class SharedReader(RecordingReader, Protocol):
+    """A recording that others write to while it is read. What was read is kept until it is refreshed.
+
+    `gone` counts the exchanges that were looked for, but had expired or were evicted.
+    """
+
+    @property
+    def gone(self) -> int: ...
+
+    def has_read(self, *keys: str) -> bool:
+        """Return whether something was read and kept of these keys or fingerprints."""
+        ...
+
+    def refresh(self, *keys: str) -> None:
+        """Forget what was read of these keys and fingerprints, as others may have added to it."""
+        ...
+
+
+class SharedCalls(Protocol):
+    """A recording that many processes read and write at the same time, of whom one makes each call.
+
+    If it `goes_on_live`, calls are made live while the recording cannot be reached.
+    """
+
+    @property
+    def reader(self) -> SharedReader: ...
+
+    @property
+    def goes_on_live(self) -> bool: ...
+
+    def acquire(self, call: str) -> bool:
+        """Take the lease of a call, and return whether it was free. A process that dies loses it.
+
+        Raises:
+            InputError: the recording cannot be reached.
+        """
+        ...
+
+    def append(self, key: str, exchange: Exchange, *, call: str) -> None:
+        """Append the exchange of a call, and release its lease in the same step. Raises like RecordingWriter."""
+        ...
+
+    def release(self, call: str) -> None:
+        """Release the lease of a call that has no exchange. Without effect if it is not ours."""
+        ...
+
+    def close(self) -> None: ...
+
+
 class Store(Protocol):
     """Holds one recording."""
 
     @property
     def location(self) -> str:
-        """The location, as given."""
+        """The location, as given, without a password."""
         ...
 
     @property
-    def path(self) -> Path:
-        """The absolute path of the file that holds the recording."""
+    def identity(self) -> str:
+        """What two stores that hold the same recording have in common, however their locations are written."""
         ...
 
     def exists(self) -> bool: ...
@@ -174,6 +224,22 @@ class Store(Protocol):
         """
         ...
 
+    def beside(self, suffix: str) -> Store:
+        """Return the store of the same kind whose name has the suffix.
+
+        Raises:
+            InputError: there is a link instead, which could lead anywhere.
+        """
+        ...
+
+    def share(self) -> SharedCalls | None:
+        """Return what processes need to make a call once for all of them; None if they cannot, as with a file.
+
+        Raises:
+            InputError: the recording cannot be read.
+        """
+        ...
+
     def remove(self) -> None:
         """Remove the recording and its side files. Nobody may have it open."""
         ...
@@ -187,6 +253,12 @@ class Store(Protocol):
             InputError: the file cannot be read, or is not a recording.
         """
         ...
+
+
+def refuse_link(path: Path, *, source: str) -> None:
+    """Raise InputError if there is a link in the place of a file that is written beside a recording."""
+    if path.is_symlink():
+        raise InputError("it is a link, which is not followed", source=source, hint="remove the link")
 
 
 def create_sibling(path: Path) -> Path:

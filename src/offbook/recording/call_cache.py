@@ -1,0 +1,162 @@
+"""A shared recording as a cache of model calls: one process makes a call, the others wait for its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
+from typing import TypeVar
+
+from msgspec import Struct
+
+from offbook.clock import SYSTEM_CLOCK, Clock
+from offbook.errors import RecordingUnavailableError
+from offbook.recording.format.exchange import Exchange
+from offbook.recording.stores.store import SharedCalls, SharedReader, log_warning
+
+T = TypeVar("T")
+
+FIRST_POLL_S = 0.01
+SLOWEST_POLL_S = 0.25
+POLL_GROWTH = 1.5
+RETRY_S = 5.0
+"""How long a recording that cannot be reached is left alone, if the run goes on without it."""
+
+
+class CacheCounts(Struct):
+    """What a cache has done: `hits` were answered at once, `waits` by the call that another process was making.
+
+    `misses` were made live, and so were the `unreached`, because the server could not be reached. `gone` are exchanges
+    that were looked for, but had expired or were evicted.
+    """
+
+    hits: int = 0
+    waits: int = 0
+    misses: int = 0
+    unreached: int = 0
+    gone: int = 0
+
+
+def _nothing() -> None:
+    """Release nothing."""
+
+
+class CallTurn:
+    """The right to make a call. If it `is_answered`, another process has made it, and the recording answers now."""
+
+    def __init__(self, release: Callable[[], object] = _nothing, *, call: str = "", is_answered: bool = False) -> None:
+        self.call, self.is_answered = call, is_answered
+        self._release = release
+
+    def release(self) -> None:
+        """Let others make the call, if it is not recorded. Safe to call twice, and after it was recorded."""
+        self._release()
+
+
+OWN_TURN: CallTurn = CallTurn()
+"""The turn of a call that nobody else makes, because the recording is not shared."""
+
+
+def call_name(step_id: str | None, fingerprint: str) -> str:
+    """Name a call, so that equal calls in other processes have the same name. The name reveals nothing."""
+    return blake2b(f"{step_id or ''}\0{fingerprint}".encode(), digest_size=16).hexdigest()
+
+
+class CallCache:
+    """Answers calls from a shared recording, and decides who makes those that it does not have.
+
+    Failures are not kept: they would be everybody's answer until they expire. If the server cannot be reached and the
+    location says `on_error=live`, calls are made live and not recorded, and it is tried again after some seconds.
+    """
+
+    def __init__(self, shared: SharedCalls, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._shared, self._clock = shared, clock
+        self._counts = CacheCounts()
+        self._away_until_s: float | None = None
+
+    @property
+    def reader(self) -> SharedReader:
+        return self._shared.reader
+
+    @property
+    def counts(self) -> CacheCounts:
+        self._counts.gone = self._shared.reader.gone
+        return self._counts
+
+    def has_answer(self, check: Callable[[], bool]) -> bool:
+        """Return whether `check`, which reads the recording, finds an answer."""
+        is_answered = self._reach(check, otherwise=False)
+        self._counts.hits += is_answered
+        return is_answered
+
+    async def turn(self, call: str, check: Callable[[], bool]) -> CallTurn:
+        """Wait until the call is ours to make, or `check` finds that another process has recorded it.
+
+        Raises:
+            InputError: the server cannot be reached.
+        """
+        poll_s, has_waited = FIRST_POLL_S, False
+        while not self._reach(lambda: self._shared.acquire(call), otherwise=True):
+            has_waited = True
+            await self._clock.sleep_s(poll_s)
+            poll_s = min(poll_s * POLL_GROWTH, SLOWEST_POLL_S)
+            if self._reach(check, otherwise=False):
+                return self._answered(has_waited=True)
+        turn = CallTurn(lambda: self._reach(lambda: self._shared.release(call), otherwise=None), call=call)
+        with _released_on_error(turn):
+            if self._reach(check, otherwise=False):
+                turn.release()
+                return self._answered(has_waited=has_waited)
+        if self._away_until_s is None:
+            self._counts.misses += 1
+        else:
+            self._counts.unreached += 1
+        return turn
+
+    def append(self, key: str, exchange: Exchange, *, call: str) -> None:
+        """Record the exchange of a call and release it, unless it failed.
+
+        Raises:
+            InputError: the exchange cannot be written.
+        """
+        if not is_failure(exchange):
+            self._reach(lambda: self._shared.append(key, exchange, call=call), otherwise=None)
+
+    def close(self) -> None:
+        self._shared.close()
+
+    def _answered(self, *, has_waited: bool) -> CallTurn:
+        self._counts.waits += has_waited
+        self._counts.hits += not has_waited
+        return CallTurn(is_answered=True)
+
+    def _reach(self, work: Callable[[], T], *, otherwise: T) -> T:
+        """Do something with the recording; if it cannot be reached and the run goes on live, return `otherwise`."""
+        now_s = self._clock.monotonic_s()
+        if self._away_until_s is not None and now_s < self._away_until_s:
+            return otherwise
+        try:
+            result = work()
+        except RecordingUnavailableError as error:
+            if not self._shared.goes_on_live:
+                raise
+            if self._away_until_s is None:
+                log_warning("offbook.recording", "%s: %s; calls are made live", error.source, error.reason)
+            self._away_until_s = self._clock.monotonic_s() + RETRY_S
+            return otherwise
+        self._away_until_s = None
+        return result
+
+
+@contextmanager
+def _released_on_error(turn: CallTurn) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        turn.release()
+        raise
+
+
+def is_failure(exchange: Exchange) -> bool:
+    """Return whether the exchange is a failure of a provider: a fault, or an HTTP error."""
+    return exchange.fault is not None or (exchange.wire is not None and (exchange.wire.status or 0) >= 400)

@@ -1,0 +1,1 @@
+"""Recordings in Redis or Valkey, shared by many machines."""

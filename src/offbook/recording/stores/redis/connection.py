@@ -1,0 +1,187 @@
+"""The connection to a Redis server: opened when it is needed, and safe across forks and threads."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from offbook.errors import InputError, RecordingFormatError, RecordingUnavailableError
+from offbook.recording.stores.redis.location import RedisLocation
+from offbook.recording.stores.redis.scripts import LOCKED, Script
+from offbook.recording.stores.store import ForkGuarded
+from offbook.text import mask_password
+
+T = TypeVar("T")
+
+IDLE_CHECK_S = 10
+"""A connection that was idle for longer is checked before it is used: servers close idle ones."""
+
+LOCK_POLL_S = 0.005
+LOCK_WAIT_S = 60.0
+
+
+def import_redis() -> Any:
+    """Import redis-py.
+
+    Raises:
+        InputError: it is not installed.
+    """
+    try:
+        import redis  # noqa: PLC0415 - an extra, and only recordings in Redis need it
+    except ImportError as error:
+        reason, hint = "redis is not installed", "install offbook[redis]"
+        raise InputError(reason, source="redis://", hint=hint) from error
+    return redis
+
+
+class RedisConnection(ForkGuarded):
+    """A connection to the server of a location, which is closed before a fork and opened again when it is needed.
+
+    A command is sent once. It is not repeated after a failure, as it may have been executed.
+    """
+
+    def __init__(self, location: RedisLocation) -> None:
+        super().__init__()
+        self.location, self.source = location, mask_password(location.text)
+        self._redis = import_redis()
+        self._client: Any = None
+        self._disconnect: Callable[[], object] = _nothing
+
+    def run(self, script: Script, *arguments: Any) -> Any:
+        """Run a script with the keys of the recording, and return its result.
+
+        Waits while another process edits the recording.
+
+        Raises:
+            InputError: the server cannot be reached, or refuses; nothing is written.
+        """
+        return self._unless_locked(lambda: self.call(lambda client: self._evaluate(client, script, arguments)))
+
+    def run_all(self, calls: Sequence[tuple[Script, Sequence[Any]]], *, token: str) -> None:
+        """Run several scripts as one transaction: all of them, or none. `token` is that of our lock, if we have it.
+
+        Raises:
+            InputError: the server cannot be reached, or refuses; nothing is written.
+        """
+        self._unless_locked(lambda: self.call(lambda client: self._transact(client, calls, token)))
+
+    def _unless_locked(self, work: Callable[[], T]) -> T:
+        """Do something as soon as no other process edits the recording."""
+        deadline_s = time.monotonic() + LOCK_WAIT_S
+        while True:
+            try:
+                return work()
+            except _LockedError:
+                if time.monotonic() > deadline_s:
+                    reason, hint = "another process edits the recording", "wait until it has ended"
+                    raise RecordingUnavailableError(reason, source=self.source, hint=hint) from None
+                time.sleep(LOCK_POLL_S)
+
+    def call(self, work: Callable[[Any], T]) -> T:
+        """Call `work` with the client, and translate what it raises.
+
+        Raises:
+            InputError: the server cannot be reached, or refuses.
+        """
+        try:
+            with self.guard:
+                return work(self._connect())
+        except self._redis.exceptions.RedisError as error:
+            if str(error).startswith(LOCKED):
+                raise _LockedError from None
+            raise self._translate(error) from None
+
+    def close(self) -> None:
+        """Close the connection. It is opened again when needed."""
+        with self.guard:
+            self._disconnect()
+            self._client, self._disconnect = None, _nothing
+
+    def _evaluate(self, client: Any, script: Script, arguments: Sequence[Any]) -> Any:
+        try:
+            return client.execute_command("EVALSHA", script.digest, 1, self._key, *arguments)
+        except self._redis.exceptions.NoScriptError:
+            return client.execute_command("EVAL", script.text, 1, self._key, *arguments)
+
+    def _transact(self, client: Any, calls: Sequence[tuple[Script, Sequence[Any]]], token: str) -> None:
+        for text in dict.fromkeys(script.text for script, _ in calls):
+            client.execute_command("SCRIPT LOAD", text)
+        lock, room = self._key.replace(":meta", ":lock"), self._key.replace(":meta", ":room")
+        with client.pipeline(transaction=True) as pipeline:
+            pipeline.watch(lock)
+            if (pipeline.get(lock) or b"") != token.encode():
+                raise _LockedError
+            pipeline.multi()
+            pipeline.set(room, "")  # unlike a script, it is refused beforehand if there is no memory, and all with it
+            for script, arguments in calls:
+                pipeline.execute_command("EVALSHA", script.digest, 1, self._key, *arguments)
+            pipeline.delete(room)
+            pipeline.execute()
+
+    @property
+    def _key(self) -> str:
+        """The key that names the recording. Its braces keep all keys of a recording on one node of a cluster."""
+        return f"{{{self.location.prefix}}}:meta"
+
+    def _connect(self) -> Any:
+        if self._client is None:
+            at = self.location
+            client = self._redis.Redis(
+                host=at.host,
+                port=at.port,
+                db=at.database,
+                username=at.username or None,
+                password=at.password or None,
+                ssl=at.has_tls,
+                socket_timeout=at.timeout_s,
+                socket_connect_timeout=at.timeout_s,
+                retry=self._redis.retry.Retry(self._redis.backoff.NoBackoff(), 0),
+                health_check_interval=IDLE_CHECK_S,
+                single_connection_client=True,
+                client_name="offbook",
+            )
+            self._client, self._disconnect = client, weakref.finalize(self, client.close)
+        return self._client
+
+    def _translate(self, error: Exception) -> InputError:
+        """Return the error for what redis-py raised. Its own text may have the password."""
+        reason = mask_password(str(error)).partition("\n")[0]
+        for sign, kind, text, hint in _KNOWN_ERRORS:
+            if sign in reason or sign in {each.__name__ for each in type(error).__mro__}:
+                return kind(text.format(reason=reason, at=self.location), source=self.source, hint=hint)
+        return InputError(f"the server refuses: {reason}", source=self.source, hint=_USER_HINT)
+
+
+_USER_HINT = "check the user, the password and the database in the URL"
+_SERVER_HINT = "check that the server runs and can be reached from here, and host, port and timeout= in the URL"
+_KNOWN_ERRORS: tuple[tuple[str, type[InputError], str, str], ...] = (
+    (
+        "WRONGTYPE",
+        RecordingFormatError,
+        "not a recording: a key of another type is in its place",
+        "name another prefix= or another database",
+    ),
+    (
+        "OOM command not allowed",
+        RecordingUnavailableError,
+        "the server has no memory left",
+        "raise its maxmemory, record with ttl=, or remove what is old: offbook recording prune",
+    ),
+    ("READONLY", InputError, "the server is a read-only replica", "name the primary"),
+    ("MovedError", InputError, "another node of the cluster has it", "name the node that has the prefix"),
+    ("AuthenticationError", InputError, "the server refuses the user or the password", _USER_HINT),
+    ("NoPermissionError", InputError, "the user may not do that: {reason}", _USER_HINT),
+    ("TimeoutError", RecordingUnavailableError, "no answer from the server in {at.timeout_s:g} s", _SERVER_HINT),
+    ("ConnectionError", RecordingUnavailableError, "no connection to the server: {reason}", _SERVER_HINT),
+)
+"""What a text or a class of redis-py means. The first that fits counts."""
+
+
+class _LockedError(Exception):
+    """Another process edits the recording."""
+
+
+def _nothing() -> None:
+    """Do nothing: there is no connection to close."""

@@ -1,0 +1,315 @@
+"""Reads a recording in Redis: one round trip for a key, and read-ahead for a replay in the order of the recording."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Container, Iterable, Iterator
+from functools import cached_property
+from typing import Any, Generic, Literal, NamedTuple, TypeAlias
+
+import orjson
+from msgspec.structs import replace
+
+from offbook.errors import InputError, RecordingFormatError
+from offbook.messages import JsonObject
+from offbook.recording.format.document import FORMAT_VERSION, Document, E, Entries, add_exchange, exchanges_of
+from offbook.recording.format.exchange import Exchange, ToolExchange
+from offbook.recording.format.file import parse_exchange, parse_tool_exchange
+from offbook.recording.stores.redis.connection import RedisConnection
+from offbook.recording.stores.redis.scripts import DESCRIBE, LAST, PAGE, READ
+from offbook.recording.stores.sqlite import ExchangeParser
+from offbook.recording.stores.store import StoredExchange
+
+Kind: TypeAlias = Literal["m", "t"]
+"""Exchanges of models, or of tools."""
+
+Stamp: TypeAlias = tuple[Kind, str, str | None]
+"""The kind of an exchange, its key, and when it was recorded."""
+
+BATCH = 1000
+MAX_AHEAD = 128
+PAGE_SIZE = 250
+
+
+class RecordingFields(NamedTuple):
+    """What a recording says of itself, and how many exchanges of models and tools it has."""
+
+    version: int
+    meta: JsonObject
+    rest: JsonObject
+    size: int
+    tool_size: int
+
+
+def parse_fields(result: list[Any], *, source: str) -> RecordingFields | None:
+    """Parse what the scripts return that describe a recording; None if it does not exist.
+
+    Raises:
+        RecordingFormatError: the fields are not those of a recording.
+    """
+    flat, size, tool_size = result
+    fields = dict(zip(flat[::2], flat[1::2], strict=True))
+    if not fields:
+        return None
+    try:
+        meta = {name[5:].decode(): orjson.loads(value) for name, value in fields.items() if name.startswith(b"meta:")}
+        rest = {name[5:].decode(): orjson.loads(value) for name, value in fields.items() if name.startswith(b"rest:")}
+        version = int(fields.get(b"version", b"0"))
+    except ValueError as error:
+        raise RecordingFormatError(f"not a recording: {error}", source=source, place="metadata") from None
+    if not 1 <= version <= FORMAT_VERSION:
+        reason = f"expected a recording of version {FORMAT_VERSION} or older, got {version}"
+        raise RecordingFormatError(reason, source=source)
+    return RecordingFields(version, meta, rest, size, tool_size)
+
+
+class Member(NamedTuple):
+    """An exchange in the index of all: its id and its key."""
+
+    id: int
+    key: str
+
+
+def _parse_member(member: bytes) -> Member:
+    number, length, rest = member.split(b" ", 2)
+    return Member(int(number), rest[: int(length)].decode())
+
+
+def _parse_value(value: bytes) -> tuple[bool, bytes]:
+    """Split the value of an exchange: whether it is in a list even if it is alone, and its JSON."""
+    return value[:1] == b"1", value[1:]
+
+
+class PageRow(NamedTuple, Generic[E]):
+    """An exchange on a page, how many its key has, and the ms that it has to live (-1 is for ever)."""
+
+    member: Member
+    is_listed: bool
+    exchange: E
+    size: int
+    left_ms: int
+
+
+class _Slot(Generic[E]):
+    """The exchanges of a key, in order, as far as they were read. `next` is the id to go on after; empty at the end."""
+
+    def __init__(self) -> None:
+        self.rows: list[StoredExchange[E]] = []
+        self.listed: list[bool] = []
+        self.next = b"-1"
+
+    def settle(self) -> None:
+        """Mark the one that answers every call: the only one, unless it is listed with no conditional ones beside."""
+        plain = [place for place, stored in enumerate(self.rows) if not stored.is_conditional]
+        if len(plain) == 1 and not self.next and (not self.listed[plain[0]] or len(self.rows) > 1):
+            self.rows[plain[0]] = replace(self.rows[plain[0]], repeats=True)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether what follows cannot change which exchange answers every call."""
+        return not self.next or sum(not stored.is_conditional for stored in self.rows) > 1
+
+
+class _ReadAhead:
+    """Exchanges that were read before anybody asked for them, and how many to read next time."""
+
+    def __init__(self) -> None:
+        self.size = 1
+        self._read = self._used = 0
+        self._keys: dict[str, tuple[int, dict[int, bytes]]] = {}
+
+    def put(self, rows: list[Any], *, known: Container[str]) -> None:
+        """Keep exchanges, given as members, values and the sizes of their keys."""
+        if self._read:
+            self.size = min(self.size * 2, MAX_AHEAD) if self._used * 2 >= self._read else max(self.size // 2, 1)
+        self._read = self._used = 0
+        for member, value, size in zip(*(iter(rows),) * 3, strict=True):
+            number, key = _parse_member(member)
+            if key not in known:
+                self._read += 1
+                self._keys[key] = (size, self._keys.get(key, (0, {}))[1] | {number: value})
+
+    def take(self, key: str) -> list[tuple[int, bytes]] | None:
+        """Return all exchanges of a key; None if they were not all read."""
+        size, rows = self._keys.pop(key, (0, {}))
+        self._used += len(rows)
+        return sorted(rows.items()) if rows and len(rows) == size else None
+
+    def forget(self, key: str) -> None:
+        self._keys.pop(key, None)
+
+
+def _pairs(rows: list[Any]) -> Iterator[tuple[Any, Any]]:
+    return zip(*(iter(rows),) * 2, strict=True)
+
+
+class RedisIndex(Generic[E]):
+    """The exchanges of one kind, open for reading.
+
+    A key is read in one round trip, or more if it has more than 1,000 exchanges, and kept. A replay that follows the
+    order of the recording finds that the next keys have been read with it: more of them each time, and fewer if
+    nobody asks for them. `gone` counts the exchanges that were looked for, but had expired or were evicted.
+    """
+
+    def __init__(self, connection: RedisConnection, kind: Kind, parse: ExchangeParser[E], *, size: int) -> None:
+        self._connection, self._kind, self._parse = connection, kind, parse
+        self.source, self._size, self.gone = connection.source, size, 0
+        self._slots: dict[str, _Slot[E]] = {}
+        self._anywhere: dict[str, list[Member]] = {}
+        self._read_ahead = _ReadAhead()
+
+    def repeating(self, key: str) -> StoredExchange[E] | None:
+        return next((stored for stored in self._slot(key).rows if stored.repeats), None)
+
+    def find(self, *, key: str | None, fingerprint: str | None, after: int) -> StoredExchange[E] | None:
+        if key is None:
+            later = (member for member in self._members(fingerprint or "") if member.id > after)
+            return next((stored for member in later if (stored := self._stored(member)) is not None), None)
+        slot = self._slot(key)
+        place = bisect_right(slot.rows, after, key=lambda stored: stored.id)
+        while True:
+            for stored in slot.rows[place:]:
+                if fingerprint is None or stored.fingerprint in (None, fingerprint):
+                    return stored
+            if not slot.next:
+                return None
+            place = len(slot.rows)
+            self._extend(key, slot)
+
+    def last(self, *, key: str | None, fingerprint: str | None) -> StoredExchange[E] | None:
+        if key is None:
+            members = reversed(self._members(fingerprint or ""))
+            return next((stored for member in members if (stored := self._stored(member)) is not None), None)
+        slot = self._slot(key)
+        if fingerprint is None and slot.next:
+            return self._last_of(key)
+        while slot.next:
+            self._extend(key, slot)
+        rows = reversed(slot.rows)
+        return next((each for each in rows if fingerprint is None or each.fingerprint in (None, fingerprint)), None)
+
+    def __iter__(self) -> Iterator[StoredExchange[E]]:
+        for row in self.pages():
+            stored = None if row.size == 1 else self._stored(row.member)
+            repeats = not row.is_listed if row.size == 1 else stored is not None and stored.repeats
+            yield StoredExchange(row.member.id, row.member.key, row.exchange, repeats)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def pages(self) -> Iterator[PageRow[E]]:
+        """Yield all exchanges in order, with what else is stored of them."""
+        after = b"-1"
+        while after:
+            rows, after = self._connection.run(PAGE, self._kind, after, PAGE_SIZE)
+            for member, value, size, left_ms in zip(*(iter(rows),) * 4, strict=True):
+                found, (is_listed, data) = _parse_member(member), _parse_value(value)
+                exchange = self._parse(found.key, data, source=self.source)
+                yield PageRow(found, is_listed, exchange, size, left_ms)
+
+    def has_read(self, *keys: str) -> bool:
+        return any(key in self._slots or key in self._anywhere for key in keys)
+
+    def refresh(self, *keys: str) -> None:
+        """Forget what was read of these keys and fingerprints: others may have added to it."""
+        for key in keys:
+            self._slots.pop(key, None)
+            self._anywhere.pop(key, None)
+            self._read_ahead.forget(key)
+
+    def _slot(self, key: str) -> _Slot[E]:
+        slot = self._slots.get(key)
+        if slot is None:
+            slot = self._slots[key] = _Slot()
+            ahead = self._read_ahead.take(key)
+            if ahead is None:
+                self._extend(key, slot, ahead=self._read_ahead.size)
+            else:
+                self._add(key, slot, ahead)
+                slot.next = b""
+            while not slot.is_settled:
+                self._extend(key, slot)
+            slot.settle()
+        return slot
+
+    def _extend(self, key: str, slot: _Slot[E], *, ahead: int = 0) -> None:
+        """Read further exchanges of a key, and some of those that follow in the recording."""
+        rows, gone, after, following = self._connection.run(READ, self._kind, f"k:{key}", slot.next, BATCH, ahead)
+        self._add(key, slot, [(int(number), value) for number, value in _pairs(rows)])
+        slot.next = after
+        self.gone += gone
+        self._read_ahead.put(following, known=self._slots)
+
+    def _add(self, key: str, slot: _Slot[E], rows: Iterable[tuple[int, bytes]]) -> None:
+        for number, value in rows:
+            is_listed, data = _parse_value(value)
+            exchange = self._parse(key, data, source=self.source)
+            slot.rows.append(StoredExchange(number, key, exchange, False))
+            slot.listed.append(is_listed)
+
+    def _last_of(self, key: str) -> StoredExchange[E] | None:
+        found = self._connection.run(LAST, self._kind, f"k:{key}")
+        if not found:
+            return None
+        number, value = found
+        return StoredExchange(int(number), key, self._parse(key, _parse_value(value)[1], source=self.source), False)
+
+    def _members(self, fingerprint: str) -> list[Member]:
+        """Return where exchanges with a fingerprint are, whatever their key."""
+        members = self._anywhere.get(fingerprint)
+        if members is None:
+            members, after = self._anywhere.setdefault(fingerprint, []), b"-1"
+            while after:
+                rows, gone, after, _ = self._connection.run(READ, self._kind, f"f:{fingerprint}", after, BATCH, 0)
+                members += [_parse_member(member) for member, _ in _pairs(rows)]
+                self.gone += gone
+        return members
+
+    def _stored(self, member: Member) -> StoredExchange[E] | None:
+        """Return an exchange among those of its key; None if it is gone since."""
+        found = self.find(key=member.key, fingerprint=None, after=member.id - 1)
+        return found if found is not None and found.id == member.id else None
+
+
+class RedisReader(RedisIndex[Exchange]):
+    """A recording in Redis, open for reading.
+
+    Raises:
+        InputError: there is no recording, or the server cannot be reached.
+    """
+
+    def __init__(self, connection: RedisConnection) -> None:
+        fields = parse_fields(connection.run(DESCRIBE), source=connection.source)
+        if fields is None:
+            hint = "record it first, or check the database and prefix= in the URL"
+            raise InputError("no such recording", source=connection.source, hint=hint)
+        super().__init__(connection, "m", parse_exchange, size=fields.size)
+        self.version, self.meta, self._rest = fields.version, fields.meta, fields.rest
+        self._tool_size = fields.tool_size
+
+    @cached_property
+    def tools(self) -> RedisIndex[ToolExchange]:
+        return RedisIndex(self._connection, "t", parse_tool_exchange, size=self._tool_size)
+
+    def document(self) -> tuple[Document, dict[Stamp, int]]:
+        """Return the whole recording, and how long its exchanges live: ms from now, or 0 for ever."""
+        lifetimes: dict[Stamp, int] = {}
+        entries, tools = _entries(self, "m", lifetimes), _entries(self.tools, "t", lifetimes)
+        document = Document(meta=self.meta, entries=entries, rest=self._rest, version=self.version, tools=tools)
+        return document, lifetimes
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _entries(index: RedisIndex[E], kind: Kind, lifetimes: dict[Stamp, int]) -> Entries[E]:
+    entries: Entries[E] = {}
+    listed: set[str] = set()
+    for row in index.pages():
+        key = row.member.key
+        add_exchange(entries, key, row.exchange)
+        listed |= {key} if row.is_listed else set()
+        lifetimes[kind, key, row.exchange.recorded_at] = max(row.left_ms, 1) if row.left_ms >= 0 else 0
+    for key in listed:
+        entries[key] = exchanges_of(entries, key)
+    return entries

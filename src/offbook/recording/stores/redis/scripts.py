@@ -1,0 +1,296 @@
+"""The Lua scripts that read and write a recording in Redis, each of them atomic.
+
+A recording with the prefix `p` has these keys. `m` is the kind of exchanges: models, or `t` for tools.
+
+- `{p}:meta`: a hash with the format version, the metadata, and the last id
+- `{p}:m:x:<id>`: one exchange, `0` or `1` (it is in a list even if it is alone) and its JSON. It expires on its own.
+- `{p}:m:all`: the ids in order, as `<id> <length of the key> <key><fingerprint>`
+- `{p}:m:k:<key>`: the ids of a key
+- `{p}:m:f:<fingerprint>`: the same for one fingerprint, which may be empty
+- `{p}:m:exp`: the same for those that expire, by the time in ms
+- `{p}:lock`: the token of the process that edits the recording, `{p}:lease:<call>` of the one that makes a call
+
+Ids are the server's time in µs, and grow. An index lives as long as its youngest exchange. It may have ids of exchanges
+that have expired, or were evicted: those are skipped, and removed when somebody writes to the index.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha1
+
+LOCKED = "OFFBOOK_LOCKED"
+
+
+class Script:
+    """A Lua script. `digest` is what the server calls it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.digest = sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+
+_BASE = "local base = string.sub(KEYS[1], 1, -5)\n"
+
+_UNLOCKED = f"""
+local holder = redis.call('GET', base .. 'lock')
+if holder and holder ~= ARGV[1] then return redis.error_reply('{LOCKED}') end
+"""
+
+_LIVES = """
+local function lives(name, ttl, existed)
+  if ttl == 0 then
+    if existed then redis.call('PERSIST', name) end
+  elseif not existed then
+    redis.call('PEXPIRE', name, ttl)
+  else
+    local left = redis.call('PTTL', name)
+    if left >= 0 and left < ttl then redis.call('PEXPIRE', name, ttl) end
+  end
+end
+"""
+
+_NOW = """
+local now = redis.call('TIME')
+local ms = now[1] * 1000 + math.floor(now[2] / 1000)
+"""
+
+OPEN = Script(
+    _BASE
+    + _UNLOCKED
+    + _LIVES
+    + _NOW
+    + """
+local existed = redis.call('EXISTS', KEYS[1]) == 1
+redis.call('HSETNX', KEYS[1], 'version', ARGV[3])
+if not existed then
+  redis.call('HSET', KEYS[1], 'meta:created_by', ARGV[4])
+  lives(KEYS[1], tonumber(ARGV[2]), false)
+end
+local function size(kind)
+  local name = base .. kind
+  return redis.call('ZCARD', name .. ':all') - redis.call('ZCOUNT', name .. ':exp', '-inf', ms)
+end
+return {redis.call('HGETALL', KEYS[1]), size('m'), size('t')}
+"""
+)
+"""Create the recording if it does not exist, and return its fields and sizes.
+
+ARGV: lock token, ttl in ms, and of a new recording the version and who created it.
+"""
+
+DESCRIBE = Script(
+    _BASE
+    + _NOW
+    + """
+local function size(kind)
+  local name = base .. kind
+  return redis.call('ZCARD', name .. ':all') - redis.call('ZCOUNT', name .. ':exp', '-inf', ms)
+end
+return {redis.call('HGETALL', KEYS[1]), size('m'), size('t')}
+"""
+)
+"""Return the fields and sizes of a recording; no fields if it does not exist."""
+
+SET_FIELDS = Script(
+    _BASE
+    + _UNLOCKED
+    + _LIVES
+    + """
+local existed = redis.call('EXISTS', KEYS[1]) == 1
+for at = 3, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[at], ARGV[at + 1]) end
+if not existed then lives(KEYS[1], tonumber(ARGV[2]), false) end
+"""
+)
+"""Set fields of the metadata. ARGV: lock token, ttl in ms of a new recording, names and values."""
+
+APPEND = Script(
+    _BASE
+    + _UNLOCKED
+    + _LIVES
+    + _NOW
+    + """
+local kind, key, fingerprint, value, ttl = ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
+local name = base .. kind
+local number = now[1] * 1000000 + now[2]
+local found = redis.call('HMGET', KEYS[1], 'last', 'version')
+local last = tonumber(found[1] or '0')
+if number <= last then number = last + 1 end
+local id = string.format('%.0f', number)
+redis.call('HSET', KEYS[1], 'last', id)
+if not found[2] then
+  redis.call('HSET', KEYS[1], 'version', ARGV[7], 'meta:created_by', ARGV[8])
+elseif found[2] ~= ARGV[7] and redis.call('EXISTS', base .. 'm:f:') == 0 then
+  redis.call('HSET', KEYS[1], 'version', ARGV[7])
+end
+lives(KEYS[1], ttl, found[2] and true)
+
+local function add(index, member)
+  local oldest = redis.call('ZRANGE', index, 0, 1)
+  for _, old in ipairs(oldest) do
+    if redis.call('EXISTS', name .. ':x:' .. string.match(old, '^%d+')) == 0 then redis.call('ZREM', index, old) end
+  end
+  redis.call('ZADD', index, id, member)
+  lives(index, ttl, #oldest > 0 and redis.call('ZCARD', index) > 1)
+end
+local member = id .. ' ' .. #key .. ' ' .. key .. fingerprint
+add(name .. ':k:' .. key, id)
+add(name .. ':f:' .. fingerprint, member)
+redis.call('ZADD', name .. ':all', id, member)
+lives(name .. ':all', ttl, redis.call('ZCARD', name .. ':all') > 1)
+local expiring = name .. ':exp'
+if ttl > 0 then
+  redis.call('ZADD', expiring, ms + ttl, member)
+  lives(expiring, ttl, redis.call('ZCARD', expiring) > 1)
+end
+for _, dead in ipairs(redis.call('ZRANGEBYSCORE', expiring, '-inf', ms, 'LIMIT', 0, 10)) do
+  local old, length, rest = string.match(dead, '^(%d+) (%d+) (.*)$')
+  redis.call('ZREM', name .. ':k:' .. string.sub(rest, 1, length), old)
+  redis.call('ZREM', name .. ':f:' .. string.sub(rest, length + 1), dead)
+  redis.call('ZREM', name .. ':all', dead)
+  redis.call('ZREM', expiring, dead)
+end
+redis.call('SET', name .. ':x:' .. id, value)
+if ttl > 0 then redis.call('PEXPIRE', name .. ':x:' .. id, ttl) end
+if ARGV[9] ~= '' and redis.call('GET', base .. 'lease:' .. ARGV[9]) == ARGV[10] then
+  redis.call('DEL', base .. 'lease:' .. ARGV[9])
+end
+return id
+"""
+)
+"""Append an exchange, and release the lease of its call. The exchange itself comes last: until then, nobody sees it.
+
+ARGV: lock token, kind, key, fingerprint, value, ttl in ms, the version and the creator of a new recording, and the call
+and the token of the lease.
+"""
+
+READ = Script(
+    _BASE
+    + """
+local name = base .. ARGV[1]
+local rows, gone = {}, 0
+local members = redis.call('ZRANGEBYSCORE', name .. ':' .. ARGV[2], '(' .. ARGV[3], '+inf', 'LIMIT', 0, ARGV[4])
+for _, member in ipairs(members) do
+  local value = redis.call('GET', name .. ':x:' .. string.match(member, '^%d+'))
+  if value then
+    rows[#rows + 1] = member
+    rows[#rows + 1] = value
+  else
+    gone = gone + 1
+  end
+end
+local ahead, following, bytes = {}, {}, 0
+if tonumber(ARGV[5]) > 0 and #rows > 0 then
+  local from = '(' .. string.match(rows[#rows - 1], '^%d+')
+  following = redis.call('ZRANGEBYSCORE', name .. ':all', from, '+inf', 'LIMIT', 0, ARGV[5])
+end
+for _, member in ipairs(following) do
+  local id, length, rest = string.match(member, '^(%d+) (%d+) (.*)$')
+  local key = string.sub(rest, 1, length)
+  local value = bytes < 1000000 and redis.call('GET', name .. ':x:' .. id)
+  if value then
+    bytes = bytes + #value
+    ahead[#ahead + 1] = member
+    ahead[#ahead + 1] = value
+    ahead[#ahead + 1] = redis.call('ZCARD', name .. ':k:' .. key)
+  end
+end
+return {rows, gone, #members == tonumber(ARGV[4]) and string.match(members[#members], '^%d+') or '', ahead}
+"""
+)
+"""Return exchanges of an index, and some that follow in the recording.
+
+ARGV: kind, index, the id after which to start, how many, and how many of those that follow. Returns members with
+values, the number of those that are gone, the id to go on after (empty at the end), and of those that follow members,
+values and the sizes of their keys.
+"""
+
+LAST = Script(
+    _BASE
+    + """
+local name, from = base .. ARGV[1], '+inf'
+while true do
+  local members = redis.call('ZREVRANGEBYSCORE', name .. ':' .. ARGV[2], from, '-inf', 'LIMIT', 0, 50)
+  if #members == 0 then return {} end
+  for _, member in ipairs(members) do
+    local id = string.match(member, '^%d+')
+    local value = redis.call('GET', name .. ':x:' .. id)
+    if value then return {member, value} end
+    from = '(' .. id
+  end
+end
+"""
+)
+"""Return the last exchange of an index, as member and value; nothing if there is none. ARGV: kind, index."""
+
+PAGE = Script(
+    _BASE
+    + """
+local name = base .. ARGV[1]
+local rows = {}
+local members = redis.call('ZRANGEBYSCORE', name .. ':all', '(' .. ARGV[2], '+inf', 'LIMIT', 0, ARGV[3])
+for _, member in ipairs(members) do
+  local id, length, rest = string.match(member, '^(%d+) (%d+) (.*)$')
+  local key = string.sub(rest, 1, length)
+  local value = redis.call('GET', name .. ':x:' .. id)
+  if value then
+    rows[#rows + 1] = member
+    rows[#rows + 1] = value
+    rows[#rows + 1] = redis.call('ZCARD', name .. ':k:' .. key)
+    rows[#rows + 1] = redis.call('PTTL', name .. ':x:' .. id)
+  end
+end
+return {rows, #members == tonumber(ARGV[3]) and string.match(members[#members], '^%d+') or ''}
+"""
+)
+"""Return exchanges in the order of the recording: members, values, sizes of their keys and ms to live (-1 is for ever);
+and the id to go on after, empty at the end. ARGV: kind, the id after which to start, how many."""
+
+CLEAR = Script(
+    _BASE
+    + """
+for _, kind in ipairs({'m', 't'}) do
+  local name = base .. kind
+  for _, member in ipairs(redis.call('ZRANGE', name .. ':all', 0, -1)) do
+    local id, length, rest = string.match(member, '^(%d+) (%d+) (.*)$')
+    local key, fingerprint = string.sub(rest, 1, length), string.sub(rest, length + 1)
+    redis.call('UNLINK', name .. ':x:' .. id, name .. ':k:' .. key, name .. ':f:' .. fingerprint)
+  end
+  redis.call('UNLINK', name .. ':all', name .. ':exp')
+end
+redis.call('DEL', KEYS[1])
+"""
+)
+"""Remove the recording."""
+
+CREATE = Script(
+    _BASE
+    + """
+if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
+redis.call('HSET', KEYS[1], 'version', ARGV[1])
+return 1
+"""
+)
+"""Create an empty recording, and return 1; 0 if it exists. ARGV: version."""
+
+ACQUIRE = Script(_BASE + "return redis.call('SET', base .. ARGV[1], ARGV[2], 'NX', 'PX', ARGV[3]) and 1 or 0")
+"""Take a lock or a lease, and return 1; 0 if somebody has it. ARGV: its name, our token, ms after which it is lost."""
+
+RENEW = Script(
+    _BASE
+    + """
+for at = 3, #ARGV do
+  local name = base .. ARGV[at]
+  if redis.call('GET', name) == ARGV[1] then redis.call('PEXPIRE', name, ARGV[2]) end
+end
+"""
+)
+"""Keep locks and leases that are ours. ARGV: our token, ms, names."""
+
+RELEASE = Script(
+    _BASE
+    + """
+local name = base .. ARGV[1]
+if redis.call('GET', name) == ARGV[2] then redis.call('DEL', name) end
+"""
+)
+"""Give a lock or a lease back, if it is still ours. ARGV: its name, our token."""

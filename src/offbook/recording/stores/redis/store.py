@@ -1,0 +1,153 @@
+"""A recording in Redis: created, appended to, edited and removed while others read and write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import orjson
+
+from offbook.messages import JsonObject
+from offbook.recording.format.document import FORMAT_VERSION, Document, each_exchange, new_meta
+from offbook.recording.format.exchange import Exchange, ToolExchange
+from offbook.recording.stores.redis.connection import RedisConnection
+from offbook.recording.stores.redis.leases import Leases
+from offbook.recording.stores.redis.location import RedisLocation, parse_redis_url
+from offbook.recording.stores.redis.reader import Kind, RedisReader, Stamp, parse_fields
+from offbook.recording.stores.redis.scripts import APPEND, CLEAR, CREATE, DESCRIBE, OPEN, SET_FIELDS, Script
+
+if TYPE_CHECKING:
+    from offbook.recording.stores.redis.shared import RedisSharedCalls
+
+_encoder = msgspec.json.Encoder()
+LOCK = "lock"
+"""The name of the lease of the process that edits the recording."""
+
+
+_CREATION = (str(FORMAT_VERSION), orjson.dumps(new_meta()["created_by"]))
+"""The version and the creator of a new recording."""
+
+
+class RedisStore:
+    """A recording under the prefix of a Redis URL.
+
+    Each exchange expires `ttl` after it was written, whoever reads it. `location` does not have the password.
+    """
+
+    def __init__(self, url: str | RedisLocation) -> None:
+        self.at = parse_redis_url(url) if isinstance(url, str) else url
+        self._connection = RedisConnection(self.at)
+        self.location, self.identity = self._connection.source, self.at.identity
+
+    def exists(self) -> bool:
+        return bool(self._connection.run(DESCRIBE)[0])
+
+    def read(self) -> RedisReader:
+        return RedisReader(RedisConnection(self.at))
+
+    def write(self) -> RedisWriter:
+        return RedisWriter(RedisConnection(self.at))
+
+    def load(self) -> Document:
+        return self.read().document()[0]
+
+    def save(self, document: Document) -> None:
+        self._replace(document, {}, token="")
+
+    def update(self, change: Callable[[Document], bool | None]) -> None:
+        leases = Leases(self._connection)
+        with leases.held(LOCK):
+            if self.exists():
+                document, lifetimes = self.read().document()
+            else:
+                document, lifetimes = Document(), {}
+            if change(document) is not False:
+                self._replace(document, lifetimes, token=leases.token)
+
+    def sibling(self) -> RedisStore:
+        for number in count(1):
+            sibling = self.beside(f".fresh-{number}")
+            if sibling.create():
+                break
+        return sibling
+
+    def beside(self, suffix: str) -> RedisStore:
+        return RedisStore(self.at.beside(suffix))
+
+    def share(self) -> RedisSharedCalls:
+        from offbook.recording.stores.redis.shared import RedisSharedCalls  # noqa: PLC0415 - only mode `new` needs it
+
+        return RedisSharedCalls(self.at)
+
+    def create(self) -> bool:
+        """Create an empty recording, and return whether there was none."""
+        return bool(self._connection.run(CREATE, FORMAT_VERSION))
+
+    def remove(self) -> None:
+        self._connection.run(CLEAR)
+
+    def remove_if_empty(self) -> None:
+        return None
+
+    def _replace(self, document: Document, lifetimes: dict[Stamp, int], *, token: str) -> None:
+        """Replace the recording in one transaction."""
+        version = (b"version", str(document.version).encode())
+        fields = [*version, *_fields("meta", document.meta), *_fields("rest", document.rest)]
+        calls: list[tuple[Script, Sequence[Any]]] = [(CLEAR, ()), (SET_FIELDS, (token, self.at.ttl_ms, *fields))]
+
+        def add(kind: Kind, key: str, exchange: Exchange | ToolExchange, *, is_listed: bool) -> None:
+            ttl_ms = lifetimes.get((kind, key, exchange.recorded_at), self.at.ttl_ms)
+            value = _value(exchange, is_listed=is_listed)
+            calls.append((APPEND, (token, kind, key, exchange.fingerprint or "", value, ttl_ms, *_CREATION, "", "")))
+
+        for key, exchange in document:
+            add("m", key, exchange, is_listed=isinstance(document.entries[key], list))
+        for tool, call in each_exchange(document.tools):
+            add("t", tool, call, is_listed=isinstance(document.tools[tool], list))
+        calls.append((SET_FIELDS, (token, self.at.ttl_ms, *version)))
+        self._connection.run_all(calls, token=token)
+
+
+def _fields(kind: str, values: JsonObject) -> Iterator[bytes]:
+    for name, value in values.items():
+        yield f"{kind}:{name}".encode()
+        yield orjson.dumps(value)
+
+
+def _value(exchange: Exchange | ToolExchange, *, is_listed: bool) -> bytes:
+    """Return how an exchange is stored: whether it is in a list even if it is alone, and its JSON."""
+    return (b"1" if is_listed else b"0") + _encoder.encode(exchange)
+
+
+class RedisWriter:
+    """Appends to a recording in Redis. Each exchange is one script: it is there completely, or not at all."""
+
+    def __init__(self, connection: RedisConnection) -> None:
+        self._connection, self._ttl_ms = connection, connection.location.ttl_ms
+        fields = parse_fields(connection.run(OPEN, "", self._ttl_ms, *_CREATION), source=connection.source)
+        assert fields is not None
+        self.meta, self.size, self.tool_size = fields.meta, fields.size, fields.tool_size
+
+    def add_meta(self, meta: JsonObject) -> None:
+        self._connection.run(SET_FIELDS, "", self._ttl_ms, *_fields("meta", meta))
+
+    def append(self, key: str, exchange: Exchange) -> None:
+        self.append_call(key, exchange)
+
+    def append_tool(self, tool: str, exchange: ToolExchange) -> None:
+        self._append("t", tool, exchange, _value(exchange, is_listed=True))
+
+    def append_call(self, key: str, exchange: Exchange, *, lease: str = "", token: str = "") -> None:
+        """Append an exchange, and release the lease of its call in the same step."""
+        self._append("m", key, exchange, _value(exchange, is_listed=False), lease=lease, token=token)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _append(
+        self, kind: Kind, key: str, exchange: Exchange | ToolExchange, value: bytes, *, lease: str = "", token: str = ""
+    ) -> None:
+        fingerprint = exchange.fingerprint or ""
+        self._connection.run(APPEND, "", kind, key, fingerprint, value, self._ttl_ms, *_CREATION, lease, token)

@@ -1,0 +1,118 @@
+"""Starts real Redis servers on loopback: one for all tests of a process, and others with settings of their own."""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from functools import cache
+from pathlib import Path
+
+import pytest
+import redis
+
+START_TIMEOUT_S = 30.0
+POLL_S = 0.005
+_numbers = itertools.count(1)
+
+
+def require_redis() -> None:
+    """Skip the test where there is no Redis, or fail it if there must be one."""
+    if shutil.which("redis-server") is None:
+        reason = "redis-server is not installed"
+        if os.environ.get("OFFBOOK_REQUIRE_REDIS") == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+
+class RedisServer:
+    """A running Redis, which keeps nothing on disk."""
+
+    def __init__(self, port: int, folder: str, *settings: str) -> None:
+        self.port, self._command = port, _command(port, folder, settings)
+        self.process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.client = redis.Redis(port=port, decode_responses=False)
+
+    def wait(self) -> None:
+        """Wait until it answers."""
+        deadline_s, never = time.monotonic() + START_TIMEOUT_S, threading.Event()
+        while time.monotonic() < deadline_s and self.process.poll() is None:
+            with suppress(redis.ConnectionError), closing(redis.Redis(port=self.port)) as client:
+                with suppress(redis.AuthenticationError):
+                    client.ping()
+                return
+            never.wait(POLL_S)
+        output = self.process.communicate(timeout=START_TIMEOUT_S)[0] if self.process.poll() is not None else ""
+        raise RuntimeError(f"redis-server did not start:\n{output}")
+
+    def url(self, prefix: str = "", **parameters: str) -> str:
+        """The URL of a recording that no other test has, or of the prefix."""
+        query = "&".join(f"{name}={value}" for name, value in parameters.items())
+        return f"redis://127.0.0.1:{self.port}/0?prefix={prefix or f'test{next(_numbers)}.'}{query and f'&{query}'}"
+
+    def keys(self, url: str) -> list[str]:
+        """The keys of a recording, and of those beside it."""
+        prefix = url.partition("prefix=")[2].partition("&")[0]
+        return sorted(key.decode() for key in self.client.keys(f"{{{prefix}*"))
+
+    def stop(self) -> None:
+        """Kill it. Everything in it is lost."""
+        self.client.close()
+        self.process.kill()
+        self.process.communicate()
+
+
+def _command(port: int, folder: str, settings: tuple[str, ...]) -> list[str]:
+    fixed = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", folder, "--loglevel", "warning"]
+    return ["redis-server", "--port", str(port), *fixed, *settings]
+
+
+def _free_port() -> int:
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def running(*settings: str) -> Iterator[RedisServer]:
+    """A server of its own, with these settings."""
+    require_redis()
+    with tempfile.TemporaryDirectory() as folder:
+        server = _start(folder, *settings)
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+def _start(folder: str, *settings: str) -> RedisServer:
+    """Start a server. Another process may take the free port first; then there is another one."""
+    for attempt in range(5):
+        server = RedisServer(_free_port(), folder, *settings)
+        try:
+            server.wait()
+        except RuntimeError:
+            server.stop()
+            if attempt == 4:
+                raise
+        else:
+            return server
+    raise AssertionError
+
+
+@cache
+def shared() -> RedisServer:
+    """The server of all tests of this process."""
+    require_redis()
+    folder = tempfile.mkdtemp()
+    server = _start(folder)
+    atexit.register(lambda: (server.stop(), Path(folder).rmdir()))
+    return server
