@@ -5,6 +5,7 @@ from typing import Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 MatchedBy: TypeAlias = Literal["step_id", "prompt_hash", "default"]
+CacheOutcome: TypeAlias = Literal["hit", "miss", "wait", "unreached"]
 
 
 class ReplayServed(Struct, frozen=True, gc=False):
@@ -51,6 +52,18 @@ class CallRecorded(Struct, frozen=True, gc=False):
     workflow: str = ""
     call: int = 0
     attempt: int = 1
+
+
+class CacheUsed(Struct, frozen=True, gc=False):
+    """A call was looked up in a shared recording. It found that `gone` exchanges have expired, or were evicted.
+
+    `outcome` is `hit` (answered from there), `miss` (made live and recorded) or `unreached` (made live because the
+    server cannot be reached). A `wait` of `waited_s` for the call of another process comes before its hit or miss.
+    """
+
+    outcome: CacheOutcome
+    waited_s: float = 0.0
+    gone: int = 0
 
 
 class FaultFired(Struct, frozen=True, gc=False):
@@ -214,6 +227,7 @@ Event: TypeAlias = (
     ReplayServed
     | ReplayMissed
     | CallRecorded
+    | CacheUsed
     | FaultFired
     | CallStarted
     | AttemptStarted

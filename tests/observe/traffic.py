@@ -12,9 +12,12 @@ from offbook.gateway.gateway import ProviderGateway
 from offbook.gateway.retry import RetryPolicy
 from offbook.messages import Request, Response, TextDelta, Usage, WholeReply
 from offbook.providers.provider import Provider
+from offbook.recording.call_cache import CallCache
+from offbook.recording.format.document import Document
 from offbook.recording.match.fingerprint import fingerprint
 from offbook.recording.record import RecordingProvider
 from offbook.recording.replay import MockProvider
+from offbook.recording.stores.memory import MemoryReader
 from offbook.workflow import WorkflowBuilder
 from tests.agent.context.transcripts import call
 from tests.fakes import user
@@ -60,6 +63,27 @@ class Slow(Provider):
         return WholeReply(Response("Instead.", request.model, self.name, Usage.of(7, 3), cost_usd=0.125))
 
 
+class Shared:
+    """A recording that others write to, of which one exchange has expired. A call can be made at the second request."""
+
+    goes_on_live = False
+
+    def __init__(self):
+        self.reader = MemoryReader(Document(), source="shared")
+        self.reader.gone = 1
+        self._is_free = iter([False, True])
+
+    def acquire(self, call):
+        return next(self._is_free)
+
+
+async def look_up(sink):
+    """A wait, a miss and a hit."""
+    cache = CallCache(Shared(), sink=sink)
+    await cache.turn("call", lambda: False)
+    cache.note_hit()
+
+
 async def drive(sink, folder):
     """Answers, a retry, a recorded fault, a recorded fallback, two misses, an open breaker, a context that is full."""
     gateway = ProviderGateway(
@@ -76,6 +100,7 @@ async def drive(sink, folder):
             await refused(gateway, request("doomed", model="shaky"), AllProvidersFailedError)
     strict = MockProvider(responses={"_version": 2}, strict=True, sink=sink)
     await refused(strict, request("unheard"), RecordingMismatchError)
+    await look_up(sink)
     flow = WorkflowBuilder("tour", model="m").llm_call("ask", "Hi").llm_call("then", "Ho", depends_on=["ask"])
     await flow.engine(
         MockProvider(responses={"ask": {"fault": {"type": "http_error", "status_code": 400}}}), sink=sink

@@ -13,6 +13,7 @@ from offbook.events import (
     AttemptEnded,
     AttemptStarted,
     BreakerChanged,
+    CacheUsed,
     CallEnded,
     CallRecorded,
     ContextCompacted,
@@ -76,6 +77,7 @@ class PrometheusSink:
             ReplayMissed: self._replay_missed,
             FaultFired: self._fault_fired,
             CallRecorded: self._call_recorded,
+            CacheUsed: self._cache_used,
             AttemptStarted: self._attempt_started,
             AttemptEnded: self._attempt_ended,
             RetryScheduled: self._retry_scheduled,
@@ -142,6 +144,9 @@ class PrometheusSink:
         self._faults = counter("offbook_mock_faults_total", "Faults that fired", "workflow", "fault_type")
         self._captures = counter("offbook_recording_captures_total", "Recorded calls", "provider", "model")
         self._captured_s = histogram("offbook_recording_latency_seconds", "Recorded latency", "provider", "model")
+        self._lookups = counter("offbook_cache_lookups_total", "Calls looked up in a shared recording", "outcome")
+        self._lookup_wait_s = counter("offbook_cache_wait_seconds_total", "Waits for calls of other processes")
+        self._gone = counter("offbook_cache_gone_total", "Exchanges found to be expired or evicted")
         self._attempts = counter(
             "offbook_provider_attempts_total", "Attempts, by ok or error class", "provider", "model", "outcome"
         )
@@ -182,6 +187,11 @@ class PrometheusSink:
     def _call_recorded(self, event: CallRecorded) -> None:
         self._captures[event.provider, event.model].inc()
         self._captured_s[event.provider, event.model].observe(event.latency_s)
+
+    def _cache_used(self, event: CacheUsed) -> None:
+        self._lookups[event.outcome,].inc()
+        self._lookup_wait_s[()].inc(event.waited_s)
+        self._gone[()].inc(event.gone)
 
     def _attempt_started(self, event: AttemptStarted) -> None:
         """Show the provider's breaker, which is closed until it changes."""

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import RecordingUnavailableError
+from offbook.events import NULL_SINK, CacheOutcome, CacheUsed, Sink, guard_sink
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.stores.store import SharedCalls, SharedReader, log_warning
 
@@ -24,16 +25,16 @@ RETRY_S = 5.0
 
 
 class CacheCounts(Struct):
-    """What a cache has done: `hits` were answered at once, `waits` by the call that another process was making.
+    """What a cache has done: `hits` are calls that it answered, `misses` those that were made live and recorded.
 
-    `misses` were made live, and so were the `unreached`, because the server could not be reached. `gone` are exchanges
-    that were looked for, but had expired or were evicted.
+    The `unreached` were made live because the server could not be reached. `waits` counts the calls that waited for
+    another process that was making the same one, and `gone` exchanges that had expired or were evicted.
     """
 
     hits: int = 0
-    waits: int = 0
     misses: int = 0
     unreached: int = 0
+    waits: int = 0
     gone: int = 0
 
 
@@ -69,25 +70,27 @@ class CallCache:
     location says `on_error=live`, calls are made live and not recorded, and it is tried again after some seconds.
     """
 
-    def __init__(self, shared: SharedCalls, *, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._shared, self._clock = shared, clock
-        self._counts = CacheCounts()
+    def __init__(self, shared: SharedCalls, *, sink: Sink = NULL_SINK, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._shared, self._sink, self._clock = shared, guard_sink(sink), clock
+        self.counts = CacheCounts()
         self._away_until_s: float | None = None
 
     @property
     def reader(self) -> SharedReader:
         return self._shared.reader
 
-    @property
-    def counts(self) -> CacheCounts:
-        self._counts.gone = self._shared.reader.gone
-        return self._counts
-
     def has_answer(self, check: Callable[[], bool]) -> bool:
-        """Return whether `check`, which reads the recording, finds an answer."""
-        is_answered = self._reach(check, otherwise=False)
-        self._counts.hits += is_answered
-        return is_answered
+        """Return whether `check`, which reads the recording, finds an answer.
+
+        Raises:
+            InputError: the server cannot be reached.
+        """
+        return self._reach(check, otherwise=False)
+
+    def note_hit(self) -> None:
+        """Count a call that the recording has answered."""
+        self.counts.hits += 1
+        self._emit("hit")
 
     async def turn(self, call: str, check: Callable[[], bool]) -> CallTurn:
         """Wait until the call is ours to make, or `check` finds that another process has recorded it.
@@ -95,22 +98,30 @@ class CallCache:
         Raises:
             InputError: the server cannot be reached.
         """
-        poll_s, has_waited = FIRST_POLL_S, False
-        while not self._reach(lambda: self._shared.acquire(call), otherwise=True):
-            has_waited = True
+        started_s = self._clock.monotonic_s()
+        poll_s, is_answered = FIRST_POLL_S, False
+        while not is_answered and not self._reach(lambda: self._shared.acquire(call), otherwise=True):
             await self._clock.sleep_s(poll_s)
             poll_s = min(poll_s * POLL_GROWTH, SLOWEST_POLL_S)
-            if self._reach(check, otherwise=False):
-                return self._answered(has_waited=True)
+            is_answered = self._reach(check, otherwise=False)
+        if poll_s > FIRST_POLL_S:
+            self.counts.waits += 1
+            self._emit("wait", waited_s=self._clock.monotonic_s() - started_s)
+        return CallTurn(is_answered=True) if is_answered else self._first_turn(call, check)
+
+    def _first_turn(self, call: str, check: Callable[[], bool]) -> CallTurn:
+        """Return the turn of a call whose lease is ours, unless it was recorded just before we got it."""
         turn = CallTurn(lambda: self._reach(lambda: self._shared.release(call), otherwise=None), call=call)
         with _released_on_error(turn):
             if self._reach(check, otherwise=False):
                 turn.release()
-                return self._answered(has_waited=has_waited)
+                return CallTurn(is_answered=True)
         if self._away_until_s is None:
-            self._counts.misses += 1
+            self.counts.misses += 1
+            self._emit("miss")
         else:
-            self._counts.unreached += 1
+            self.counts.unreached += 1
+            self._emit("unreached")
         return turn
 
     def append(self, key: str, exchange: Exchange, *, call: str) -> None:
@@ -125,10 +136,10 @@ class CallCache:
     def close(self) -> None:
         self._shared.close()
 
-    def _answered(self, *, has_waited: bool) -> CallTurn:
-        self._counts.waits += has_waited
-        self._counts.hits += not has_waited
-        return CallTurn(is_answered=True)
+    def _emit(self, outcome: CacheOutcome, *, waited_s: float = 0.0) -> None:
+        gone = self._shared.reader.gone - self.counts.gone
+        self.counts.gone += gone
+        self._sink.emit(CacheUsed(outcome, waited_s, gone))
 
     def _reach(self, work: Callable[[], T], *, otherwise: T) -> T:
         """Do something with the recording; if it cannot be reached and the run goes on live, return `otherwise`."""

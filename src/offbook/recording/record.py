@@ -30,7 +30,7 @@ from offbook.messages import (
 )
 from offbook.providers.foreign_error import provider_error_of
 from offbook.providers.provider import Provider
-from offbook.recording.call_cache import OWN_TURN, CallTurn
+from offbook.recording.call_cache import OWN_TURN, CallCache, CallTurn
 from offbook.recording.format.exchange import (
     Exchange,
     TimedPiece,
@@ -48,7 +48,6 @@ from offbook.recording.record_mode import ExchangeWriter, OpenRecording, RecordM
 from offbook.recording.redact.redactor import Redactor
 from offbook.recording.redact.rules import redactor_in_force
 from offbook.recording.replay import MockProvider
-from offbook.recording.stores.store import SharedReader
 from offbook.recording.tool_replay import ClosableToolbox, ReplayedTools, replay_tools
 from offbook.schema_errors import check_type
 from offbook.tools.definition import ToolDef, wrap_tool
@@ -81,12 +80,16 @@ class _TurnSource:
 class CacheReplay(MockProvider):
     """Answers model calls from a shared recording, as it is when a call is made."""
 
-    def __init__(self, reader: SharedReader, *, sink: Sink, clock: Clock) -> None:
-        self._shared_reader = reader
-        super().__init__(responses=reader, strict=True, sink=sink, clock=clock)
+    def __init__(self, cache: CallCache, *, sink: Sink, clock: Clock) -> None:
+        self._cache = cache
+        super().__init__(responses=cache.reader, strict=True, sink=sink, clock=clock)
 
     def _new_cursor(self) -> SharedCursor:
-        return SharedCursor(self._shared_reader)
+        return SharedCursor(self._cache.reader)
+
+    async def send(self, request: Request) -> Reply:
+        self._cache.note_hit()
+        return await super().send(request)
 
 
 class RecordingProvider(Provider):
@@ -130,7 +133,7 @@ class RecordingProvider(Provider):
         self.name, self.credentials = provider.name, provider.credentials
         self._provider, self._redactor, self._clock = provider, redactor or redactor_in_force(), clock
         self._sink = guard_sink(sink)
-        self._recording = open_recording(output_path, mode=record, kind="models", first_to=first_to)
+        self._recording = open_recording(output_path, mode=record, kind="models", first_to=first_to, sink=sink)
         try:
             self._rules = self._recording.agree_rules(normalise)
             self._replay = self._open_replay() if self._recording.has_answers else None
@@ -193,7 +196,7 @@ class RecordingProvider(Provider):
 
     def _open_replay(self) -> MockProvider:
         if self._recording.cache is not None:
-            return CacheReplay(self._recording.cache.reader, sink=self._sink, clock=self._clock)
+            return CacheReplay(self._recording.cache, sink=self._sink, clock=self._clock)
         return MockProvider(responses=self._recording.answers(), strict=True, sink=self._sink, clock=self._clock)
 
     def _start(self, request: Request) -> _PendingCall:

@@ -12,6 +12,7 @@ import msgspec
 
 from offbook.clock import Clock
 from offbook.errors import InputError, RecordingWriteError
+from offbook.events import NULL_SINK, Sink
 from offbook.recording.call_cache import OWN_TURN, CallCache, CallTurn, call_name
 from offbook.recording.format.document import rules_from_meta
 from offbook.recording.format.exchange import Exchange, ToolExchange
@@ -38,11 +39,17 @@ class ExchangeWriter(Protocol):
 
 
 def open_recording(
-    location: str | os.PathLike[str], *, mode: RecordMode, kind: ExchangeKind, first_to: ExchangeWriter | None = None
+    location: str | os.PathLike[str],
+    *,
+    mode: RecordMode,
+    kind: ExchangeKind,
+    first_to: ExchangeWriter | None = None,
+    sink: Sink = NULL_SINK,
 ) -> OpenRecording:
     """Open the recording at `location` for a recorder of that kind of exchanges, and create it if it does not exist.
 
-    Each exchange is written to `first_to` before it is recorded.
+    Each exchange is written to `first_to` before it is recorded. The sink gets an event for each lookup in a shared
+    recording.
 
     Raises:
         InputError: the mode is unknown, the recording cannot be written, or the file is not a recording.
@@ -50,7 +57,7 @@ def open_recording(
     if mode not in get_args(RecordMode):
         known = ", ".join(get_args(RecordMode))
         raise InputError(f"unknown mode {mode!r}", source="record", hint=f"one of: {known}")
-    return OpenRecording(open_store(location), mode=mode, kind=kind, first_to=first_to)
+    return OpenRecording(open_store(location), mode=mode, kind=kind, first_to=first_to, sink=sink)
 
 
 class OpenRecording:
@@ -65,19 +72,25 @@ class OpenRecording:
     """
 
     def __init__(
-        self, store: Store, *, mode: RecordMode, kind: ExchangeKind, first_to: ExchangeWriter | None = None
+        self,
+        store: Store,
+        *,
+        mode: RecordMode,
+        kind: ExchangeKind,
+        first_to: ExchangeWriter | None = None,
+        sink: Sink = NULL_SINK,
     ) -> None:
         self._store, self._mode, self._first_to, self._lock = store, mode, first_to, threading.Lock()
         self._writer = ReplaceOnCloseWriter(store, kind, mode) if mode in ("all", "fresh") else store.write()
         size = self._writer.size if kind == "models" else self._writer.tool_size
-        self.cache = self._share() if mode == "new" and kind == "models" else None
+        self.cache = self._share(sink) if mode == "new" and kind == "models" else None
         self.found_any = self._writer.found_any if isinstance(self._writer, ReplaceOnCloseWriter) else size > 0
         self.has_answers = mode in ("once", "new") and (size > 0 or self.cache is not None)
         self.is_live = mode != "once" or not self.has_answers
 
-    def _share(self) -> CallCache | None:
+    def _share(self, sink: Sink) -> CallCache | None:
         shared = self._store.share()
-        return None if shared is None else CallCache(shared)
+        return None if shared is None else CallCache(shared, sink=sink)
 
     def answers(self) -> RecordingReader:
         """Return what to replay if the recording `has_answers`: without the exchanges that this run adds.

@@ -15,16 +15,16 @@ from msgspec.structs import replace
 from offbook.errors import InputError
 from offbook.events import guard_sink
 from offbook.faults import FaultPlan, PlannedFault
+from offbook.recording.call_cache import CacheCounts
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.latency import Latency
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.match.fingerprint import NO_RULES
-from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import StoredExchange
 from offbook.text import printable, shorten
 from offbook.wire.calls import NO_FAULTS, CallAttempt, Miss, RecordingUse, RequestMemory, SessionTotals, WireCall
 from offbook.wire.options import DEFAULT_RESPONSE, WireOptions, parse_fault_plan
-from offbook.wire.replay import ExploredReplay, ExploredRun, WireReplay
+from offbook.wire.replay import CacheReplay, ExploredReplay, ExploredRun, WireReplay
 from offbook.wire.replay_source import RecordingSet, ReplaySource
 from offbook.wire.request import HttpRequest, RequestParser, route_of
 from offbook.wire.response import HttpResponse, refusal_response
@@ -215,6 +215,7 @@ class WireBackend:
         plan = parse_fault_plan(options.faults, has_tools=options.has_tools, can_crash=options.can_crash)
         latency = Latency(options.latency_model, latency_ms=options.latency_ms, seed=options.seed)
         self.recorder = _open_recorder(options)
+        self.cache = None if self.recorder is None else self.recorder.cache
         self._recordings: RecordingSet | None = None
         try:
             self._recordings = _recording_set(options, self.recorder, latency)
@@ -254,7 +255,7 @@ class WireBackend:
 
     def unused_exchanges(self, totals: SessionTotals) -> list[UnusedExchange]:
         """Return the exchanges that no session was served, of the recordings in use; if none is in use, of all."""
-        if self._recordings is None:
+        if self._recordings is None or self.cache is not None:
             return []
         uses = totals.uses or {self._recordings.source(""): RecordingUse(set(), set())}
         return unused_exchanges(uses, self._recordings.file_of)
@@ -288,6 +289,8 @@ class WireBackend:
 
     def _replay(self, source: ReplaySource, explored_run: ExploredRun | None) -> WireReplay:
         default = DEFAULT_RESPONSE if self._options.default_response is None else self._options.default_response
+        if self.cache is not None:
+            return CacheReplay(source, cache=self.cache)
         if explored_run is None:
             return WireReplay(source, default_response=default)
         return ExploredReplay(source, default_response=default, explored_run=explored_run)
@@ -307,9 +310,7 @@ def _recording_set(options: WireOptions, recorder: WireRecorder | None, latency:
         return RecordingSet(options.recording, responses=options.responses, latency=latency, strict=options.is_strict)
     if not recorder.has_answers:
         return None
-    if not recorder.is_live:
-        return RecordingSet(options.record, latency=latency, strict=True)
-    return RecordingSet(responses=open_store(options.record).load(), latency=latency, strict=True)
+    return RecordingSet(responses=recorder.answers(), latency=latency, strict=True)
 
 
 class CallInspection:
@@ -345,6 +346,11 @@ class CallInspection:
     def got_no_answer(self) -> bool:
         """Whether calls were made to real APIs, and none was answered."""
         return self._backend.got_no_answer
+
+    @property
+    def cache_counts(self) -> CacheCounts | None:
+        """What a shared recording was used for; None if the recording is not shared."""
+        return None if self._backend.cache is None else self._backend.cache.counts
 
     def totals(self) -> SessionTotals:
         """Return the totals of all sessions, including deleted ones."""

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from offbook.errors import MismatchKind, RecordingMismatchError, RequestError
 from offbook.events import MatchedBy
 from offbook.messages import JsonObject, Request, Response, deltas_of
+from offbook.recording.call_cache import CallCache
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.match.continuation import Continuation, ConversationScript, ScriptedCall, WrittenAnswers
 from offbook.recording.match.conversation import tells_failure
@@ -21,6 +22,7 @@ from offbook.recording.match.cursor import (
     OverusedEntry,
     RequestKey,
     ResponseScript,
+    SharedCursor,
     UnusedEntry,
     overused_entries,
 )
@@ -70,7 +72,10 @@ class WireReplay:
 
     def __init__(self, source: ReplaySource, *, default_response: str) -> None:
         self.source, self._default_response = source, default_response
-        self._cursor: Cursor[Exchange] = Cursor(source.reader)
+        self._cursor = self._new_cursor()
+
+    def _new_cursor(self) -> Cursor[Exchange]:
+        return Cursor(self.source.reader)
 
     def find(self, parsed: ParsedRequest, step_id: str | None) -> ReplayMatch:
         """Find the entry that answers. It counts as served when it is passed to `use`."""
@@ -83,6 +88,14 @@ class WireReplay:
         if self.source.strict:
             raise self._refusal(parsed, step_id, other)
         return ReplayMatch(match.stored, match.matched_by)
+
+    def has_answer(self, parsed: ParsedRequest, step_id: str | None) -> bool:
+        """Return whether `find` finds an answer now."""
+        try:
+            self.find(parsed, step_id)
+        except RecordingMismatchError:
+            return False
+        return True
 
     def answer(self, match: ReplayMatch, parsed: ParsedRequest) -> PreparedResponse:
         """Return the answer of a match."""
@@ -179,6 +192,36 @@ def _synthetic_body(parsed: ParsedRequest, models: list[str]) -> JsonObject | No
             return token_count_answer(vendor, body)
         case _:
             return None
+
+
+class CacheReplay(WireReplay):
+    """Answers calls from a shared recording, as it is when a call is made. What it has not is left to the real API."""
+
+    def __init__(self, source: ReplaySource, *, cache: CallCache) -> None:
+        self._cache = cache
+        super().__init__(source, default_response="")
+
+    def _new_cursor(self) -> SharedCursor:
+        return SharedCursor(self._cache.reader)
+
+    def find(self, parsed: ParsedRequest, step_id: str | None) -> ReplayMatch:
+        found: list[ExchangeMatch[Exchange]] = []
+
+        def look_up() -> bool:
+            found.append(self._match(parsed, step_id))
+            return found[0].mismatch is None
+
+        if self._cache.has_answer(look_up):
+            return ReplayMatch(found[0].stored, found[0].matched_by)
+        raise RecordingMismatchError("the shared recording has no answer", kind="missing")
+
+    def use(self, match: ReplayMatch) -> None:
+        self._cache.note_hit()
+        super().use(match)
+
+    def overused(self) -> list[OverusedEntry]:
+        """Return nothing: a cache serves its exchanges as often as it is asked."""
+        return []
 
 
 class ExploredScript(ResponseScript[ReplayMatch]):

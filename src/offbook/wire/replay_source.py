@@ -169,7 +169,7 @@ class RecordingSet:
         self,
         recording: str | os.PathLike[str] | None = None,
         *,
-        responses: Mapping[str, Any] | Document | None = None,
+        responses: Mapping[str, Any] | Document | RecordingReader | None = None,
         latency: Latency,
         strict: bool,
     ) -> None:
@@ -214,8 +214,12 @@ class RecordingSet:
         self._whole.reader.close()
 
     def _open(
-        self, recording: str | os.PathLike[str] | None, responses: Mapping[str, Any] | Document | None
+        self,
+        recording: str | os.PathLike[str] | None,
+        responses: Mapping[str, Any] | Document | RecordingReader | None,
     ) -> RecordingReader:
+        if isinstance(responses, RecordingReader):
+            return responses
         if recording is None:
             if not isinstance(responses, Document):
                 responses = document_from_dict(responses or {}, source="responses")

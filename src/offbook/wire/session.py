@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from offbook.errors import InputError, RecordingMismatchError
+from offbook.errors import InputError, RecordingMismatchError, RecordingUnavailableError
 from offbook.events import NULL_SINK, FaultFired, ReplayMissed, ReplayServed, Sink
 from offbook.faults import Crash, FaultPlan, PlannedFault
 from offbook.messages import Response
@@ -119,6 +119,14 @@ class WireSession:
             return self._answer_from_recording(attempt) if attempt.fault is None else self._answer_with_fault(attempt)
         except RecordingMismatchError as error:
             return None if self.is_live else self._answer_miss(attempt, error)
+        except RecordingUnavailableError as error:
+            return self.refuse(attempt, error)
+
+    def refuse(self, attempt: CallAttempt, error: InputError) -> HttpResponse:
+        """Return the answer to a call for which the recording cannot be reached. No SDK repeats it."""
+        logger.error("%s: %s", attempt.parsed.place, error)
+        refusal = refusal_response(attempt.parsed.route.any_codec, MISS_STATUS, str(error))
+        return self.note(replace(attempt, fault=None), refusal, CallOutcome("refused", unrecorded=error.reason))
 
     def apply_fault(
         self, attempt: CallAttempt, clean: HttpResponse, response: Response, *, key: str | None = None

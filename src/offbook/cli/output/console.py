@@ -13,7 +13,7 @@ import orjson
 import typer
 from msgspec import Struct
 
-from offbook.text import printable, printable_json
+from offbook.text import mask_password, printable, printable_json
 
 if TYPE_CHECKING:
     from offbook.faults import PlannedFault
@@ -32,20 +32,20 @@ def print_message(label: str, text: str, *, style: str = "bold", is_err: bool = 
     words = style.split()
     colour = next((word for word in words if word != "bold"), None)
     styled = typer.style(printable(label), bold="bold" in words, fg=colour) if _is_styled(is_err) else printable(label)
-    typer.echo(f"{styled}{printable(text)}", err=is_err)
+    typer.echo(f"{styled}{printable(mask_password(text))}", err=is_err)
 
 
 def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
     """Print a text. Characters that could control a terminal are replaced; line breaks stay."""
-    typer.echo(printable(text), err=err, nl=nl)
+    typer.echo(printable(mask_password(text)), err=err, nl=nl)
 
 
 def echo_json(document: str | bytes, *, nl: bool = True) -> None:
     """Print a JSON document. Characters that could control a terminal are escaped in it."""
     if isinstance(document, str):
-        typer.echo(printable_json(document), nl=nl)
+        typer.echo(printable_json(mask_password(document)), nl=nl)
     else:
-        typer.echo(printable_json(document.decode()).encode(), nl=nl)
+        typer.echo(printable_json(mask_password(document.decode())).encode(), nl=nl)
 
 
 def _is_styled(is_err: bool) -> bool:

@@ -22,6 +22,7 @@ from offbook.cli.runners.wire import ExitDecision, WireArguments, WireTally
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import InputError
 from offbook.faults import parse_fault
+from offbook.recording.call_cache import CacheCounts
 from offbook.recording.format.keys import short_fingerprint
 from offbook.text import pluralize, printable, printable_line
 from offbook.tools.effects import Effect
@@ -263,6 +264,8 @@ class WireSummary(Struct, frozen=True):
         fired = self.tally.faults.fired
         if self.tally.failed or not self.is_quiet:
             self._say(f"{self._describe_calls()} ({self.recording})", is_wrong=bool(self.tally.failed))
+        if self.tally.cache is not None and not self.is_quiet:
+            self._say(_describe_cache(self.tally.cache))
         if fired and not self.is_quiet:
             self._say(_describe_fired(fired))
         if self.tally.effects and not self.is_quiet:
@@ -325,6 +328,13 @@ class WireSummary(Struct, frozen=True):
         print_message(
             "offbook: ", text, style="bold red" if is_wrong else "bold", is_err=is_wrong or not self.is_closing_log
         )
+
+
+def _describe_cache(cache: CacheCounts) -> str:
+    parts = [pluralize(cache.hits, "hit"), pluralize(cache.misses, "miss", "misses"), pluralize(cache.waits, "wait")]
+    parts += [f"{cache.gone:,} expired or evicted"] if cache.gone else []
+    parts += [f"{pluralize(cache.unreached, 'call')} made live because the server was away"] if cache.unreached else []
+    return f"shared recording: {', '.join(parts)}"
 
 
 def _describe_fired(fired: list[str]) -> str:

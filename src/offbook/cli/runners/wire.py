@@ -21,6 +21,7 @@ from offbook.cli.output.console import FaultTally, print_message
 from offbook.cli.run_program import ChildExit
 from offbook.errors import InputError
 from offbook.faults import FaultPlan, parse_fault
+from offbook.recording.call_cache import CacheCounts
 from offbook.recording.format.keys import short_key
 from offbook.recording.replace_on_close import keep_recording
 from offbook.recording.stores.locate import open_store
@@ -262,6 +263,7 @@ class WireTally(Struct, frozen=True):
     """The outcome of a run over the wire. `totals` include sessions that were deleted; calls and misses do not.
 
     `effects` are the side effects that the program has reported. It `got_no_answer` if real APIs answered no call.
+    `cache` is what a shared recording was used for.
     """
 
     totals: SessionTotals
@@ -272,6 +274,7 @@ class WireTally(Struct, frozen=True):
     faults: FaultTally
     effects: Sequence[Effect] = ()
     got_no_answer: bool = False
+    cache: CacheCounts | None = None
 
     @property
     def failed(self) -> int:
@@ -299,6 +302,7 @@ class WireTally(Struct, frozen=True):
         rest = {"misses": self.misses, "unused": self.unused, "faults": self.faults}
         rest |= {"overused": self.overused} if self.overused else {}
         rest |= {"effects": self.effects} if self.effects else {}
+        rest |= {"cache": self.cache} if self.cache is not None else {}
         document.update(msgspec.to_builtins(rest))
         return document
 
@@ -314,7 +318,9 @@ def tally_wire_calls(
     totals = server.totals()
     fired, unfired = map(str, totals.fired), [str(line) for line in plan if line not in totals.fired_lines]
     faults = FaultTally(list(fired), unfired)
-    return WireTally(totals, server.calls, server.misses, *usage, faults, effects, server.got_no_answer)
+    return WireTally(
+        totals, server.calls, server.misses, *usage, faults, effects, server.got_no_answer, server.cache_counts
+    )
 
 
 def _call_document(call: WireCall) -> dict[str, Any]:

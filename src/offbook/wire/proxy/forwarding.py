@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from offbook.errors import InputError, RecordingWriteError
 from offbook.faults import HttpError
 from offbook.faults.order import OrderFault
+from offbook.recording.call_cache import OWN_TURN
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.keys import KEY_HINT, quote_name, unfit_reason
 from offbook.wire.calls import CallAttempt, CallOutcome
@@ -61,7 +62,7 @@ class ForwardedCall:
 
     A fault planned for the call changes what the client gets, not what is recorded; a response that failed by itself
     stays as it is. `address` names the API in messages. `guard` is held while the recorder and the session are used.
-    `credentials` are those of the request, which are not recorded wherever they appear.
+    `credentials` are those of the request, which are not recorded wherever they appear. The `turn` is that of the call.
 
     Raises:
         InputError: the call cannot be recorded under its step id.
@@ -89,6 +90,7 @@ class ForwardedCall:
         self._decompressor: Decompressor | None = None
         self._captured: CapturedResponse | None = None
         self._recorded: RecordedExchange | None = None
+        self.turn = OWN_TURN
 
     def start(self, status: int, headers: RawHeaders) -> RawHeaders:
         """Capture the head of the response, and return the headers for the client."""
@@ -131,7 +133,7 @@ class ForwardedCall:
             return self._session.apply_fault(self._attempt, clean, response, key=self._recorded.key)
 
     def _record(self, captured: CapturedResponse) -> RecordedExchange | None:
-        return self._recorder.record(self._attempt, captured, credentials=self._credentials)
+        return self._recorder.record(self._attempt, captured, credentials=self._credentials, turn=self.turn)
 
     def _fault_applies(self, captured: CapturedResponse) -> bool:
         is_sound = self._recorded is not None and self._recorded.exchange.fault is None

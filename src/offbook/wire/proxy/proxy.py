@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from offbook.errors import InputError, RecordingWriteError
 from offbook.providers.aws_signature import OLD_SIGNATURE, SIGNED_SCHEME, sign_request
+from offbook.recording.call_cache import CallTurn
 from offbook.vendors import SECRET_QUERY, VENDORS
 from offbook.wire.backend import AcceptedCall, split_session_path
 from offbook.wire.calls import CallAttempt, CallOutcome
@@ -99,11 +100,20 @@ class Proxy:
             session.note(replace(attempt, fault=None), answer, CallOutcome("refused"))
             await send_response(answer, scope, receive, send)
             return
+        turn = await self._turn(session, attempt, receive)
+        if turn is None:
+            return
+        if isinstance(turn, HttpResponse):
+            await send_response(turn, scope, receive, send)
+            return
+        forwarder.turn = turn
         try:
             captured = await while_client_waits(forwarder.run(self._client(vendor), upstream_request), receive)
         except RecordingWriteError:
             await _break_off(HttpResponse(None, ending="cut"), scope, receive)
             return
+        finally:
+            turn.release()
         if captured is None:
             return
         replacement = forwarder.replacement_response()
@@ -111,6 +121,26 @@ class Proxy:
             await send_response(replacement, scope, receive, send)
         elif captured.answer.ending != "complete":
             await _break_off(captured.answer, scope, receive)
+
+    async def _turn(
+        self, session: WireSession, attempt: CallAttempt, receive: Receive
+    ) -> CallTurn | HttpResponse | None:
+        """Wait for the turn of a call, while another process makes it; None if the client has left.
+
+        Returns the answer if there is one then, or if the recording cannot be reached.
+        """
+        replay, parsed = session.replay, attempt.parsed
+
+        def check() -> bool:
+            return replay is not None and replay.has_answer(parsed, attempt.step_id)
+
+        try:
+            turn = await while_client_waits(self._recorder.turn(attempt, check), receive)
+        except InputError as error:
+            return session.refuse(attempt, error)
+        if turn is None or not turn.is_answered:
+            return turn
+        return session.answer(attempt)
 
     async def close(self) -> None:
         """Close the connections."""

@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from math import isfinite
 
@@ -23,11 +23,13 @@ from offbook.faults import AnyFault, ConnectionReset, StreamTruncate, Timeout, f
 from offbook.faults.stream import TruncateEnding
 from offbook.messages import Accumulator, Response
 from offbook.providers.pricing import PriceTable
+from offbook.recording.call_cache import OWN_TURN, CallTurn
 from offbook.recording.format.exchange import Exchange, TimedPiece, piece_from_delta, recorded_calls
 from offbook.recording.format.wire_record import WireRecord, replayable_headers, wire_text
 from offbook.recording.record_mode import RecordMode, open_recording, timestamp
 from offbook.recording.redact.redactor import Redactor
 from offbook.recording.redact.rules import redactor_in_force
+from offbook.recording.stores.store import RecordingReader
 from offbook.vendors import PROVIDER_NAMES
 from offbook.wire.calls import CallAttempt
 from offbook.wire.request import ParsedRequest
@@ -190,16 +192,34 @@ class WireRecorder:
         self._prices = PriceTable.default()
         self._held_back: list[RecordedExchange] = []
         self._is_answered = self._is_asked = False
-        self._recording = open_recording(location, mode=mode, kind="models")
+        self._recording = open_recording(location, mode=mode, kind="models", sink=sink)
         try:
             self.rules = self._recording.agree_rules()
         except InputError:
             self._recording.close()
             raise
         self.has_answers, self.is_live = self._recording.has_answers, self._recording.is_live
+        self.cache = self._recording.cache
+
+    def answers(self) -> RecordingReader:
+        """Return what answers calls before upstream does, if it `has_answers`."""
+        return self._recording.answers()
+
+    async def turn(self, attempt: CallAttempt, check: Callable[[], bool]) -> CallTurn:
+        """Wait for the turn to make a call, or until `check` finds that another process has recorded it.
+
+        Raises:
+            InputError: the recording cannot be reached.
+        """
+        return await self._recording.turn(attempt.step_id, attempt.parsed.request_hash, check)
 
     def record(
-        self, attempt: CallAttempt, captured: CapturedResponse, *, credentials: Iterable[str] = ()
+        self,
+        attempt: CallAttempt,
+        captured: CapturedResponse,
+        *,
+        credentials: Iterable[str] = (),
+        turn: CallTurn = OWN_TURN,
     ) -> RecordedExchange | None:
         """Record the response to a call. Nothing is recorded, and None returned, if it is too large or nothing came.
 
@@ -217,7 +237,7 @@ class WireRecorder:
         redactor = self._redactor.knowing(credentials)
         key = parsed.request_hash if attempt.step_id is None else redactor.text(attempt.step_id)
         exchange = build_exchange(parsed, captured, prices=self._prices, recorded_at=timestamp(self.clock))
-        self._append(RecordedExchange(key, redactor.redact(exchange)), is_answered=answer.status is not None)
+        self._append(RecordedExchange(key, redactor.redact(exchange)), turn, is_answered=answer.status is not None)
         self._emit(attempt, exchange, latency_ms=answer.end_ms)
         return RecordedExchange(key, exchange)
 
@@ -226,14 +246,14 @@ class WireRecorder:
         """Whether calls were made, and no API has answered any of them."""
         return self._is_asked and not self._is_answered
 
-    def _append(self, recorded: RecordedExchange, *, is_answered: bool) -> None:
+    def _append(self, recorded: RecordedExchange, turn: CallTurn, *, is_answered: bool) -> None:
         """Write the exchange. In a recording that has others, those without an answer wait for one that has one."""
         self._is_asked, self._is_answered = True, self._is_answered or is_answered
         self._held_back.append(recorded)
         if self._is_answered or not self._recording.found_any:
             ready, self._held_back = self._held_back, []
             for each in ready:
-                self._recording.append(each.key, each.exchange)
+                self._recording.append(each.key, each.exchange, turn=turn)
 
     def keep(self) -> None:
         """Let the recording stay as it was, because the run has failed."""
