@@ -145,8 +145,8 @@ class PrometheusSink:
         self._captures = counter("offbook_recording_captures_total", "Recorded calls", "provider", "model")
         self._captured_s = histogram("offbook_recording_latency_seconds", "Recorded latency", "provider", "model")
         self._lookups = counter("offbook_cache_lookups_total", "Calls looked up in a shared recording", "outcome")
-        self._lookup_wait_s = counter("offbook_cache_wait_seconds_total", "Waits for calls of other processes")
-        self._gone = counter("offbook_cache_gone_total", "Exchanges found to be expired or evicted")
+        self._lookup_wait_s = counter("offbook_cache_wait_seconds_total", "Waits for calls of others", "outcome")
+        self._gone = counter("offbook_cache_gone_total", "Exchanges found expired or evicted", "outcome")
         self._attempts = counter(
             "offbook_provider_attempts_total", "Attempts, by ok or error class", "provider", "model", "outcome"
         )
@@ -190,8 +190,10 @@ class PrometheusSink:
 
     def _cache_used(self, event: CacheUsed) -> None:
         self._lookups[event.outcome,].inc()
-        self._lookup_wait_s[()].inc(event.waited_s)
-        self._gone[()].inc(event.gone)
+        if event.waited_s:
+            self._lookup_wait_s[event.outcome,].inc(event.waited_s)
+        if event.gone:
+            self._gone[event.outcome,].inc(event.gone)
 
     def _attempt_started(self, event: AttemptStarted) -> None:
         """Show the provider's breaker, which is closed until it changes."""
