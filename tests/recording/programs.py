@@ -14,6 +14,9 @@ import threading
 from itertools import count
 from pathlib import Path
 
+import msgspec
+import redis
+
 from offbook.errors import InputError
 from offbook.messages import Response, WholeReply
 from offbook.providers.provider import Provider
@@ -359,3 +362,46 @@ def fork_afresh(location):
 
 async def _say(recorder, text, *, step_id=None):
     await recorder.complete([{"role": "user", "content": text}], "m", step_id=step_id)
+
+
+class Counted(Provider):
+    """Answers after a moment, with what it was asked, and counts its calls on the Redis server of the recording."""
+
+    name = "counted"
+
+    def __init__(self, url):
+        self._client, self._key = redis.Redis.from_url(url.partition("?")[0]), f"upstream {url}"
+
+    async def send(self, request):
+        self._client.incr(self._key)
+        await asyncio.sleep(0.01)
+        return WholeReply(Response(content=request.messages[-1]["content"], model=request.model))
+
+
+def ask_questions(url, questions):
+    """Ask questions at once through a shared recording. Tells what it was used for."""
+
+    async def ask():
+        async with RecordingProvider(Counted(url), url, record="new") as recorder:
+            asked = [
+                _say(recorder, str(number), step_id="ask" if number % 2 else None) for number in range(int(questions))
+            ]
+            await asyncio.gather(*asked)
+            return recorder._recording.cache.counts
+
+    tell(msgspec.json.encode(asyncio.run(ask())).decode())
+
+
+class Hanging(Provider):
+    """Never answers, and tells when it is asked."""
+
+    name = "hanging"
+
+    async def send(self, request):
+        tell("asked")
+        await asyncio.Event().wait()
+
+
+def hang_upstream(url):
+    """Ask through a shared recording what is never answered."""
+    asyncio.run(_say(RecordingProvider(Hanging(), url, record="new"), "Hi", step_id="greet"))

@@ -7,6 +7,7 @@ import pytest
 
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.stores.locate import open_store
+from tests.servers import redis_server
 
 from .programs import (
     Echo,
@@ -24,8 +25,10 @@ from .programs import (
 PROCESSES, CALLS = 4, 50
 
 
-@pytest.fixture(params=["{}/run.json", "sqlite:///{}/run.db"], ids=["json", "sqlite"])
+@pytest.fixture(params=["{}/run.json", "sqlite:///{}/run.db", "redis"], ids=["json", "sqlite", "redis"])
 def location(request, tmp_path):
+    if request.param == "redis":
+        return redis_server.shared().url(f"{tmp_path}/run.redis")
     return request.param.format(tmp_path)
 
 
@@ -46,7 +49,7 @@ def test_every_call_of_several_processes_survives_in_order_and_nothing_is_left_b
         assert len(recorded) == PROCESSES * CALLS
         for child, own in enumerate(names):
             assert [name for name in recorded if name.startswith(f"{child}-")] == own
-    assert [path.name for path in tmp_path.iterdir()] in (["run.json"], ["run.db"])
+    assert [path.name for path in tmp_path.iterdir()] in (["run.json"], ["run.db"], [])
 
 
 def test_several_may_make_a_recording_at_the_same_moment(location):

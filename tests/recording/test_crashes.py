@@ -11,6 +11,7 @@ import pytest
 
 from offbook.recording.format.document import Document
 from offbook.recording.stores.locate import open_store
+from tests.servers import redis_server
 
 from .programs import close_on_a_full_disk, fill_the_disk, finish, nursery, start
 
@@ -61,6 +62,10 @@ def names_in(folder, kind):
         document = store.load() if store.exists() else Document()
     finally:
         shutil.rmtree(copy)
+    return names_of(document)
+
+
+def names_of(document):
     tools = [f"tool {call.answer}" for call in document.tools.get("echo", [])]
     assert len(set(tools)) == len(tools)
     return {f"model {key}" for key in document.entries} | set(tools)
@@ -80,6 +85,19 @@ def test_a_kill_loses_at_most_the_call_in_flight(tmp_path, kind, rounds):
             done = set(nursery_.kill_one(KINDS[kind].format(folder), **moment))
             reported |= done
             before, present = present, names_in(folder, kind)
+            assert present >= reported | before, moment
+            assert len(present - before - done) <= 1, moment
+
+
+def test_a_kill_loses_at_most_the_call_in_flight_in_redis_too():
+    random_, reported, present = random.Random("redis"), set(), set()
+    store = open_store(redis_server.shared().url())
+    with Nursery() as nursery_:
+        for _ in range(8):
+            moment = random_.choice([{"after_calls": random_.randrange(40)}, {"after_us": random_.randrange(20_000)}])
+            done = set(nursery_.kill_one(store.location, **moment))
+            reported |= done
+            before, present = present, names_of(store.load() if store.exists() else Document())
             assert present >= reported | before, moment
             assert len(present - before - done) <= 1, moment
 

@@ -45,10 +45,10 @@ class RedisServer:
         """Wait until it answers."""
         deadline_s, never = time.monotonic() + START_TIMEOUT_S, threading.Event()
         while time.monotonic() < deadline_s and self.process.poll() is None:
-            with suppress(redis.ConnectionError), closing(redis.Redis(port=self.port)) as client:
-                with suppress(redis.AuthenticationError):
-                    client.ping()
-                return
+            with suppress(OSError), closing(socket.create_connection(("127.0.0.1", self.port))) as client:
+                client.sendall(b"PING\r\n")
+                if client.recv(1) in b"+-":
+                    return
             never.wait(POLL_S)
         output = self.process.communicate(timeout=START_TIMEOUT_S)[0] if self.process.poll() is not None else ""
         raise RuntimeError(f"redis-server did not start:\n{output}")

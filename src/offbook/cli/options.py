@@ -14,8 +14,12 @@ from offbook.errors import InputError
 if TYPE_CHECKING:
     from offbook.cli.runners.wire import WireArguments
 
-Recording: TypeAlias = Annotated[str, typer.Argument(help="A recording: path.json, or sqlite:///path.db.")]
-Recordings: TypeAlias = Annotated[list[str], typer.Argument(help="Recordings: path.json, or sqlite:///path.db.")]
+Recording: TypeAlias = Annotated[
+    str, typer.Argument(help="A recording: path.json, sqlite:///path.db, or redis://host/0?prefix=name.")
+]
+Recordings: TypeAlias = Annotated[
+    list[str], typer.Argument(help="Recordings: path.json, sqlite:///path.db, or redis://host/0?prefix=name.")
+]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 DryRun: TypeAlias = Annotated[
     bool, typer.Option("--dry-run", "-n", help="Print what would change, and change nothing.")

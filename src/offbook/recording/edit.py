@@ -71,6 +71,29 @@ def merge_stores(
     return merged
 
 
+def copy_store(source: Store, target: Store, *, force: bool = False) -> Document:
+    """Copy a recording to another store as it is, and return it. `force` replaces what the target holds.
+
+    Raises:
+        InputError: both are the same, the target has exchanges and is not to be replaced, or one cannot be used.
+    """
+    if source.identity == target.identity:
+        raise InputError("it is both the source and the target", source=target.location, hint="name another target")
+    copied = source.load()
+    if force:
+        target.save(copied)
+        return copied
+
+    def fill(document: Document) -> None:
+        if document.size:
+            raise _exists_error(target)
+        for name in Document.__struct_fields__:
+            setattr(document, name, getattr(copied, name))
+
+    target.update(fill)
+    return copied
+
+
 def _exists_error(target: Store) -> InputError:
     return InputError("it already exists", source=target.location, hint="name another output, or pass --force")
 

@@ -27,7 +27,7 @@ def replay(
         str | None, typer.Argument(help="A workflow file; none with a --plan of explore --regress.", show_default=False)
     ] = None,
     recording: Annotated[
-        str | None, typer.Option(help="The recording that answers: path.json, or sqlite:///path.db.")
+        str | None, typer.Option(help="The recording that answers: path.json, sqlite:///path.db, or redis://….")
     ] = None,
     settings: Settings = [],  # noqa: B006
     state: StateFile = None,

@@ -1,4 +1,4 @@
-"""offbook recording merge, redact, prune: merges recordings, and removes secrets or exchanges from them."""
+"""offbook recording merge, copy, redact, prune: merges, copies and edits recordings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from offbook.cli.options import DryRun, Fields, Patterns, Personal, Recordings
+from offbook.cli.options import DryRun, Fields, Patterns, Personal, Recording, Recordings
 from offbook.cli.output.console import echo
 from offbook.text import pluralize
 
@@ -48,6 +48,27 @@ def merge(
     echo(f"{output}: {pluralize(merged.size, 'exchange')} of {pluralize(len(merged.entries), 'key')}{tools}")
 
 
+def copy(
+    source: Recording,
+    target: Annotated[str, typer.Argument(help="Where to copy it to: a location as for SOURCE.")],
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace what the target holds.")] = False,
+) -> None:
+    """Copy a recording to another store: JSON, SQLite or Redis.
+
+    [bold]Examples[/bold]
+
+      offbook recording copy run.json 'redis://cache:6379/0?prefix=run42&ttl=24h'
+
+      offbook recording copy 'redis://cache:6379/0?prefix=run42' sqlite:///run42.db
+    """
+    from offbook.recording.edit import copy_store
+    from offbook.recording.stores.locate import open_store
+
+    copied = copy_store(open_store(source), open_store(target), force=force)
+    tools = f" and {pluralize(len(copied.tools), 'tool')}" if copied.tools else ""
+    echo(f"{target}: {pluralize(copied.size, 'exchange')} of {pluralize(len(copied.entries), 'key')}{tools}")
+
+
 def redact(
     files: Recordings,
     pattern: Patterns = [],  # noqa: B006
@@ -74,10 +95,11 @@ def redact(
     from offbook.recording.stores.locate import open_store
 
     redactor = redactor_in_force().with_rules(RedactionRules(tuple(pattern), tuple(field), tuple(personal)))
-    for edited in edit_stores([open_store(file) for file in files], redactor.redact_document, dry_run=dry_run):
+    stores = [open_store(file) for file in files]
+    for store, edited in zip(stores, edit_stores(stores, redactor.redact_document, dry_run=dry_run), strict=True):
         done = "would change" if dry_run else "changed"
         echo(f"{edited.location}: {done} {pluralize(edited.changed, 'exchange')}")
-        for key in [] if dry_run else fed_back_redactions(open_store(edited.location).load()):
+        for key in [] if dry_run else fed_back_redactions(store.load()):
             print_message("warning: ", f"{edited.location}: {short_key(key)}: {FED_BACK}", is_err=True)
 
 

@@ -164,7 +164,7 @@ _KNOWN_ERRORS: tuple[tuple[str, type[InputError], str, str], ...] = (
         "name another prefix= or another database",
     ),
     (
-        "OOM command not allowed",
+        "used memory > 'maxmemory'",
         RecordingUnavailableError,
         "the server has no memory left",
         "raise its maxmemory, record with ttl=, or remove what is old: offbook recording prune",

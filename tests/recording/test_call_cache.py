@@ -1,0 +1,212 @@
+"""A recording that many processes share in mode `new`: each call is made once, and everybody gets its answer."""
+
+import asyncio
+import json
+import os
+import signal
+
+import pytest
+
+from offbook.errors import ProviderConnectionError, RecordingUnavailableError, RecordingWriteError
+from offbook.events import CacheUsed, MemorySink
+from offbook.messages import Response, StreamedReply, StreamEnd, TextDelta, WholeReply
+from offbook.providers.provider import Provider
+from offbook.recording.record import RecordingProvider, record_tools
+from offbook.recording.stores.locate import open_store
+from tests.recording.programs import ask_questions, finish, hang_upstream, start
+from tests.servers import redis_server
+
+PROCESSES, QUESTIONS = 10, 100
+
+
+def user(text):
+    return [{"role": "user", "content": text}]
+
+
+class Model(Provider):
+    """Answers with the number of the call, once it is released; fails as often as it is told to."""
+
+    name = "model"
+
+    def __init__(self, *, failures=0):
+        self.calls, self._failures = 0, failures
+        self.asked, self.released = asyncio.Event(), asyncio.Event()
+        self.released.set()
+
+    async def send(self, request):
+        self.calls += 1
+        number = self.calls
+        self.asked.set()
+        await self.released.wait()
+        if number <= self._failures:
+            raise ProviderConnectionError("gone", provider=self.name)
+        response = Response(content=f"answer {number}", model=request.model)
+        return StreamedReply(self._events(response)) if request.stream else WholeReply(response)
+
+    async def _events(self, response):
+        yield TextDelta(response.content)
+        yield StreamEnd(response)
+
+
+@pytest.fixture
+def url():
+    return redis_server.shared().url()
+
+
+def shared(model, url, **options):
+    return RecordingProvider(model, url, record="new", **options)
+
+
+def leases(url):
+    return [key for key in redis_server.shared().keys(url) if ":lease:" in key]
+
+
+async def test_an_equal_request_is_made_once_for_all_recorders_and_at_all_times(url):
+    models = [Model(), Model()]
+    async with shared(models[0], url) as first, shared(models[1], url) as second:
+        answers = [await each.complete(user("Hi"), "m", step_id="greet") for each in (first, second, first, second)]
+    assert {answer.content for answer in answers} == {"answer 1"}
+    assert (models[0].calls, models[1].calls) == (1, 0)
+    assert len(list(open_store(url).load())) == 1
+
+
+async def test_requests_of_one_step_are_told_apart(url):
+    models = [Model(), Model()]
+    async with shared(models[0], url) as first, shared(models[1], url) as second:
+        for recorder in (first, second):
+            for text in ("a", "b", "a", "c"):
+                await recorder.complete(user(text), "m", step_id="loop")
+    assert [model.calls for model in models] == [3, 0]
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_while_one_asks_the_others_wait_for_its_answer(url, is_streamed):
+    model, waiting, sink = Model(), Model(), MemorySink()
+    model.released.clear()
+
+    async def ask(recorder):
+        if is_streamed:
+            return [event async for event in await recorder.stream(user("Hi"), "m")][-1].response.content
+        return (await recorder.complete(user("Hi"), "m")).content
+
+    async with shared(model, url) as first, shared(waiting, url, sink=sink) as second:
+        asking = asyncio.ensure_future(ask(first))
+        await model.asked.wait()
+        others = [asyncio.ensure_future(ask(each)) for each in (first, second, second)]
+        while len(leases(url)) == 0:
+            await asyncio.sleep(0)
+        model.released.set()
+        assert await asyncio.gather(asking, *others) == ["answer 1"] * 4
+    assert (model.calls, waiting.calls, leases(url)) == (1, 0, [])
+    outcomes = [event.outcome for event in sink.events if isinstance(event, CacheUsed)]
+    assert (outcomes.count("hit"), outcomes.count("miss")) == (2, 0)
+
+
+async def test_a_failure_is_not_kept_and_the_next_one_asks_again(url):
+    model = Model(failures=2)
+    async with shared(model, url) as recorder:
+        for _ in range(2):
+            with pytest.raises(ProviderConnectionError):
+                await recorder.complete(user("Hi"), "m")
+        assert leases(url) == []
+        assert (await recorder.complete(user("Hi"), "m")).content == "answer 3"
+    assert [exchange.content for _, exchange in open_store(url).load()] == ["answer 3"]
+
+
+async def test_a_call_that_is_cancelled_or_left_unread_keeps_nobody_waiting(url):
+    model = Model()
+    model.released.clear()
+    async with shared(model, url) as recorder:
+        asking = asyncio.ensure_future(recorder.complete(user("Hi"), "m"))
+        await model.asked.wait()
+        asking.cancel()
+        await asyncio.wait([asking])
+        assert leases(url) == []
+        model.released.set()
+        reply = await recorder.stream(user("Hi"), "m")
+        assert len(leases(url)) == 1
+        await reply.aclose()
+        assert leases(url) == []
+        assert (await recorder.complete(user("Hi"), "m")).content == "answer 3"
+
+
+async def test_a_lease_is_lost_by_a_process_that_dies(url):
+    process = start(hang_upstream, url)
+    assert process.stdout.readline() == b"asked\n"
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    (lease,) = leases(url)
+    client = redis_server.shared().client
+    assert 0 < client.pttl(lease) <= 10_000
+    client.pexpire(lease, 1)  # as time does
+    model = Model()
+    async with shared(model, url) as recorder:
+        await recorder.complete(user("Hi"), "m", step_id="greet")
+    assert (model.calls, leases(url)) == (1, [])
+
+
+def test_many_processes_that_ask_the_same_at_once_pay_once_for_each(url):
+    calls = redis_server.shared().client
+    processes = [start(ask_questions, url, QUESTIONS) for _ in range(PROCESSES)]
+    counts = [json.loads(finish(process)[0]) for process in processes]
+    assert sum(count["misses"] for count in counts) == QUESTIONS
+    assert sum(count["hits"] for count in counts) == (PROCESSES - 1) * QUESTIONS
+    assert int(calls.get(f"upstream {url}")) == QUESTIONS
+    assert len(list(open_store(url).load())) == QUESTIONS
+    assert leases(url) == []
+
+
+async def test_what_has_expired_is_asked_for_again_and_counted(url):
+    model, sink = Model(), MemorySink()
+    async with shared(model, url) as recorder:
+        await recorder.complete(user("Hi"), "m", step_id="greet")
+    client = redis_server.shared().client
+    client.delete(*(key for key in redis_server.shared().keys(url) if ":x:" in key))
+    async with shared(model, url, sink=sink) as recorder:
+        assert (await recorder.complete(user("Hi"), "m", step_id="greet")).content == "answer 2"
+    assert sum(event.gone for event in sink.events if isinstance(event, CacheUsed)) > 0
+
+
+async def test_without_its_server_a_run_fails_or_goes_on_live_as_the_url_says():
+    with redis_server.running() as server:
+        urls = [server.url(), server.url(on_error="live")]
+        model, sink = Model(), MemorySink()
+        strict, lenient = shared(model, urls[0]), shared(model, urls[1], sink=sink)
+        for recorder in (strict, lenient):
+            await recorder.complete(user("Hi"), "m")
+    with pytest.raises(RecordingUnavailableError, match="no connection"):
+        await strict.complete(user("Ho"), "m")
+    assert model.calls == 2
+    assert (await lenient.complete(user("Ho"), "m")).content == "answer 3"
+    assert (await lenient.complete(user("Hi"), "m")).content == "answer 2"  # it was read before
+    assert [event.outcome for event in sink.events if isinstance(event, CacheUsed)] == ["miss", "unreached", "hit"]
+    await strict.close()
+    await lenient.close()
+
+
+async def test_a_call_that_cannot_be_recorded_is_an_error():
+    with redis_server.running() as server:
+        url, model = server.url(), Model()
+        model.released.clear()
+        async with shared(model, url) as recorder:
+            asking = asyncio.ensure_future(recorder.complete(user("Hi"), "m"))
+            await model.asked.wait()
+            server.client.config_set("maxmemory", "1mb")
+            model.released.set()
+            with pytest.raises(RecordingWriteError, match="no memory left"):
+                await asking
+        assert not [key for key in server.keys(url) if ":x:" in key]
+
+
+def test_tools_are_answered_by_what_was_there_when_the_run_began(url):
+    calls = []
+
+    def get(city):
+        calls.append(city)
+        return f"{city} {len(calls)}"
+
+    for _ in range(2):
+        with record_tools({"get": get}, url, record="new") as tools:
+            assert tools["get"](city="Oslo") == "Oslo 1"
+    with record_tools({"get": get}, url, record="new") as tools:
+        assert [tools["get"](city="Oslo") for _ in range(2)] == ["Oslo 1", "Oslo 2"]
