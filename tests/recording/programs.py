@@ -378,18 +378,28 @@ class Counted(Provider):
         return WholeReply(Response(content=request.messages[-1]["content"], model=request.model))
 
 
-def ask_questions(url, questions):
-    """Ask questions at once through a shared recording. Tells what it was used for."""
+def ask_questions(url, children, questions):
+    """Fork children that ask the same questions at the same moment through a shared recording. Each tells its counts."""
 
     async def ask():
         async with RecordingProvider(Counted(url), url, record="new") as recorder:
-            asked = [
-                _say(recorder, str(number), step_id="ask" if number % 2 else None) for number in range(int(questions))
-            ]
-            await asyncio.gather(*asked)
+            steps = (None, "ask")
+            await asyncio.gather(
+                *(_say(recorder, str(each), step_id=steps[each % 2]) for each in range(int(questions)))
+            )
             return recorder._recording.cache.counts
 
-    tell(msgspec.json.encode(asyncio.run(ask())).decode())
+    gate, pids = os.pipe(), []
+    for _ in range(int(children)):
+        pids.append(os.fork())
+        if not pids[-1]:
+            os.close(gate[1])
+            os.read(gate[0], 1)
+            tell(msgspec.json.encode(asyncio.run(ask())).decode())
+            os._exit(0)
+    os.close(gate[0])
+    os.close(gate[1])
+    await_children(pids)
 
 
 class Hanging(Provider):

@@ -93,8 +93,7 @@ async def test_while_one_asks_the_others_wait_for_its_answer(url, is_streamed):
         asking = asyncio.ensure_future(ask(first))
         await model.asked.wait()
         others = [asyncio.ensure_future(ask(each)) for each in (first, second, second)]
-        while len(leases(url)) == 0:
-            await asyncio.sleep(0)
+        assert len(leases(url)) == 1
         model.released.set()
         assert await asyncio.gather(asking, *others) == ["answer 1"] * 4
     assert (model.calls, waiting.calls, leases(url)) == (1, 0, [])
@@ -147,8 +146,8 @@ async def test_a_lease_is_lost_by_a_process_that_dies(url):
 
 def test_many_processes_that_ask_the_same_at_once_pay_once_for_each(url):
     calls = redis_server.shared().client
-    processes = [start(ask_questions, url, QUESTIONS) for _ in range(PROCESSES)]
-    counts = [json.loads(finish(process)[0]) for process in processes]
+    printed, _ = finish(start(ask_questions, url, PROCESSES, QUESTIONS))
+    counts = [json.loads(line) for line in printed.splitlines()]
     assert sum(count["misses"] for count in counts) == QUESTIONS
     assert sum(count["hits"] for count in counts) == (PROCESSES - 1) * QUESTIONS
     assert int(calls.get(f"upstream {url}")) == QUESTIONS
@@ -178,8 +177,7 @@ async def test_without_its_server_a_run_fails_or_goes_on_live_as_the_url_says():
         await strict.complete(user("Ho"), "m")
     assert model.calls == 2
     assert (await lenient.complete(user("Ho"), "m")).content == "answer 3"
-    assert (await lenient.complete(user("Hi"), "m")).content == "answer 2"  # it was read before
-    assert [event.outcome for event in sink.events if isinstance(event, CacheUsed)] == ["miss", "unreached", "hit"]
+    assert [event.outcome for event in sink.events if isinstance(event, CacheUsed)] == ["miss", "unreached"]
     await strict.close()
     await lenient.close()
 

@@ -93,7 +93,7 @@ def test_a_kill_loses_at_most_the_call_in_flight_in_redis_too():
     random_, reported, present = random.Random("redis"), set(), set()
     store = open_store(redis_server.shared().url())
     with Nursery() as nursery_:
-        for _ in range(8):
+        for _ in range(6):
             moment = random_.choice([{"after_calls": random_.randrange(40)}, {"after_us": random_.randrange(20_000)}])
             done = set(nursery_.kill_one(store.location, **moment))
             reported |= done
