@@ -350,6 +350,9 @@ def test_a_command_that_is_not_there_ends_as_shells_end(execute, write):
     err = execute("--replay", "tools.json", "--fault", "call=3: htp_error 500", "--", "true")[2]
     assert err.startswith("error: 'call=3: htp_error 500'")
     assert execute("--replay", "run.json", "--", "./run.json") == (126, "", "error: ./run.json: Permission denied\n")
+    write("agent.py", "")
+    code, _, err = execute("--replay", "run.json", "--", "agent.py")
+    assert (code, "hint: type: … -- python agent.py\n" in err) == (127, True)
 
 
 def test_the_environment_leads_to_the_server_past_proxies_and_holds_no_real_key(execute, monkeypatch):

@@ -81,6 +81,8 @@ def test_a_drawing_goes_into_a_file(run, write):
     assert Path("called.svg").read_text() == Path("flow.svg").read_text()
     assert run("graph", flow, "-o", "called.mmd")[0] == 0
     assert Path("called.mmd").read_text().startswith("flowchart")
+    code, _, err = run("graph", flow, "-o", "called.png")
+    assert (code, "no picture can be written as .png" in err, Path("called.png").exists()) == (2, True, False)
     code, _, err = run("graph", flow, "-o", "no/such/folder.svg")
     assert code == 2
     assert "no/such/folder.svg" in err

@@ -62,7 +62,12 @@ def _check_file(flow: str) -> tuple[tuple[Problem, ...], list[str]]:
         return error.problems, []
 
 
-SUFFIXES: dict[str, Literal["mermaid", "svg"]] = {".mermaid": "mermaid", ".mmd": "mermaid", ".svg": "svg"}
+SUFFIXES: dict[str, Literal["text", "mermaid", "svg"]] = {
+    ".mermaid": "mermaid",
+    ".mmd": "mermaid",
+    ".svg": "svg",
+    **dict.fromkeys(("", ".md", ".txt"), "text"),
+}
 
 
 def graph(
@@ -99,10 +104,20 @@ def graph(
 
 
 def _format_of(output: str | None) -> Literal["text", "mermaid", "svg"]:
-    """Return the format of a file by its suffix."""
+    """Return the format of a file by its suffix.
+
+    Raises:
+        InputError: there is no format for it.
+    """
     from pathlib import Path
 
-    return "text" if output is None else SUFFIXES.get(Path(output).suffix.lower(), "text")
+    from offbook.errors import InputError
+
+    suffix = "" if output is None else Path(output).suffix.lower()
+    if suffix not in SUFFIXES:
+        hint = "name it .svg, .mmd or .txt, or choose a --format; a browser shows SVG"
+        raise InputError(f"no picture can be written as {suffix}", source=str(output), hint=hint)
+    return SUFFIXES[suffix]
 
 
 def schema(

@@ -120,8 +120,11 @@ def _choose(scenarios: list[Scenario], options: ScenarioOptions) -> list[Scenari
     text = (options.scenario or "").lower()
     chosen = [scenario for scenario in scenarios if text in scenario.name.lower()]
     if not chosen:
-        names = ", ".join(scenario.name for scenario in scenarios) or "none"
-        reason = f"no scenario has {options.scenario!r} in its name" if scenarios else "the files declare no scenario"
+        if not scenarios:
+            hint = 'declare one: scenario("greets", turns=["Hi"]), from offbook.scenarios import scenario'
+            raise InputError("the files declare no scenario", source="scenarios", hint=hint)
+        names = ", ".join(scenario.name for scenario in scenarios)
+        reason = f"no scenario has {options.scenario!r} in its name"
         raise InputError(reason, source="scenarios", hint=f"scenarios: {names}")
     return chosen
 
