@@ -13,7 +13,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from offbook.clock import SYSTEM_CLOCK
 from offbook.subjects.program_process import MAX_OUTPUT_BYTES, ProgramExit
@@ -29,10 +31,15 @@ START_S = 120.0
 
 
 class Libraries(Struct, frozen=True):
-    """What a run has loaded from outside the program: modules in order, and models of pydantic that it has used."""
+    """What a run has used from outside the program: modules in order, models of pydantic, and patterns of `re`.
+
+    `requests` are the first ones that it has sent: path and body.
+    """
 
     modules: list[str]
     models: list[tuple[str, str]] = []
+    patterns: list[tuple[str, int]] = []
+    requests: list[tuple[str, str]] = []
 
     def without(self, unfit: Set[str]) -> Libraries:
         """Return the same without some modules and those inside them."""
@@ -40,7 +47,7 @@ class Libraries(Struct, frozen=True):
         def is_fit(name: str) -> bool:
             return not any(name == each or name.startswith(f"{each}.") for each in unfit)
 
-        return Libraries([name for name in self.modules if is_fit(name)], self.models)
+        return replace(self, modules=[name for name in self.modules if is_fit(name)])
 
 
 class UnfitProgramError(Exception):
@@ -54,15 +61,21 @@ class ForkServer:
         command: the program.
         environment: the environment of all runs.
         libraries: what to load before the first run.
+        url: what answers requests that are sent to warm libraries up.
 
     Raises:
         UnfitProgramError: the interpreter cannot do it, or has ended.
     """
 
     def __init__(
-        self, command: PythonCommand, environment: Mapping[str, str], libraries: Libraries | None = None
+        self,
+        command: PythonCommand,
+        environment: Mapping[str, str],
+        libraries: Libraries | None = None,
+        *,
+        url: str = "",
     ) -> None:
-        self._environment = dict(environment)
+        self._environment, self._url = dict(environment), url
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._stack = ExitStack()
         with theirs:
@@ -94,7 +107,7 @@ class ForkServer:
                 "prepared",
             )
             self.blamed: list[str] = []
-            self.why = ""
+            self.why = self.left = ""
             if libraries is not None:
                 self.load(libraries)
         except BaseException:
@@ -104,10 +117,15 @@ class ForkServer:
     def load(self, libraries: Libraries) -> None:
         """Load modules. `blamed` are those that are not fit for a fork, and those that load them; `why` says why.
 
-        Then this server is of no use.
+        `left` is what the requests have left that is not fit for a fork. In both cases this server is of no use.
         """
-        loaded = self._ask({"preload": libraries.modules, "models": libraries.models}, "blamed")
-        self.blamed, self.why = loaded["blamed"], loaded["why"]
+        loaded = self._ask({"preload": msgspec.to_builtins(libraries), "url": self._url}, "blamed")
+        self.blamed, self.why, self.left = loaded["blamed"], loaded["why"], loaded.get("left", "")
+
+    @property
+    def is_fit(self) -> bool:
+        """Whether what was loaded can be forked."""
+        return not self.blamed and not self.left
 
     def start(self, run: ForkedProgram, files: Sequence[int], now_s: float) -> None:
         """Start a run at a time, with the files for its outputs and for its clock."""

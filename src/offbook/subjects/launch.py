@@ -5,9 +5,10 @@ from __future__ import annotations
 import shutil
 import socket
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from itertools import count
+from itertools import accumulate, count
+from json import dumps
 from pathlib import Path
 from threading import Event, Lock
 from typing import Protocol
@@ -18,15 +19,20 @@ from msgspec.structs import replace
 
 from offbook.clock import SYSTEM_CLOCK
 from offbook.explore.observers.wire import WireObserver
+from offbook.explore.sdk_warm_up import SentRequest, SentRequests
 from offbook.subjects.fork_server import ForkedProgram, ForkServer, Libraries
 from offbook.subjects.program_process import Patience, ProgramExit, ProgramProcess, RunClock
 from offbook.subjects.python_command import PythonCommand
+from offbook.wire.calls import ignore_request
+from offbook.wire.request import HttpRequest
 from offbook.wire.server.session_clock import LOOP_CLOCK, LifeOnClock, ResponseClock, SessionClock
 from offbook.wire.server.wire_server import WireServer
 
 MAX_RESTARTS = 8
 """How often a fork server is started again, without the libraries that turned out to be unfit."""
 MODULES_S = 5.0
+MAX_WARM_UP_CHARS = 100_000
+"""How much of the requests of the clean run is sent to a fork server: a message has to fit into a socket's buffer."""
 
 
 class RunPlace(Struct, frozen=True):
@@ -57,9 +63,13 @@ class ProgramLife(Protocol):
 
 
 class LaunchedRun(Protocol):
-    """A run of a program, which may have several lives. `response_clock` is the time on which its answers are due."""
+    """A run of a program, which may have several lives.
+
+    `response_clock` is the time on which its answers are due. `note_request` is called with each of its requests.
+    """
 
     response_clock: ResponseClock
+    note_request: Callable[[HttpRequest], object]
 
     def now_s(self) -> float:
         """Return the time by which its calls are noted."""
@@ -114,6 +124,7 @@ class FreshLauncher:
 class _FreshRun:
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], patience: Patience) -> None:
         self.response_clock: ResponseClock = LOOP_CLOCK
+        self.note_request: Callable[[HttpRequest], object] = ignore_request
         self._command, self._environment, self._patience = command, environment, patience
 
     def now_s(self) -> float:
@@ -145,15 +156,15 @@ class ForkLauncher:
 
     The session, the folder and so the environment of a place are the same in all runs there. The clean run is a fork of
     a process that has loaded nothing; what it loads from outside the program's own folder is loaded for the others.
-    `patience` judges real time, for a program that works without an end. `notice` says what is loaded in every run.
+    `patience` judges real time, for a program that works without an end.
     """
 
     def __init__(self, program: PythonCommand, server: WireServer, patience: Patience) -> None:
         self._program, self._server, self._patience = program, server, patience
         self._virtual_patience = patience.copy()
         self._libraries: Libraries | None = None
+        self._sent = SentRequests()
         self._unfit = set[str]()
-        self.notice = ""
         self._lock = Lock()
         self._numbers = count(1)
         self._free: list[_Place] = []
@@ -189,6 +200,10 @@ class ForkLauncher:
         """Have the servers load this before further runs."""
         self._libraries = libraries
 
+    def note_request(self, request: HttpRequest) -> None:
+        """Note a request of the clean run, so that the servers send it before further runs, too."""
+        self._sent.add(request)
+
     @property
     def address(self) -> tuple[str, int]:
         host, _, port = self._server.url.removeprefix("http://").rpartition(":")
@@ -202,13 +217,26 @@ class ForkLauncher:
     def _open_server(self, place: _Place, program: PythonCommand, environment: Mapping[str, str]) -> None:
         """Let a place have a server that has loaded what can be loaded before a fork."""
         for _ in range(MAX_RESTARTS):
-            place.open(program, environment, self._libraries and self._libraries.without(self._unfit))
+            self._warm_up(place, program, environment)
             assert place.server is not None
-            if not place.server.blamed:
+            if place.server.is_fit:
                 return
             self._unfit.update(place.server.blamed)
-            self.notice = self.notice or place.server.why
+            self._sent = self._sent if not place.server.left else SentRequests()
         place.open(program, environment, None)
+
+    def _warm_up(self, place: _Place, program: PythonCommand, environment: Mapping[str, str]) -> None:
+        name = f"{place.place.name}-warm-up"
+        try:
+            place.open(program, environment, self._fit_libraries(), url=self._server.session_url(name))
+        finally:
+            self._server.end_session(name)
+
+    def _fit_libraries(self) -> Libraries | None:
+        """Return what can be loaded before a fork, and is used then as the clean run has used it."""
+        if self._libraries is None:
+            return None
+        return replace(self._libraries.without(self._unfit), requests=_short_requests(self._sent.requests))
 
     def run_clock(self, observer: WireObserver, clock: SessionClock) -> RunClock:
         return RunClock(self._virtual_patience, observer, now_s=clock.time)
@@ -233,6 +261,13 @@ class ForkLauncher:
         self._server.call_soon(clock.close)
 
 
+def _short_requests(requests: Sequence[SentRequest]) -> list[tuple[str, str]]:
+    """Return the first requests that are JSON and fit into a message together."""
+    texts = [(path, body.decode("utf-8", "replace")) for path, body in requests]
+    sizes = accumulate(len(dumps(body)) for _, body in texts)
+    return [text for text, size in zip(texts, sizes, strict=True) if size <= MAX_WARM_UP_CHARS]
+
+
 class _Place:
     """A place with its fork server, which `is_ready` when it has loaded what can be loaded."""
 
@@ -242,13 +277,15 @@ class _Place:
         self.server: ForkServer | None = None
         self.is_ready = False
 
-    def open(self, program: PythonCommand, environment: Mapping[str, str], libraries: Libraries | None) -> None:
+    def open(
+        self, program: PythonCommand, environment: Mapping[str, str], libraries: Libraries | None, *, url: str = ""
+    ) -> None:
         """Start the server, or let it load libraries if it has loaded none."""
-        if self.server is not None and not self.server.blamed and libraries is not None:
+        if self.server is not None and self.server.is_fit and libraries is not None:
             self.server.load(libraries)
             return
         self.close_server()
-        self.server = ForkServer(program, environment, libraries)
+        self.server = ForkServer(program, environment, libraries, url=url)
 
     def clear(self) -> None:
         """Empty the folder."""
@@ -277,6 +314,7 @@ class _ForkedRun:
         self._launcher, self._server, self._environment, self._is_clean = launcher, server, environment, is_clean
         self.clock = SessionClock()
         self.response_clock: ResponseClock = self.clock
+        self.note_request: Callable[[HttpRequest], object] = launcher.note_request if is_clean else ignore_request
 
     def now_s(self) -> float:
         return self.clock.stamp_s()

@@ -240,7 +240,7 @@ class ProgramSubject:
             observer.count_effects = lambda: (
                 files.count_effects() + len(session.effects) + len(self._observed_effects(observer))
             )
-            session.on_crash = lives.crash
+            session.on_crash, session.on_request = lives.crash, launched.note_request
             ended = self._live(lives.process, observer, session, files)
             before = None
             if any(isinstance(line.fault, Crash) for line in session.fired):

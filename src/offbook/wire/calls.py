@@ -264,6 +264,10 @@ def ignore_call(call: WireCall) -> None:
     """Ignore a call."""
 
 
+def ignore_request(request: HttpRequest) -> None:
+    """Ignore a request."""
+
+
 class Miss(Struct, frozen=True, gc=False):
     """A call that the recording has no answer for. `text` is the whole message: the nearest entry, and the diff.
 

@@ -28,6 +28,7 @@ from offbook.wire.calls import (
     WireCall,
     WireOutcome,
     ignore_call,
+    ignore_request,
 )
 from offbook.wire.faults import FaultTarget, apply_fault
 from offbook.wire.replay import ExploredReplay, ExploredRun, ReplayMatch, WireReplay
@@ -59,7 +60,8 @@ class WireSession:
     `effects` are the side effects that the program has reported over HTTP, `refused_effects` the reports that could not
     be read.
     `on_crash` is called where the plan has a crash: it is to kill the program, which gets no answer then.
-    `on_call` is called with each call when it is answered. `explored_run` is set if this is a run of an exploration.
+    `on_request` is called with each request, and `on_call` with each call when it is answered. `explored_run` is set if
+    this is a run of an exploration.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class WireSession:
         self.diverged = ""
         self.effects: list[Effect] = []
         self.on_crash: Callable[[], object] = lambda: None
+        self.on_request: Callable[[HttpRequest], object] = ignore_request
         self.refused_effects: deque[InputError] = deque(maxlen=MAX_CALLS)
         self.call_count = 0
         self.outcomes: Counter[WireOutcome] = Counter()
@@ -109,6 +112,7 @@ class WireSession:
 
     def start(self, request: HttpRequest) -> CallAttempt:
         """Parse the request and number it."""
+        self.on_request(request)
         return self._counter.start(request, self._parser.parse(request))
 
     def answer(self, attempt: CallAttempt) -> HttpResponse | None:

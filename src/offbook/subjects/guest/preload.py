@@ -62,7 +62,7 @@ class _Watch:
         self.blamed, self.why = set[str](), ""
         self._loading: list[str] = []
         self._real: Callable[[Any], Any] = _bootstrap._load_unlocked  # type: ignore[attr-defined]
-        self._before = _state()
+        self._before = process_state()
         _bootstrap._load_unlocked = self._load  # type: ignore[attr-defined]
 
     def end(self) -> None:
@@ -79,14 +79,19 @@ class _Watch:
     def _check(self) -> None:
         if self.blamed:
             return
-        found = _state()
-        self.why = next((what for what, count in found.items() if count > self._before[what]), "")
+        self.why = new_since(self._before)
         if self.why:
             self.blamed = set(self._loading)
             self.why = f"loading {self._loading[-1]} {self.why}"
 
 
-def _state() -> dict[str, int]:
+def new_since(before: dict[str, int]) -> str:
+    """Return what there is now, and was not, that a process that forks must not have; empty if nothing."""
+    found = process_state()
+    return next((what for what, count in found.items() if count > before[what]), "")
+
+
+def process_state() -> dict[str, int]:
     """Count what a process that forks must not have."""
     with suppress(Exception):
         sys.stdout.flush()

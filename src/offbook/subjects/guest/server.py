@@ -53,10 +53,10 @@ class _Server:
                     self._program.prepare()
                     self._at_start = frozenset(sys.modules)
                     self._send({"prepared": True})
-                case {"preload": modules, "models": models}:
-                    loaded = preload.load(modules)
-                    warm_up.build_models(models)
-                    warm_up.load_certificates_late()
+                case {"preload": libraries, "url": url}:
+                    loaded = preload.load(libraries["modules"])
+                    if not loaded["blamed"]:
+                        loaded["left"] = warm_up.warm_up(libraries, url)
                     self._send(loaded)
                     gc.collect()
                     gc.freeze()  # its memory stays shared, and no run looks for garbage in it
@@ -140,7 +140,7 @@ class _Server:
             if command["modules"]:
                 waits.Waits.follow(None)
                 names = preload.foreign_modules(self._at_start, self._program.folders)
-                loaded = {"modules": names, "models": warm_up.built_models(names)}
+                loaded = warm_up.used_libraries(names)
                 linked.send(b"m" + json.dumps(loaded).encode())
             _exit_now(code)
         finally:

@@ -7,6 +7,8 @@ import sys
 
 OLDEST = (3, 11)
 UNFIT = 78
+SHARED = [("virtual_time", ("virtual_time.py",)), ("sdk_calls", ("providers", "sdk_calls.py"))]
+"""Modules of offbook that need only the standard library."""
 
 
 def load_guest() -> None:
@@ -15,10 +17,12 @@ def load_guest() -> None:
     package = importlib.util.spec_from_file_location(
         "_offbook_guest", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
     )
-    time = importlib.util.spec_from_file_location(
-        "_offbook_guest.virtual_time", os.path.join(os.path.dirname(os.path.dirname(folder)), "virtual_time.py")
-    )
-    for spec in (package, time):
+    offbook = os.path.dirname(os.path.dirname(folder))
+    shared = [
+        importlib.util.spec_from_file_location("_offbook_guest." + name, os.path.join(offbook, *where))
+        for name, where in SHARED
+    ]
+    for spec in [package, *shared]:
         assert spec is not None
         assert spec.loader is not None
         module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)

@@ -1,14 +1,57 @@
-"""What libraries do once in every run, done once for all: build the schemas of pydantic's models, load certificates."""
+"""What libraries do once in every run, done once for all: build models, compile patterns, load certificates."""
 
 from __future__ import annotations
 
+import gc
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+from . import preload
+
+if TYPE_CHECKING:
+    from offbook.providers.sdk_calls import Sdk, send_again
+else:  # it is beside this file, under the name of the guest
+    from .sdk_calls import Sdk, send_again
+
+MAX_PATTERN_CHARS = 100
 PEM = b"-----BEGIN CERTIFICATE-----"
+
+
+def used_libraries(modules: list[str]) -> dict[str, Any]:
+    """Return what this run has used of these modules, for `warm_up` in another process."""
+    return {"modules": modules, "models": built_models(modules), "patterns": compiled_patterns()}
+
+
+def warm_up(libraries: dict[str, Any], url: str) -> str:
+    """Do what a run has done that used these libraries, without the program itself. `url` answers its requests.
+
+    Returns what is left of it that a process that forks must not have; empty if nothing.
+    """
+    load_certificates_late()
+    build_models(libraries["models"])
+    for pattern, flags in libraries["patterns"]:
+        with suppress(Exception):
+            re.compile(pattern, flags)
+    before = preload.process_state()
+    for path, body in libraries["requests"]:
+        send_again(path, body, partial(_option_of, url + path))
+    gc.collect()
+    return preload.new_since(before)
+
+
+def _option_of(url: str, sdk: Sdk) -> dict[str, str]:
+    return {sdk.url_option: url.partition(sdk.root)[0]}
+
+
+def compiled_patterns() -> list[list[Any]]:
+    """Return the patterns, with their flags, that `re` has compiled and holds for their next use; not the longest."""
+    held = [(pattern, int(flags)) for kind, pattern, flags in list(vars(re)["_cache"]) if kind is str]
+    return [[pattern, flags] for pattern, flags in held if len(pattern) <= MAX_PATTERN_CHARS and pattern.isascii()]
 
 
 def built_models(modules: list[str]) -> list[list[str]]:
