@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import random
+import resource
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
 import orjson
 from msgspec import Struct
 
-from bench.findings import Row, Table
+from bench.findings import Row, Table, Target
 from bench.plan import Plan
 from bench.stopwatch import Stopwatch
 from offbook.explore.cases import FaultCase
@@ -20,8 +25,12 @@ from offbook.subjects.program import ProgramSubject
 from offbook.subjects.specs import ExploreSettings
 
 FOLDER = Path(__file__).parent / "programs"
-CALLS, WORKERS, SAMPLE = 11, 2, (24, 8)
+CALLS, WORKERS, SAMPLE = 2, 2, (32, 12)
+SPARE_TURNS = 6
+"""How many turns more than it needs an agent may take."""
+LONG_CALLS, LONG_S = 30, 60.0
 FORKED, FRESH = "forked, in virtual time", "started anew for each case (--fresh)"
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Agent(Struct, frozen=True):
@@ -41,43 +50,110 @@ AGENTS = (
 )
 
 
+class Pace(Struct, frozen=True):
+    """How many cases ran in a second, and how much time of processors each of them took, in ms."""
+
+    cases_per_s: float
+    processor_ms: float
+
+
 def installed_agents() -> list[Agent]:
     return [agent for agent in AGENTS if all(find_spec(package) is not None for package in agent.packages)]
 
 
-def measure_programs(plan: Plan) -> tuple[Table, list[Agent]]:
-    """The cases a second of each program, both ways, by the same cases: every so many-th, so that all faults are in."""
-    agents = installed_agents()
-    recording = plan.library.folder / "explored_program.json"
-    recording.write_bytes(orjson.dumps({"_version": 2, "any": [*map(_asks, range(CALLS - 1)), {"content": "Lost."}]}))
-    figures: dict[str, list[float | None]] = {FORKED: [], FRESH: []}
+def measure_programs(plan: Plan) -> tuple[list[Table], list[Agent]]:
+    """The cases of each program, both ways: the same sample of all faults."""
+    agents, recording = installed_agents(), _recording(plan, CALLS)
+    paces: dict[str, list[Pace]] = {FORKED: [], FRESH: []}
     for agent in agents:
-        for name, rates in figures.items():
+        for name, found in paces.items():
             plan.tell(f"explore: {agent.name}, {name}")
-            rates.append(_rate(agent, recording, plan.repeats(*SAMPLE), is_fresh=name == FRESH))
+            found.append(_pace(agent, recording, plan.repeats(*SAMPLE), is_fresh=name == FRESH))
     title = f"cases of programs with {CALLS} calls, {WORKERS} at once"
-    rows = [Row(name, rates) for name, rates in figures.items()]
-    return Table(title, "cases/s", [agent.name for agent in agents], rows, base=FORKED), agents
+    columns = [agent.name for agent in agents]
+    rates = [Row(name, [each.cases_per_s for each in found]) for name, found in paces.items()]
+    processors = [Row(name, [each.processor_ms for each in found]) for name, found in paces.items()]
+    tables = [
+        Table(title, "cases/s", columns, rates, base=FORKED),
+        Table(f"time of processors: {title}", "ms/case", columns, processors, base=FORKED),
+    ]
+    return tables, agents
+
+
+def measure_long_program(plan: Plan) -> tuple[Table, Target]:
+    """All single faults of a program with many calls."""
+    plan.tell(f"explore: a program with {LONG_CALLS} calls, all single faults")
+    watch = Stopwatch()
+    with _subject(AGENTS[0], _recording(plan, LONG_CALLS), is_fresh=False, calls=LONG_CALLS) as subject:
+        options = ExploreOptions(variants=select_variants("all", subject.variants))
+        with watch.lap():
+            results = Explorer(subject, options, executor=executor_of(subject, WORKERS)).explore().results
+    took_s = watch.total_us / 1e6
+    title = f"all {len(results)} single faults of a program with {LONG_CALLS} calls, {WORKERS} at once"
+    claim = f"{len(results)} cases of a program with {LONG_CALLS} calls take less than {LONG_S:g} s"
+    table = Table(title, "s", [AGENTS[0].name], [Row(FORKED, [took_s])], base=FORKED)
+    return table, Target(claim, f"{took_s:.0f} s", took_s < LONG_S)
+
+
+def _recording(plan: Plan, calls: int) -> Path:
+    path = plan.library.folder / f"explored_program_{calls}.json"
+    path.write_bytes(orjson.dumps({"_version": 2, "any": [*map(_asks, range(calls - 1)), {"content": "Lost."}]}))
+    return path
 
 
 def _asks(number: int) -> object:
     return {"tool_calls": [{"id": f"call_{number}", "name": "find", "arguments": {"order": number}}]}
 
 
-def _rate(agent: Agent, recording: Path, sample: int, *, is_fresh: bool) -> float:
+def _subject(agent: Agent, recording: Path, *, is_fresh: bool, calls: int = CALLS) -> ProgramSubject:
     settings = ExploreSettings(runs_tools=True, fresh=is_fresh)
-    command = [sys.executable, str(FOLDER / agent.file)]
+    command = [sys.executable, str(FOLDER / agent.file), str(calls + SPARE_TURNS)]
+    return ProgramSubject(command, replay=recording, settings=settings)
+
+
+def _pace(agent: Agent, recording: Path, sample: int, *, is_fresh: bool) -> Pace:
     watch = Stopwatch()
-    with ProgramSubject(command, replay=recording, settings=settings) as subject:
+    with _subject(agent, recording, is_fresh=is_fresh) as subject:
         options = ExploreOptions(variants=select_variants("all", subject.variants))
         explorer = Explorer(subject, options, executor=executor_of(subject, WORKERS))
-        cases = _spread(explorer.cases, sample)
-        explorer.explore(cases[:WORKERS])  # libraries are loaded then
+        cases = _sample(explorer.cases, sample)
+        for _ in executor_of(subject, WORKERS).run(cases[:WORKERS]):  # libraries are loaded then
+            pass
+        before_s = _processors_s()
         with watch.lap():
             for _ in executor_of(subject, WORKERS).run(cases):
                 pass
-    return len(cases) / watch.total_us * 1e6
+        took_s = _processors_s() - before_s
+    return Pace(len(cases) / watch.total_us * 1e6, took_s / len(cases) * 1000.0)
 
 
-def _spread(cases: list[FaultCase], count: int) -> list[FaultCase]:
-    return cases[:: max(1, len(cases) // count)][:count]
+def _sample(cases: list[FaultCase], count: int) -> list[FaultCase]:
+    chosen = random.Random(0).sample(range(len(cases)), min(count, len(cases)))
+    return [cases[position] for position in sorted(chosen)]
+
+
+def _processors_s() -> float:
+    """Return the time that processors have spent on this process, and on all that it has started, now or before."""
+    own, ended = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    running = sum(_ticks(pid) for pid in _descendants(os.getpid()))
+    return own.ru_utime + own.ru_stime + ended.ru_utime + ended.ru_stime + running / _TICKS
+
+
+def _ticks(pid: int) -> int:
+    """Return the time of a process, and of what it has started and waited for."""
+    return sum(map(int, _status(pid)[11:15]))
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(OSError):  # it has just ended
+            for child in map(int, (task / "children").read_text().split()):
+                yield child
+                yield from _descendants(child)
+
+
+def _status(pid: int) -> Sequence[str]:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:  # it has just ended
+        return ["0"] * 15

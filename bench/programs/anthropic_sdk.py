@@ -1,6 +1,7 @@
 """An agent with the SDK of Anthropic, which streams."""
 
 import asyncio
+import sys
 
 from anthropic import AsyncAnthropic
 
@@ -10,7 +11,7 @@ TOOL = {"name": "find", "input_schema": {"type": "object"}}
 async def main() -> None:
     client = AsyncAnthropic(timeout=10.0, max_retries=2)
     messages: list = [{"role": "user", "content": "Where is order 42?"}]
-    for _ in range(20):
+    for _ in range(int(sys.argv[1])):
         asked = client.messages.stream(model="claude-sonnet-4-5", max_tokens=100, messages=messages, tools=[TOOL])
         async with asked as stream:
             answer = await stream.get_final_message()

@@ -1,5 +1,7 @@
 """An agent with LangGraph."""
 
+import sys
+
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from langgraph.graph import START, MessagesState, StateGraph
@@ -19,5 +21,7 @@ graph.add_node("tools", ToolNode([find]))
 graph.add_edge(START, "model")
 graph.add_conditional_edges("model", tools_condition)
 graph.add_edge("tools", "model")
-ended = graph.compile().invoke({"messages": [("user", "Where is order 42?")]}, {"recursion_limit": 40})
+ended = graph.compile().invoke(
+    {"messages": [("user", "Where is order 42?")]}, {"recursion_limit": 2 * int(sys.argv[1])}
+)
 print(ended["messages"][-1].content)

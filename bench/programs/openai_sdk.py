@@ -1,12 +1,14 @@
 """An agent with the SDK of OpenAI."""
 
+import sys
+
 from openai import OpenAI
 
 TOOL = {"type": "function", "function": {"name": "find", "parameters": {"type": "object"}}}
 
 client = OpenAI(timeout=10.0, max_retries=2)
 messages: list = [{"role": "user", "content": "Where is order 42?"}]
-for _ in range(20):
+for _ in range(int(sys.argv[1])):
     answer = client.chat.completions.create(model="gpt-4o", messages=messages, tools=[TOOL]).choices[0].message
     if not answer.tool_calls:
         break

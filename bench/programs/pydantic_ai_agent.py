@@ -1,5 +1,7 @@
 """An agent with pydantic-ai."""
 
+import sys
+
 from openai import AsyncOpenAI
 from pydantic_ai import Agent, UsageLimits
 from pydantic_ai.models.openai import OpenAIChatModel
@@ -15,4 +17,4 @@ def find(order: int) -> str:
     return "nothing"
 
 
-print(agent.run_sync("Where is order 42?", usage_limits=UsageLimits(request_limit=20)).output)
+print(agent.run_sync("Where is order 42?", usage_limits=UsageLimits(request_limit=int(sys.argv[1]))).output)

@@ -32,6 +32,7 @@ from offbook.faults.order import CallOrder, Cancelled
 from offbook.gateway.gateway import ProviderGateway
 from offbook.providers.provider import Provider
 from offbook.recording.match.continuation import Continuation, gave_up_mark
+from offbook.recording.redact.rules import redactor_in_force
 from offbook.recording.stores.store import RecordingReader
 from offbook.tools import Toolbox, ToolDef
 from offbook.tools.definition import wrap_tool
@@ -355,6 +356,7 @@ class HarnessFactory:
     def _warm_up(self) -> None:
         """Use once what every run uses, so that caches are filled before the processes of the runs are forked."""
         harness = self.create(FaultPlan())
+        redactor_in_force()
         if self._http is not None:
             harness.sync_http_client().close()
 

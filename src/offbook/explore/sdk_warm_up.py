@@ -1,6 +1,6 @@
 """Keeps the first requests of the clean run, and sends them once more before the processes of cases are forked.
 
-They are sent by the SDK itself to their recorded answers: see `providers/sdk_calls.py`.
+They are sent by the SDK itself to their recorded answers: see `providers/first_use.py`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from offbook.providers.sdk_calls import Sdk, send_again
+from offbook.providers.first_use import Sdk, send_again
 from offbook.wire.api import InProcessCall, InProcessClients
 from offbook.wire.backend import accept_in
 from offbook.wire.replay import WireReplay

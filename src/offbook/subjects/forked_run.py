@@ -21,6 +21,7 @@ from offbook.explore.monitor import PROCESS_ENDED, CaseReport, exit_text, is_own
 from offbook.explore.options import Deadlines
 from offbook.explore.run import Run, RunFailure
 from offbook.faults import FaultPlan
+from offbook.providers.first_use import build_models, built_models, compile_patterns, compiled_patterns
 from offbook.recording.match.continuation import Continuation
 from offbook.virtual_time import TimeReferences
 
@@ -71,6 +72,7 @@ class IsolatedSubject(ABC):
         """Start a run in a process of its own. Several may run at once, but none beside the first, the clean run."""
         if self._references is None:
             self._references = TimeReferences()
+        _ = str(plan)  # what that takes is known then, in the process of the run, too
         work = partial(self._report, plan, continuation)
         limit_s = self._deadlines.real_s + GRACE_S
         references, is_silent = self._references, self.is_silent
@@ -92,6 +94,8 @@ class IsolatedSubject(ABC):
         if report.script is not None:
             self._harnesses.load_script(report.script)
         self._load(report.modules)
+        build_models(report.models)
+        compile_patterns(report.patterns)
         return report.run
 
     def close(self) -> None:
@@ -103,7 +107,8 @@ class IsolatedSubject(ABC):
             run = self.run_here(plan, continuation)
             report = CaseReport(run=run, notes=self.notes, modules=_foreign_modules(before))
             if is_clean:
-                report = replace(report, script=self._harnesses.script)
+                models, patterns = built_models(_foreign_names()), compiled_patterns()
+                report = replace(report, script=self._harnesses.script, models=tuple(models), patterns=tuple(patterns))
         except InputError as error:
             fields = {"reason": error.reason, "source": error.source, "place": error.place, "hint": error.hint}
             report = CaseReport(refusal=fields)
@@ -126,6 +131,10 @@ class IsolatedSubject(ABC):
                 import_module(name)
         if new:
             self._references = None
+
+
+def _foreign_names() -> list[str]:
+    return [name for name, module in list(sys.modules.items()) if not is_own_module(module)]
 
 
 def _foreign_modules(before: int) -> tuple[str, ...]:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import gc
 import os
-import re
 import sys
-from collections.abc import Iterator
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from . import preload
 
 if TYPE_CHECKING:
-    from offbook.providers.sdk_calls import Sdk, send_again
+    from offbook.providers.first_use import (
+        Sdk,
+        build_models,
+        built_models,
+        compile_patterns,
+        compiled_patterns,
+        send_again,
+    )
 else:  # it is beside this file, under the name of the guest
-    from .sdk_calls import Sdk, send_again
+    from .first_use import Sdk, build_models, built_models, compile_patterns, compiled_patterns, send_again
 
-MAX_PATTERN_CHARS = 100
 PEM = b"-----BEGIN CERTIFICATE-----"
 
 
@@ -34,9 +37,7 @@ def warm_up(libraries: dict[str, Any], url: str) -> str:
     """
     load_certificates_late()
     build_models(libraries["models"])
-    for pattern, flags in libraries["patterns"]:
-        with suppress(Exception):
-            re.compile(pattern, flags)
+    compile_patterns(libraries["patterns"])
     before = preload.process_state()
     for path, body in libraries["requests"]:
         send_again(path, body, partial(_option_of, url + path))
@@ -46,41 +47,6 @@ def warm_up(libraries: dict[str, Any], url: str) -> str:
 
 def _option_of(url: str, sdk: Sdk) -> dict[str, str]:
     return {sdk.url_option: url.partition(sdk.root)[0]}
-
-
-def compiled_patterns() -> list[list[Any]]:
-    """Return the patterns, with their flags, that `re` has compiled and holds for their next use; not the longest."""
-    held = [(pattern, int(flags)) for kind, pattern, flags in list(vars(re)["_cache"]) if kind is str]
-    return [[pattern, flags] for pattern, flags in held if len(pattern) <= MAX_PATTERN_CHARS and pattern.isascii()]
-
-
-def built_models(modules: list[str]) -> list[list[str]]:
-    """Return the models of these modules whose schemas are built: pydantic builds many of them at their first use."""
-    known = set(modules)
-    models = ((each.__module__, each.__qualname__) for each in _models() if _is_built(each))
-    return [list(each) for each in models if each[0] in known and "<" not in each[1] and "[" not in each[1]]
-
-
-def build_models(names: list[list[str]]) -> None:
-    """Build the schemas of these models, as far as they are loaded."""
-    wanted = {tuple(each) for each in names}
-    for model in list(_models()):
-        if (model.__module__, model.__qualname__) in wanted and not _is_built(model):
-            with suppress(Exception):  # then the program builds it
-                model.model_rebuild(raise_errors=False)
-
-
-def _models() -> Iterator[Any]:
-    base = getattr(sys.modules.get("pydantic"), "BaseModel", None)
-    left = [] if base is None else list(base.__subclasses__())
-    while left:
-        model = left.pop()
-        left += model.__subclasses__()
-        yield model
-
-
-def _is_built(model: Any) -> bool:
-    return bool(model.__dict__.get("__pydantic_complete__"))
 
 
 def load_certificates_late() -> None:

@@ -1,15 +1,17 @@
-"""Sends a request once more by the SDK of its vendor, so that the SDK builds what it builds on its first calls.
+"""What libraries build at first use, built before processes are forked, which inherit it.
 
 SDKs create the models of requests and responses when these are first used, which takes them longer than the rest of a
-run. Forked processes inherit what is there. No code of an agent runs: a method that something has replaced is not
-called. Only the standard library is used, because the interpreter of a program may not have offbook.
+run. So the requests of a run are sent once more, the models of pydantic that it has used are completed, and the
+patterns of `re` compiled. No code of an agent runs: a method that something has replaced is not called. Only the
+standard library is used, because the interpreter of a program may not have offbook.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from inspect import isfunction
 from pathlib import Path
@@ -96,3 +98,48 @@ _SDKS = (
     Sdk("google.genai", "enerateContent", "/v1beta/", _send_google, client_option="httpx_client"),
     Sdk("ollama", "/api/chat", "/api/", _send_ollama, client_option="transport", url_option="host"),
 )
+
+
+MAX_PATTERN_CHARS = 100
+
+
+def compiled_patterns() -> list[tuple[str, int]]:
+    """Return the patterns, with their flags, that `re` has compiled and holds for their next use; not the longest."""
+    held = [(pattern, int(flags)) for kind, pattern, flags in list(vars(re)["_cache"]) if kind is str]
+    return [(pattern, flags) for pattern, flags in held if len(pattern) <= MAX_PATTERN_CHARS and pattern.isascii()]
+
+
+def compile_patterns(patterns: Iterable[tuple[str, int]]) -> None:
+    """Compile these patterns, so that `re` holds them."""
+    for pattern, flags in patterns:
+        with suppress(Exception):  # then who uses it compiles it
+            re.compile(pattern, flags)
+
+
+def built_models(modules: Collection[str]) -> list[tuple[str, str]]:
+    """Return the models of these modules whose schemas are built: pydantic builds many of them at their first use."""
+    known = set(modules)
+    models = ((each.__module__, each.__qualname__) for each in _models() if _is_built(each))
+    return [each for each in models if each[0] in known and "<" not in each[1] and "[" not in each[1]]
+
+
+def build_models(names: Iterable[tuple[str, str]]) -> None:
+    """Build the schemas of these models, as far as they are loaded."""
+    wanted = {tuple(each) for each in names}
+    for model in list(_models()) if wanted else ():
+        if (model.__module__, model.__qualname__) in wanted and not _is_built(model):
+            with suppress(Exception):  # then who uses it builds it
+                model.model_rebuild(raise_errors=False)
+
+
+def _models() -> Iterator[Any]:
+    base = getattr(sys.modules.get("pydantic"), "BaseModel", None)
+    left = [] if base is None else list(base.__subclasses__())
+    while left:
+        model = left.pop()
+        left += model.__subclasses__()
+        yield model
+
+
+def _is_built(model: Any) -> bool:
+    return bool(model.__dict__.get("__pydantic_complete__"))
