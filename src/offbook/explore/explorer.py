@@ -239,6 +239,7 @@ class Explorer:
         self._deadline = Deadline(self._budget.time_s, clock)
         self._known = KnownRuns()
         self._hidden = set[str]()
+        self._sampled: dict[str, ExecutedCase] = {}
 
     @cached_property
     def clean(self) -> Run:
@@ -285,7 +286,8 @@ class Explorer:
         """Run the subject once without a fault, and then with each case, or only with those of `only`."""
         if only is not None:
             self._begin(only, only)
-            return self._exploration(only, list(self._run(only)))
+            places = {case.id: place for place, case in enumerate(only)}
+            return self._exploration(only, sorted(self._run(only), key=lambda result: places[result.case.id]))
         planned = self._schedule()
         own = {case.id for case in self._own(planned.all, self.cases)}
         self._hidden = {case.id for case in planned.all} - own
@@ -318,7 +320,9 @@ class Explorer:
         self._pace.deadline = self._deadline
         self._expect(cases)
         self._on_begin(start, sum(case.id not in self._hidden for case in cases))
-        check_starts(self._subject, planned, self._verdict)
+        self._sampled = check_starts(
+            self._subject, planned, self._execute, lambda executed: self._worst(executed.runs)[1].verdict
+        )
 
     def _expect(self, cases: Sequence[FaultCase]) -> None:
         self._pace.expect(cases, self._executor.workers)
@@ -356,21 +360,30 @@ class Explorer:
         yield from self._run(different)
 
     def _run(self, cases: Iterable[FaultCase]) -> Iterator[CaseResult]:
-        executed = self._executor.run(takewhile(lambda _: not self._deadline.has_passed, cases))
+        left = []
+        for case in cases:
+            if case.id in self._sampled:
+                yield self._note(self._sampled[case.id])
+            else:
+                left.append(case)
+        executed = self._executor.run(takewhile(lambda _: not self._deadline.has_passed, left))
         try:
             for each in executed:
-                self._known.add(each.case, each.runs)
-                yield self._assess(each)
+                yield self._note(each)
         finally:
             if isinstance(executed, Generator):  # stop what is still running if a callback raises
                 executed.close()
 
-    def _verdict(self, case: FaultCase, is_fresh: bool) -> Verdict:
-        """Return the verdict of a case, of runs that are started anew if `is_fresh`."""
+    def _note(self, executed: ExecutedCase) -> CaseResult:
+        self._known.add(executed.case, executed.runs)
+        return self._assess(executed)
+
+    def _execute(self, case: FaultCase, is_fresh: bool) -> ExecutedCase:
+        """Run a case, by runs that are started anew if `is_fresh`."""
         subject: Subject = self._subject
         if is_fresh and isinstance(subject, ForkingSubject):
             subject = FreshRuns(subject, subject.name)
-        return self._worst(runs_of(subject, case.plan))[1].verdict
+        return execute(subject, case)
 
     def _assess(self, executed: ExecutedCase, *, same_as: str = "") -> CaseResult:
         """Return the worst of the runs of a case, and report it unless it is the case of another shard."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from offbook.explore.cases import FaultCase
 from offbook.explore.run import Run
@@ -14,8 +14,8 @@ from offbook.recording.match.continuation import Continuation
 FEWEST_CASES = 10
 """How many cases there are, at least, if some are run both ways."""
 FEWEST, MOST, SHARE = 3, 8, 0.05
-WAITING_FAULTS = frozenset(("timeout", "slow", "slow_drip", "stream_stall", "tool_timeout", "task_stuck"))
-"""Faults that a fresh run really waits for, for up to minutes."""
+
+Executed = TypeVar("Executed")
 
 
 @runtime_checkable
@@ -49,30 +49,41 @@ class FreshRuns:
 
 
 def sample_of(cases: Sequence[FaultCase]) -> list[FaultCase]:
-    """Return the cases to run both ways: the first of each type of fault, at least three, and at most 5 % or eight."""
+    """Return the cases to run both ways: the first of each type of fault, at least three, and at most 5 % or eight.
+
+    None has a fault that holds an answer back: a fresh run really waits for it, for up to minutes.
+    """
     if len(cases) < FEWEST_CASES:
         return []
     first: dict[str, FaultCase] = {}
     for case in cases:
         first.setdefault("+".join(line.fault.type for line in case.lines), case)
-    quick = [case for case in first.values() if not WAITING_FAULTS & {line.fault.type for line in case.lines}]
+    quick = [case for case in first.values() if not any("holds_back" in line.fault.traits for line in case.lines)]
     return quick[: min(MOST, max(FEWEST, int(len(cases) * SHARE)))]
 
 
 def check_starts(
-    subject: object, cases: Sequence[FaultCase], verdict_of: Callable[[FaultCase, bool], str], *, workers: int = 2
-) -> None:
+    subject: object,
+    cases: Sequence[FaultCase],
+    execute: Callable[[FaultCase, bool], Executed],
+    verdict_of: Callable[[Executed], str],
+    *,
+    workers: int = 2,
+) -> dict[str, Executed]:
     """Run a sample of the cases both ways; if a verdict differs, start all runs of the subject anew.
 
-    `verdict_of` runs a case, started anew if its second argument is true.
+    `execute` runs a case, started anew if its second argument is true. Returns the forked cases of the sample by id,
+    which need not be run again; none if a verdict differs.
     """
     if not isinstance(subject, ForkingSubject) or not subject.is_forked:
-        return
+        return {}
     sample = sample_of(cases)
     with ThreadPoolExecutor(workers) as pool:
-        verdicts = [(pool.submit(verdict_of, case, False), pool.submit(verdict_of, case, True)) for case in sample]
-        pairs = [(forked.result(), fresh.result()) for forked, fresh in verdicts]
-    for case, (forked, fresh) in zip(sample, pairs, strict=True):
+        started = [(pool.submit(execute, case, False), pool.submit(execute, case, True)) for case in sample]
+        pairs = [(forked.result(), fresh.result()) for forked, fresh in started]
+    for case, pair in zip(sample, pairs, strict=True):
+        forked, fresh = map(verdict_of, pair)
         if forked != fresh:
             subject.start_fresh(f"{case} is {fresh!r} if it is started anew, and {forked!r} if it is forked")
-            return
+            return {}
+    return {case.id: forked for case, (forked, _) in zip(sample, pairs, strict=True)}

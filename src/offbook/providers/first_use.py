@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from inspect import isfunction
 from pathlib import Path
@@ -116,10 +116,10 @@ def compile_patterns(patterns: Iterable[tuple[str, int]]) -> None:
             re.compile(pattern, flags)
 
 
-def built_models(modules: Collection[str]) -> list[tuple[str, str]]:
-    """Return the models of these modules whose schemas are built: pydantic builds many of them at their first use."""
-    known = set(modules)
-    models = ((each.__module__, each.__qualname__) for each in _models() if _is_built(each))
+def built_models(is_known: Callable[[str], bool]) -> list[tuple[str, str]]:
+    """Return the models of known modules whose schemas are built: pydantic builds many of them at their first use."""
+    models = [(each.__module__, each.__qualname__) for each in _models() if _is_built(each)]
+    known = set(filter(is_known, {module for module, _ in models}))
     return [each for each in models if each[0] in known and "<" not in each[1] and "[" not in each[1]]
 
 

@@ -107,7 +107,7 @@ class IsolatedSubject(ABC):
             run = self.run_here(plan, continuation)
             report = CaseReport(run=run, notes=self.notes, modules=_foreign_modules(before))
             if is_clean:
-                models, patterns = built_models(_foreign_names()), compiled_patterns()
+                models, patterns = built_models(_is_foreign), compiled_patterns()
                 report = replace(report, script=self._harnesses.script, models=tuple(models), patterns=tuple(patterns))
         except InputError as error:
             fields = {"reason": error.reason, "source": error.source, "place": error.place, "hint": error.hint}
@@ -133,8 +133,8 @@ class IsolatedSubject(ABC):
             self._references = None
 
 
-def _foreign_names() -> list[str]:
-    return [name for name, module in list(sys.modules.items()) if not is_own_module(module)]
+def _is_foreign(name: str) -> bool:
+    return name in sys.modules and not is_own_module(sys.modules[name])
 
 
 def _foreign_modules(before: int) -> tuple[str, ...]:

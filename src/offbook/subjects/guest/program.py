@@ -6,11 +6,9 @@ import atexit
 import builtins
 import gc
 import io
-import linecache
 import os
 import sys
 import threading
-import traceback
 from contextlib import suppress
 from importlib.machinery import SourceFileLoader
 from types import ModuleType
@@ -116,17 +114,13 @@ def _exit_code(error: SystemExit) -> int:
 
 
 def _report(error: BaseException) -> int:
-    """Print the traceback without the frames of this file, and return the exit code.
-
-    It is that of Python without the lines of source: nobody reads them, and to find them takes longer than small runs.
-    """
+    """Print the traceback as Python does, without the frames of this file, and return the exit code."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
     error.__traceback__ = trace
     try:
-        hook = _print_short if sys.excepthook is sys.__excepthook__ else sys.excepthook
-        hook(type(error), error, trace)
+        sys.excepthook(type(error), error, trace)
     except SystemExit as exiting:
         return _exit_code(exiting)
     except BaseException:
@@ -134,14 +128,6 @@ def _report(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt):
         _die_of_interrupt()
     return 1
-
-
-def _print_short(kind: type[BaseException], error: BaseException, trace: Any) -> None:
-    real, linecache.updatecache = linecache.updatecache, lambda *_, **__: []
-    try:
-        traceback.print_exception(kind, error, trace)
-    finally:
-        linecache.updatecache = real
 
 
 def _die_of_interrupt() -> None:

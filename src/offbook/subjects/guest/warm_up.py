@@ -27,7 +27,7 @@ PEM = b"-----BEGIN CERTIFICATE-----"
 
 def used_libraries(modules: list[str]) -> dict[str, Any]:
     """Return what this run has used of these modules, for `warm_up` in another process."""
-    return {"modules": modules, "models": built_models(modules), "patterns": compiled_patterns()}
+    return {"modules": modules, "models": built_models(set(modules).__contains__), "patterns": compiled_patterns()}
 
 
 def warm_up(libraries: dict[str, Any], url: str) -> str:
