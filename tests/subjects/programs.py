@@ -1,8 +1,12 @@
 """Programs that ask a model, and what they ask it with."""
 
+import shutil
+import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+from offbook.clock import SYSTEM_CLOCK
 from offbook.subjects.program import ProgramSubject
 from offbook.subjects.specs import ExploreSettings
 from tests.explore.runs import write_recording
@@ -33,3 +37,11 @@ def subject(
     path = write_recording(folder / "run.json", {"any": list(answers)})
     explore_settings = ExploreSettings(**{"deadline_s": 30.0, "on_divergence": "stop", **settings})
     return ProgramSubject(python(code), replay=path, env=env, settings=explore_settings)
+
+
+def wait_until(is_true: Callable[[], bool], limit_s: float = 60.0) -> None:
+    """Wait for another process."""
+    until_s = SYSTEM_CLOCK.monotonic_s() + limit_s
+    while not is_true():
+        assert SYSTEM_CLOCK.monotonic_s() < until_s
+        subprocess.run([str(shutil.which("sleep")), "0.02"], check=True)

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -11,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from offbook.clock import SYSTEM_CLOCK
 from offbook.subjects.fork_server import ForkedProgram, ForkServer, Libraries, UnfitProgramError
 from offbook.subjects.python_command import parse_python_command
 from offbook.wire.server.session_clock import MESSAGE
+from tests.subjects.programs import wait_until
 
 PROGRAMS = {
     "its arguments and its path": """
@@ -249,14 +248,6 @@ def test_nothing_is_left_when_offbook_is_killed(folder):
     finally:
         parent.kill()
         parent.wait()
-
-
-def wait_until(is_true, limit_s=60.0):
-    """Wait for another process."""
-    until_s = SYSTEM_CLOCK.monotonic_s() + limit_s
-    while not is_true():
-        assert SYSTEM_CLOCK.monotonic_s() < until_s
-        subprocess.run([shutil.which("sleep"), "0.02"], check=True)
 
 
 def test_many_runs_leave_neither_memory_nor_files_nor_processes(folder):

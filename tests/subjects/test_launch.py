@@ -219,6 +219,30 @@ ask(said("Hi"))
     assert (clean.result["stdout"], other.result["stdout"]) == ("False False\n", "True False\n")
 
 
+OPENAI = """
+import re, openai
+from openai._utils._transform import get_type_hints
+print(get_type_hints.cache_info().currsize > 0, openai.types.chat.ChatCompletion.__dict__["__pydantic_complete__"])
+re.compile("refund of [0-9]+")
+client = openai.OpenAI(max_retries=0)
+said = client.chat.completions.create(model="m", messages=[{"role": "user", "content": "Hi"}])
+print(said.choices[0].message.content, len(said.model_dump()) > 0, file=sys.stderr)
+"""
+
+
+def test_what_an_sdk_builds_on_its_first_call_is_there_when_a_run_starts_and_no_call_is_counted_for_it(tmp_path):
+    clean, other = runs(program(OPENAI, tmp_path), ["call=1: http_error 500"])
+    assert [clean.result["stdout"], other.result["stdout"]] == ["False False\n", "True True\n"]
+    assert [len(run.calls) for run in (clean, other)] == [1, 1]
+    assert other.fired == ("call=1 attempt=1: http_error 500",)
+
+
+def test_requests_that_are_too_long_for_a_message_warm_nothing_up(tmp_path):
+    code = OPENAI.replace('"Hi"', '"Hi" * 200_000')
+    clean, other = runs(program(code, tmp_path), ["call=1: http_error 500"])
+    assert (clean.result["exit"], other.result["exit"]) == (0, 1)
+
+
 def test_a_library_that_starts_threads_is_loaded_in_every_run(tmp_path, monkeypatch):
     libraries = tmp_path / "libraries"
     libraries.mkdir()

@@ -8,10 +8,13 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from tests.explore.runs import write_recording
+from tests.subjects.programs import ASKS, wait_until
 from tests.subjects.projects import CARELESS, EAGER_DESK, REFUND, SIM, Project
 
 COMMAND = Path(sys.executable).parent / "offbook"
@@ -578,6 +581,49 @@ def test_an_interrupted_exploration_reports_what_has_ended(project, workers):
     assert not report["is_complete"]
     ended = [case["verdict"] for case in report["explored"]]
     assert ended[:1] == ["recovered"] or (workers == "2" and not ended)  # the slow case may be the first to come
+
+
+STUCK = (
+    ASKS
+    + """
+import signal, subprocess
+try:
+    print(ask(said("Hi"))["content"])
+except OSError:
+    child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+    open("waiting", "w").close()
+    signal.pause()
+"""
+)
+
+
+def processes_with(mark):
+    """The processes in whose environment this is."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended, or is another user's
+            found += [folder.name] if mark.encode() in (folder / "environ").read_bytes() else []
+    return found
+
+
+@pytest.mark.parametrize("start", [[], ["--fresh"]], ids=["forked", "fresh"])
+def test_an_interrupted_exploration_of_a_program_leaves_no_process_behind(project, start):
+    project.write("agent.py", STUCK)
+    write_recording(Path("run.json"), {"any": [{"content": "Hello"}]})
+    os.mkfifo("waiting")
+    mark = f"{project.folder}-{'-'.join(start)}"
+    command = [COMMAND, "explore", "--replay", "run.json", "--faults", "connection_reset", "--workers", "2", *start]
+    process = subprocess.Popen(
+        [*command, "--", sys.executable, "agent.py"],
+        env={**os.environ, "MARK": mark},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    assert opened_within(60.0, "waiting")
+    assert len(processes_with(mark)) > 2
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130
+    wait_until(lambda: not processes_with(mark))
 
 
 MCP_AGENT = """
