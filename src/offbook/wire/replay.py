@@ -324,6 +324,17 @@ class ExploredReplay(WireReplay):
         is_model_call = self._scripted.is_first and parsed.request is not None
         return replace(match, script_key=key, fields=parsed.fields if is_model_call else b"")
 
+    def _refusal(
+        self, parsed: ParsedRequest, step_id: str | None, match: ExchangeMatch[Exchange]
+    ) -> RecordingMismatchError:
+        """Return the error with the nearest entry; without it if this is not the first miss that is answered.
+
+        Only the first one is reported, and to look for the nearest entry takes longer than all else.
+        """
+        if self.continued_by and self._can_continue and match.mismatch is not None:
+            return RecordingMismatchError("the run has diverged before", kind=match.mismatch)
+        return super()._refusal(parsed, step_id, match)
+
     def _answer_nearby(self, parsed: ParsedRequest, key: RequestKey) -> ReplayMatch | None:
         """Return the answer to the same messages by another model, or what was written by hand; None if neither is."""
         if self._has_ended or self._scripted.is_first or parsed.request is None:
