@@ -45,6 +45,8 @@ def test_every_codec_is_found_by_its_name():
         "gemini",
         "ollama",
         "bedrock",
+        "openai_chat",
+        "gemini",
     ]
 
 
@@ -123,13 +125,17 @@ def test_one_server_stands_for_all_vendors_in_every_variable_that_is_read():
         "OLLAMA_HOST": "http://here",
         "AWS_ENDPOINT_URL_BEDROCK_RUNTIME": "http://here",
         "ANTHROPIC_BEDROCK_BASE_URL": "http://here",
+        "GOOGLE_VERTEX_BASE_URL": "http://here",
+        "ANTHROPIC_VERTEX_BASE_URL": "http://here/v1",
         "OFFBOOK_URL": "http://here",
     }
-    assert list(upstreams_from_environment(variables)) == list(VENDORS)
+    assert list(upstreams_from_environment(variables)) == [name for name in VENDORS if name != "azure"]
 
 
 def test_dummy_keys_are_for_all_vendors_or_for_some_where_they_can_be_sent_without_tls():
-    assert keys_from_environment(api_key_variables("k")) == dict.fromkeys(VENDORS.keys() - {"bedrock"}, "k")
+    assert keys_from_environment(api_key_variables("k")) == dict.fromkeys(
+        ("openai", "anthropic", "google", "ollama"), "k"
+    )
     assert api_key_variables(vendors=["google"]) == {"GOOGLE_API_KEY": "offbook", "GEMINI_API_KEY": "offbook"}
 
 
@@ -144,10 +150,10 @@ REGION = {"AWS_REGION": "us-east-1", "AWS_DEFAULT_REGION": "us-east-1"}
 
 
 def test_a_replayed_program_can_sign_for_aws_without_a_login(home):
-    assert plain_environment(home, is_replayed=True) == LOGIN | REGION | home
+    assert plain_environment(home, "http://here", is_replayed=True) == LOGIN | REGION | home
     own = home | {"AWS_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "mine", "AWS_SECRET_ACCESS_KEY": "too"}
-    assert plain_environment(own, is_replayed=True) == own | {"AWS_DEFAULT_REGION": "us-east-1"}
-    assert plain_environment(home, is_replayed=False) == home
+    assert plain_environment(own, "http://here", is_replayed=True) == own | {"AWS_DEFAULT_REGION": "us-east-1"}
+    assert plain_environment(home, "http://here", is_replayed=False) == home
 
 
 @pytest.mark.parametrize("file", ["config", "credentials"])
@@ -155,13 +161,35 @@ def test_the_settings_of_aws_in_files_stay_in_force(home, tmp_path, file):
     (tmp_path / ".aws").mkdir()
     (tmp_path / ".aws" / file).write_text("[default]\n")
     environment = {"HOME": home["HOME"]}
-    assert plain_environment(environment, is_replayed=True) == environment
+    assert plain_environment(environment, "http://here", is_replayed=True) == environment
 
 
 def test_a_key_that_boto3_sends_by_tls_alone_is_sent_by_the_proxy_instead(home):
     environment = home | {"AWS_BEARER_TOKEN_BEDROCK": "a-key"}
     assert tls_keys_from_environment(environment) == {"bedrock": "a-key"}
-    assert plain_environment(environment, is_replayed=False) == LOGIN | REGION | home
+    assert plain_environment(environment, "http://here", is_replayed=False) == LOGIN | REGION | home
+
+
+def test_the_variables_of_azure_are_set_only_where_a_program_has_chosen_it_by_them(home):
+    chosen = home | {"AZURE_OPENAI_ENDPOINT": "https://me.openai.azure.com", "AZURE_OPENAI_API_KEY": "mine"}
+    left = plain_environment(chosen, "http://here", is_replayed=False)
+    assert left == chosen | {"AZURE_OPENAI_ENDPOINT": "http://here"}
+    replayed = plain_environment(chosen, "http://here", is_replayed=True)
+    assert (replayed["AZURE_OPENAI_API_KEY"], replayed["OPENAI_API_VERSION"]) == ("offbook", "2024-10-21")
+    assert not any("AZURE" in name for name in plain_environment(home, "http://here", is_replayed=True))
+
+
+@pytest.mark.parametrize(
+    ("environment", "url"),
+    [
+        ({"GOOGLE_CLOUD_LOCATION": "europe-west4"}, "https://europe-west4-aiplatform.googleapis.com"),
+        ({"CLOUD_ML_REGION": "global"}, "https://aiplatform.googleapis.com"),
+        ({"ANTHROPIC_VERTEX_BASE_URL": "https://here/v1"}, "https://here"),
+        ({"GOOGLE_VERTEX_BASE_URL": "https://there", "CLOUD_ML_REGION": "x"}, "https://there"),
+    ],
+)
+def test_vertex_is_where_its_clients_find_it(environment, url):
+    assert upstreams_from_environment(environment) == {"vertex": url}
 
 
 def test_bedrock_is_in_the_region_that_the_environment_sets():

@@ -16,7 +16,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from offbook.codecs.base import Codec
 
-VendorName = Literal["openai", "anthropic", "google", "ollama", "bedrock"]
+VendorName = Literal["openai", "anthropic", "google", "ollama", "bedrock", "azure", "vertex"]
 ProviderName = Literal["openai", "openai_responses", "anthropic", "google", "ollama", "bedrock", "bedrock_anthropic"]
 MockableProviderName = Literal[ProviderName, "mock"]
 DEFAULT_REGION = "us-east-1"
@@ -28,14 +28,17 @@ class Vendor(Struct, frozen=True, kw_only=True):
     """What the SDKs of one vendor agree on. Where several variables hold the same thing, the first that is set counts.
 
     Attributes:
-        base_url: what the vendor's own SDK uses where its address variable is not set.
+        base_url: what the vendor's own SDK uses where its address variable is not set; empty if each user has another.
+        like: the vendor whose formats it uses, if they are not its own.
         api_path: what that SDK puts between its base URL and the paths of its protocol.
         default_port: the port of an address without a scheme, if the SDK accepts such addresses.
         needs_key: whether the vendor's own servers refuse requests without a key.
         signed_as: the service for which requests without a key are signed (AWS), if they are.
-        region_variables: the variables that name the region of the servers, which is part of `base_url` then.
+        region_variables: the variables that name the region of the servers, instead of the one in `base_url`.
+        address_ends: what the address in a variable ends with, where that differs from `base_url`.
+        is_opt_in: whether programs choose the vendor by its variables: they are set only where they are set already.
         tls_key_variables: those of the key variables that its SDK refuses to use without TLS.
-        login_variables: what its SDK insists on to sign requests, with values that no vendor accepts.
+        login_variables: what its SDK insists on beside a key, with values that serve in a replay.
         key_headers: every header in which a client may send its key, in lower case.
         secret_query: every query parameter in which a client may send its key.
         codecs: the codec of each provider name under which the vendor is configured; the first writes its errors.
@@ -43,23 +46,27 @@ class Vendor(Struct, frozen=True, kw_only=True):
 
     name: VendorName
     base_url: str
+    like: VendorName | None = None
     api_path: str = ""
     default_port: int | None = None
     needs_key: bool = True
     signed_as: str = ""
+    default_region: str = ""
     region_variables: tuple[str, ...] = ()
+    is_opt_in: bool = False
+    address_ends: dict[str, str] = {}
     address_variables: tuple[str, ...]
     key_variables: tuple[str, ...]
     tls_key_variables: tuple[str, ...] = ()
     login_variables: dict[str, str] = {}
     key_headers: tuple[str, ...]
     secret_query: tuple[str, ...] = ()
-    codecs: dict[ProviderName, str]
+    codecs: dict[ProviderName, str] = {}
 
     @property
     def codec(self) -> Codec:
         """The codec of the vendor's main protocol."""
-        return codec_of(next(iter(self.codecs.values())))
+        return codec_of(next(iter(self.codecs.values()))) if self.like is None else VENDORS[self.like].codec
 
     @property
     def root_path(self) -> str:
@@ -69,11 +76,23 @@ class Vendor(Struct, frozen=True, kw_only=True):
 
     def address(self, environment: Mapping[str, str]) -> str | None:
         """The base URL that the environment sets for the vendor's SDK, or that of the region it sets; else None."""
-        address = _first_set(environment, self.address_variables)
+        found = {name: environment.get(name, "").removesuffix(end) for name, end in self._ends.items()}
+        address = _first_set(found, self.address_variables)
         region = _first_set(environment, self.region_variables)
         if not address and region:
-            return self.base_url.replace(DEFAULT_REGION, region)
+            is_global = region == "global"  # its host has no region
+            return self.base_url.replace(
+                f"{self.default_region}-" if is_global else self.default_region, "" if is_global else region
+            )
         return address and self._with_scheme(address)
+
+    @property
+    def _ends(self) -> dict[str, str]:
+        return dict.fromkeys(self.address_variables, "") | self.address_ends
+
+    def base_url_variables(self, url: str) -> dict[str, str]:
+        """Return the variables that point the vendor's SDKs at the server at `url`."""
+        return {name: url + (end or self.root_path) for name, end in self._ends.items()}
 
     def key(self, environment: Mapping[str, str]) -> str | None:
         """The API key that the environment sets for the vendor's SDK, or None."""
@@ -134,6 +153,7 @@ _ALL = (
     Vendor(
         name="bedrock",
         base_url=f"https://bedrock-runtime.{DEFAULT_REGION}.amazonaws.com",
+        default_region=DEFAULT_REGION,
         needs_key=False,
         signed_as="bedrock",
         region_variables=("AWS_REGION", "AWS_DEFAULT_REGION"),
@@ -148,6 +168,30 @@ _ALL = (
         },
         key_headers=("authorization",),
         codecs={"bedrock": "bedrock", "bedrock_anthropic": "bedrock_anthropic"},
+    ),
+    Vendor(
+        name="azure",
+        base_url="",
+        like="openai",
+        is_opt_in=True,
+        address_variables=("AZURE_OPENAI_ENDPOINT",),
+        key_variables=("AZURE_OPENAI_API_KEY",),
+        login_variables={"OPENAI_API_VERSION": "2024-10-21"},
+        key_headers=("api-key", "authorization"),
+        secret_query=("api-key",),
+    ),
+    Vendor(
+        name="vertex",
+        base_url="https://us-central1-aiplatform.googleapis.com",
+        like="google",
+        needs_key=False,
+        default_region="us-central1",
+        region_variables=("GOOGLE_CLOUD_LOCATION", "CLOUD_ML_REGION"),
+        address_ends={"ANTHROPIC_VERTEX_BASE_URL": "/v1"},
+        address_variables=("GOOGLE_VERTEX_BASE_URL", "ANTHROPIC_VERTEX_BASE_URL"),
+        key_variables=(),
+        key_headers=("authorization", "x-goog-api-key"),
+        secret_query=("key", "access_token"),
     ),
 )
 VENDORS: dict[str, Vendor] = {vendor.name: vendor for vendor in _ALL}
@@ -185,21 +229,21 @@ def keys_from_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 def base_url_variables(url: str) -> dict[str, str]:
     """Return the variables that point every SDK at the server at `url`, and `OFFBOOK_URL` for other programs."""
-    addresses = {name: url + vendor.root_path for vendor in _ALL for name in vendor.address_variables}
-    return addresses | {"OFFBOOK_URL": url}
+    addresses = [vendor.base_url_variables(url) for vendor in _ALL if not vendor.is_opt_in]
+    return {name: address for each in addresses for name, address in each.items()} | {"OFFBOOK_URL": url}
 
 
 def api_key_variables(key: str = DUMMY_KEY, *, vendors: Iterable[str] = tuple(VENDORS)) -> dict[str, str]:
     """Return the variables that give the SDKs of `vendors`, by default of all, the API key `key`.
 
-    Those that an SDK refuses to use without TLS are left out.
+    Those that an SDK refuses to use without TLS, and those by which programs choose a vendor, are left out.
     """
-    named = [vendor for vendor in _ALL if vendor.name in vendors]
+    named = [vendor for vendor in _ALL if vendor.name in vendors and not vendor.is_opt_in]
     return {name: key for each in named for name in each.key_variables if name not in each.tls_key_variables}
 
 
-def plain_environment(environment: Mapping[str, str], *, is_replayed: bool) -> dict[str, str]:
-    """Return the environment for a program that is pointed at a server without TLS.
+def plain_environment(environment: Mapping[str, str], url: str, *, is_replayed: bool) -> dict[str, str]:
+    """Return the environment for a program that is pointed at the server at `url`, which is without TLS.
 
     Keys that SDKs refuse to send there are left out. What SDKs need to sign requests is added where the environment
     does not have it, if nobody checks the signature: in a replay, or because the server sends such a key upstream.
@@ -207,11 +251,24 @@ def plain_environment(environment: Mapping[str, str], *, is_replayed: bool) -> d
     """
     tls_keys = {name for vendor in _ALL for name in vendor.tls_key_variables if environment.get(name)}
     left = {name: value for name, value in environment.items() if name not in tls_keys}
+    left |= _opt_in_variables(environment, url, is_replayed=is_replayed)
     folder = Path(environment.get("HOME") or "~").expanduser() / ".aws"
     files = [Path(environment.get("AWS_CONFIG_FILE") or folder / "config"), folder / "credentials"]
     if not (is_replayed or tls_keys) or any(file.exists() for file in files):
         return left
-    return {name: value for vendor in _ALL for name, value in vendor.login_variables.items()} | left
+    signed = [vendor for vendor in _ALL if vendor.signed_as]
+    return {name: value for vendor in signed for name, value in vendor.login_variables.items()} | left
+
+
+def _opt_in_variables(environment: Mapping[str, str], url: str, *, is_replayed: bool) -> dict[str, str]:
+    """Return the variables of the vendors that a program has chosen by them."""
+    chosen = [vendor for vendor in _ALL if vendor.is_opt_in and vendor.address(environment)]
+    addresses = {name: address for vendor in chosen for name, address in vendor.base_url_variables(url).items()}
+    if not is_replayed:
+        return addresses
+    keys = {name: DUMMY_KEY for vendor in chosen for name in vendor.key_variables}
+    login = {name: value for vendor in chosen for name, value in vendor.login_variables.items()}
+    return addresses | keys | {name: value for name, value in login.items() if name not in environment}
 
 
 def tls_keys_from_environment(environment: Mapping[str, str]) -> dict[str, str]:

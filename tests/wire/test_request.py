@@ -206,7 +206,10 @@ GENERATED = {
     "ollama": ("/api/chat",),
 }
 POSTED = {
-    ("openai", "embed"): ("/v1/embeddings", "/embeddings", "/openai/deployments/e/embeddings"),
+    ("openai", "embed"): ("/v1/embeddings", "/embeddings"),
+    ("azure", "embed"): ("/openai/deployments/e/embeddings", "/openai/v1/embeddings"),
+    ("vertex", "other"): ("/v1/projects/p/locations/l/publishers/anthropic/models/count-tokens:rawPredict",),
+    ("bedrock", "other"): ("/model/m/count-tokens",),
     ("openai", "count_tokens"): ("/v1/responses/input_tokens", "/responses/input_tokens"),
     ("openai", "other"): ("/v1/completions", "/v1/threads/t/messages", "/v1/audio/speech", "/", ""),
     ("anthropic", "count_tokens"): ("/v1/messages/count_tokens", "/messages/count_tokens"),

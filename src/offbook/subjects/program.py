@@ -360,7 +360,7 @@ class ProgramSubject:
             **({EFFECTS_URL_VARIABLE: f"{url}/_offbook/effects"} if waits_for_effects else {}),
             **({} if self._mcp is None else self._mcp.variables(files.mcp_config)),
         }
-        return {**plain_environment(inherited, is_replayed=True), **own, **no_proxy_variables(inherited)}
+        return {**plain_environment(inherited, url, is_replayed=True), **own, **no_proxy_variables(inherited)}
 
     def _aliases(self, name: str, files: _RunFiles) -> dict[str, str]:
         """Return what differs in the texts of every run, and what replaces it."""

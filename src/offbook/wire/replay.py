@@ -27,6 +27,7 @@ from offbook.recording.match.cursor import (
     overused_entries,
 )
 from offbook.recording.stores.store import StoredExchange
+from offbook.vendors import VENDORS
 from offbook.wire.calls import CallObserver
 from offbook.wire.replay_source import PreparedResponse, ReplaySource, prepare_response
 from offbook.wire.request import ParsedRequest
@@ -181,7 +182,8 @@ def _synthetic_body(parsed: ParsedRequest, models: list[str]) -> JsonObject | No
     from offbook.wire.synthetic.embeddings import embeddings_answer  # noqa: PLC0415 - most runs ask for none of these
     from offbook.wire.synthetic.models import models_answer, token_count_answer  # noqa: PLC0415
 
-    vendor, path = parsed.route.vendor, parsed.place.partition("?")[0]
+    vendor = VENDORS[parsed.route.vendor].like or parsed.route.vendor
+    path = parsed.place.partition("?")[0]
     body = parsed.body if isinstance(parsed.body, dict) else {}
     match parsed.route.operation:
         case "embed":

@@ -194,11 +194,17 @@ _POST_ROUTES = (
     (re.compile(r".*:(batchE|e)mbedContents?"), ApiRoute("google", "embed")),
     (re.compile(r".*:countTokens"), ApiRoute("google", "count_tokens")),
     (re.compile(r"(.*/v1)?/messages/count_tokens"), ApiRoute("anthropic", "count_tokens")),
+    (re.compile(r".*/publishers/anthropic/models/count-tokens:rawPredict"), ApiRoute("vertex", "other")),
+    (
+        re.compile(r".*/publishers/anthropic/models/[^/]+:(streamR|r)awPredict"),
+        ApiRoute("vertex", "generate", "anthropic"),
+    ),
     (re.compile(r".*/responses/input_tokens"), ApiRoute("openai", "count_tokens")),
     (re.compile(r".*/embeddings"), ApiRoute("openai", "embed")),
 )
 _MODELS_PATH = re.compile(r"(.*/)?models(/.+)?|/api/(tags|ps|version)")
 _GOOGLE_PATH = re.compile(r"/(v1alpha|v1beta|upload/v1beta)/")
+_VERTEX_PATH = re.compile(r"(/v1[a-z0-9]*)?/(projects/[^/]+/locations/[^/]+/|publishers/)")
 _OLLAMA_PATH = re.compile(r"/api/(?!v\d)")
 
 
@@ -207,13 +213,22 @@ def route_of(method: str, path: str, headers: Mapping[str, str]) -> ApiRoute:
     if method == "POST":
         for pattern, route in _POST_ROUTES:
             if pattern.fullmatch(path):
-                return route
+                return ApiRoute(_cloud_at(path) or route.vendor, route.operation, route.protocol)
     operation: Operation = "models" if method == "GET" and _MODELS_PATH.fullmatch(path) else "other"
     return ApiRoute(_vendor_at(path, headers), operation)
 
 
+def _cloud_at(path: str) -> VendorName | None:
+    """Return the cloud that serves the models of others at such a path; None if it is the vendor itself."""
+    if path.startswith("/openai/"):
+        return "azure"
+    return "vertex" if _VERTEX_PATH.match(path) else None
+
+
 def _vendor_at(path: str, headers: Mapping[str, str]) -> VendorName:
     """Return the vendor by headers, where the path alone does not show it."""
+    if (cloud := _cloud_at(path)) is not None:
+        return cloud
     if "anthropic-version" in headers or "anthropic-beta" in headers:
         return "anthropic"
     if _GOOGLE_PATH.match(path) or "x-goog-api-key" in headers or "x-goog-api-client" in headers:
@@ -317,7 +332,7 @@ def parse_request(request: HttpRequest, rules: NormaliseRules = NO_RULES) -> Par
         request_hash=request_hash,
         fields=fields,
         wants_usage=_wants_usage(body),
-        is_array=route.vendor == "google" and model_request.stream and "alt=sse" not in request.query,
+        is_array=route.protocol == "gemini" and model_request.stream and "alt=sse" not in request.query,
     )
 
 

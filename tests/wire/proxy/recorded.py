@@ -17,7 +17,7 @@ from tests.servers.loopback import PATIENCE_S
 HTTP = httpx2.Client(timeout=PATIENCE_S, limits=httpx2.Limits(max_keepalive_connections=0), trust_env=False)
 """A client that leaves no connections open."""
 
-VENDOR_ROOTS = {"openai": "/v1", "anthropic": "", "google": "", "ollama": "", "bedrock": ""}
+VENDOR_ROOTS = {"openai": "/v1", "anthropic": "", "google": "", "ollama": "", "bedrock": "", "azure": "", "vertex": ""}
 
 
 def recording(path: Path, upstream_url: str, **options: Any) -> WireServer:

@@ -163,7 +163,7 @@ def single_value(given: Sequence[str], option: str) -> str | None:
 
 def child_environment(environment: Mapping[str, str], server: WireServer) -> dict[str, str]:
     """The `environment`, with the variables that lead to the server, past any proxy."""
-    plain = plain_environment(environment, is_replayed=not server.is_live)
+    plain = plain_environment(environment, server.url, is_replayed=not server.is_live)
     return {**plain, **server.env, **no_proxy_variables(environment)}
 
 

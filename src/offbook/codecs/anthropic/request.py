@@ -1,8 +1,10 @@
 """Anthropic messages: requests, with their messages and tools."""
 
+import re
 from collections.abc import Iterable
 from itertools import groupby
 from typing import Any
+from urllib.parse import unquote
 
 import orjson
 from msgspec import Struct
@@ -271,6 +273,7 @@ def _own_fields(carrier: JsonObject) -> JsonObject:
 
 
 PATH = "/v1/messages"
+_VERTEX_PATH = re.compile(r"/models/(?P<model>[^/]+):(?:streamR|r)awPredict")
 DEFAULT_MAX_TOKENS = 4096
 """The limit of a request that sets none: the API requires one."""
 
@@ -301,7 +304,13 @@ def encode_request(request: Request) -> WireRequest:
 
 
 def decode_request(wire: WireRequest) -> Request:
-    body = convert_request(wire.body, _Body)
+    """Decode a request. Those to Vertex AI have the model in the path, and the version of the API in the body."""
+    on_vertex = _VERTEX_PATH.search(wire.path)
+    fields = wire.body
+    if on_vertex is not None:
+        fields = {name: value for name, value in fields.items() if name != "anthropic_version"}
+        fields["model"] = unquote(on_vertex["model"])
+    body = convert_request(fields, _Body)
     return Request(
         messages=(*decode_system(body.system), *decode_messages(body.messages)),
         model=body.model,
@@ -309,6 +318,6 @@ def decode_request(wire: WireRequest) -> Request:
         max_tokens=body.max_tokens,
         tools=tuple(decode_tool(tool) for tool in body.tools or ()),
         tool_choice=decode_choice(body.tool_choice),
-        extra=undeclared_fields(wire.body, _Body),
+        extra=undeclared_fields(fields, _Body),
         stream=bool(body.stream),
     )

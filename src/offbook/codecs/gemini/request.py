@@ -149,7 +149,8 @@ def decode_tool_choice(config: JsonObject) -> tuple[str | JsonObject | None, Jso
 
 
 _PATH = re.compile(
-    r"(?:/v1(?:alpha|beta)?)?/(?:models/)?(?P<model>[^?]*[^?/]):(?P<method>generateContent|streamGenerateContent)(?:\?.*)?"
+    r"(?:/v1[a-z0-9]*)?/(?:(?:projects/[^/?]+/locations/[^/?]+/)?publishers/google/)?(?:models/)?"
+    r"(?P<model>[^?]*[^?/]):(?P<method>generateContent|streamGenerateContent)(?:\?.*)?"
 )
 _WANTS_SIGNATURES = re.compile(r"(.*/)?gemini-(?![12][.-])")
 

@@ -54,6 +54,7 @@ class Upstreams:
         """
         if _leads_out(path):
             raise InputError("a path with '.' or '..' between slashes is not sent upstream")
+        self.address(route.vendor)
         root = VENDORS[route.vendor].root_path
         if root and (path == root or path.startswith(f"{root}/")):
             path = path.removeprefix(root)
@@ -69,8 +70,15 @@ class Upstreams:
         return route.any_codec.auth_headers(key or "")
 
     def address(self, vendor: str) -> str:
-        """Return the server of a vendor, like `https://api.openai.com`."""
+        """Return the server of a vendor, like `https://api.openai.com`.
+
+        Raises:
+            InputError: the vendor has none that is the same for all users, and it was not named.
+        """
         parts = urlsplit(self._urls[vendor])
+        if not parts.netloc:
+            hint = f"export {VENDORS[vendor].address_variables[0]}=https://…, or --upstream {vendor}=https://…"
+            raise InputError(f"the address of {vendor} is not known", source="upstreams", hint=hint)
         return f"{parts.scheme}://{parts.netloc}"
 
     def is_loopback(self, vendor: str) -> bool:
@@ -106,7 +114,7 @@ def _check_vendor(name: str, *, source: str) -> None:
 
 def _checked_url(url: str, name: str) -> str:
     """Return `url` without a trailing slash. Errors do not repeat it, as it may contain a secret."""
-    source, hint = f"upstreams: {name}", f"a URL like {VENDORS[name].base_url}"
+    source, hint = f"upstreams: {name}", f"a URL like {VENDORS[name].base_url or 'https://me.example.com'}"
     try:
         parts = urlsplit(url)
         names_a_server = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0

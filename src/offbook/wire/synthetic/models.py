@@ -113,6 +113,8 @@ def models_answer(vendor: str, path: str, names: Sequence[str], *, body: JsonObj
         RequestError: the body must name a model, and does not.
     """
     known = list(dict.fromkeys(names))
+    if vendor != "ollama" and vendor not in _ANSWERS:
+        raise RequestError(f"{vendor} has no list of models here", source="path", place=path)
     return ollama_models_answer(path, known, body or {}) if vendor == "ollama" else _ANSWERS[vendor](path, known)
 
 
