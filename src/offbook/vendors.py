@@ -5,6 +5,7 @@ Importing this module loads no codec; `codec_of` loads one by name.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
@@ -12,6 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
+
+from offbook.errors import InputError
+from offbook.text import printable_line
 
 if TYPE_CHECKING:
     from offbook.codecs.base import Codec
@@ -231,6 +235,23 @@ def base_url_variables(url: str) -> dict[str, str]:
     """Return the variables that point every SDK at the server at `url`, and `OFFBOOK_URL` for other programs."""
     addresses = [vendor.base_url_variables(url) for vendor in _ALL if not vendor.is_opt_in]
     return {name: address for each in addresses for name, address in each.items()} | {"OFFBOOK_URL": url}
+
+
+_VARIABLE = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?:=(?P<path>(?:/[A-Za-z0-9._~-]+)*/?))?")
+
+
+def named_base_urls(names: Iterable[str], url: str) -> dict[str, str]:
+    """Return further variables with the address of the server at `url`, each given as `NAME`, or `NAME=/path` below it.
+
+    Raises:
+        InputError: that is not the name of a variable, or not a path.
+    """
+    found = {name: _VARIABLE.fullmatch(name) for name in names}
+    for name, match in found.items():
+        if match is None:
+            hint = "the name of a variable, with a path if the address has one: MY_LLM_URL, or MY_LLM_URL=/v1"
+            raise InputError(f"{printable_line(name)!r} is not a variable", source="--base-url-var", hint=hint)
+    return {match["name"]: url + (match["path"] or "") for match in found.values() if match is not None}
 
 
 def api_key_variables(key: str = DUMMY_KEY, *, vendors: Iterable[str] = tuple(VENDORS)) -> dict[str, str]:

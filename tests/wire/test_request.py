@@ -1,13 +1,28 @@
 """What calls ask."""
 
+import gzip
+import zlib
+from functools import partial
+
+import brotli
 import orjson
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from offbook.recording.match.fingerprint import NormaliseRules, fingerprint
 from offbook.vendors import CODECS
-from offbook.wire.request import MAX_CACHED, MAX_CACHED_BYTES, HttpRequest, RequestParser, parse_request, route_of
+from offbook.wire.request import (
+    MAX_CACHED,
+    MAX_CACHED_BYTES,
+    MAX_UNPACKED_BYTES,
+    HttpRequest,
+    RequestParser,
+    parse_request,
+    route_of,
+)
 from tests.wire.http_requests import PROTOCOLS, call_of, http_call, parsed_of, request_of
 
 
@@ -68,6 +83,57 @@ def test_gemini_streams_an_array_to_who_asks_for_no_events(query, is_array):
     streamed = HttpRequest("POST", "/v1beta/models/m:streamGenerateContent", query, {}, body)
     assert parse_request(streamed).is_array is is_array
     assert not parse_request(HttpRequest("POST", "/v1beta/models/m:generateContent", query, {}, body)).is_array
+
+
+BODY = call_of(text="Grüße " * 500).body
+
+
+def zstd_frames(data):
+    """Two frames that do not say how long they are, as programs that stream write them."""
+    for part in (data[:100], data[100:]):
+        packer = zstandard.ZstdCompressor(write_content_size=False).compressobj()
+        yield packer.compress(part) + packer.flush()
+
+
+PACKED = {
+    "gzip": gzip.compress(BODY),
+    "deflate": zlib.compress(BODY),
+    "br": brotli.compress(BODY),
+    "zstd": zstandard.ZstdCompressor().compress(BODY),
+    "ZSTD": b"".join(zstd_frames(BODY)),
+    "gzip, zstd": zstandard.ZstdCompressor().compress(gzip.compress(BODY)),
+}
+
+
+def packed_call(encoding, body):
+    return replace(call_of(), headers={"content-encoding": encoding}, body=body)
+
+
+@pytest.mark.parametrize("encoding", PACKED)
+def test_a_packed_body_is_the_request_that_it_is_unpacked(encoding):
+    plain, packed = parse_request(replace(call_of(), body=BODY)), parse_request(packed_call(encoding, PACKED[encoding]))
+    assert (packed.request, packed.request_hash, packed.fields) == (plain.request, plain.request_hash, plain.fields)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd"])
+def test_a_packed_body_that_is_cut_off_or_goes_on_with_something_else_says_so(encoding):
+    whole = PACKED[encoding]
+    for body in [*(whole[:end] for end in range(1, len(whole))), whole + b"and more"]:
+        parsed = parse_request(packed_call(encoding, body))
+        assert parsed.request is None
+        assert "the body is" in parsed.problem
+        assert "sha256" in parsed.body
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "zstd"])
+def test_a_body_that_unpacks_to_too_much_is_refused(encoding):
+    pack = {
+        "gzip": partial(gzip.compress, compresslevel=1),
+        "br": partial(brotli.compress, quality=1),
+        "zstd": zstandard.compress,
+    }[encoding]
+    parsed = parse_request(packed_call(encoding, pack(bytes(MAX_UNPACKED_BYTES + 1))))
+    assert "more than 67,108,864 bytes" in parsed.problem
 
 
 INVALID_BODIES = [b"", b"{", b"[]", b"null", b'"x"', b"{}", b'{"model": 5}', b'{"model": "m", "messages": 5}', b"\xff"]

@@ -138,6 +138,16 @@ Port: TypeAlias = Annotated[
 ]
 
 
+BaseUrlVars: TypeAlias = Annotated[
+    list[str],
+    typer.Option(
+        "--base-url-var",
+        metavar="NAME[=/PATH]",
+        help="Another variable from which the program takes the address of its models. Repeatable.",
+    ),
+]
+
+
 def wire_arguments(
     replay: ReplayFrom = [],  # noqa: B006
     record: RecordTo = [],  # noqa: B006

@@ -41,7 +41,7 @@ from offbook.subjects.program_results import NO_PRODUCTS, Products, ProgramProdu
 from offbook.subjects.python_command import parse_python_command
 from offbook.subjects.specs import DEFAULT_SETTINGS, ExploreSettings
 from offbook.tools.effects import EFFECTS_URL_VARIABLE, EFFECTS_VARIABLE, Effect, prefer_reported
-from offbook.vendors import api_key_variables, base_url_variables, plain_environment
+from offbook.vendors import api_key_variables, base_url_variables, named_base_urls, plain_environment
 from offbook.wire.options import WireOptions
 from offbook.wire.replay import ExploredRun, ExploredScript
 from offbook.wire.server.wire_server import WireServer, no_proxy_variables
@@ -131,6 +131,7 @@ class ProgramSubject:
         self._mcp = None if mcp is None else self._open_mcp(mcp)
         self._declarations = settings.declarations if self._mcp is None else self._mcp.declarations
         settings.check_tools(replay, self._listed_tools, has_run=False)
+        named_base_urls(settings.base_url_vars, "")
         self._patience = Patience(settings.deadline_s)
         self._ledger = None if settings.effects is None else Ledger(settings.effects)
         self._products = ProgramProducts(settings.results, settings.check)
@@ -353,6 +354,7 @@ class ProgramSubject:
         url, inherited = self._server.session_url(name), self._inherited
         own = {
             **base_url_variables(url),
+            **named_base_urls(self._settings.base_url_vars, url),
             **api_key_variables(),
             "OFFBOOK_URL": url,
             "TMPDIR": str(files.temporary),

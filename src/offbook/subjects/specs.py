@@ -108,7 +108,8 @@ class ExploreSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, for
     Tools that would run for real are refused unless `runs_tools`: those with a side effect if the recording has no
     calls of tools, and all tools of a program that are not `read_only`.
 
-    `fresh` starts a program anew for every case, in real time.
+    `fresh` starts a program anew for every case, in real time. `base_url_vars` are further variables from which a
+    program takes the address of its models, like `MY_URL`, or `MY_URL=/v1` with the path of that address.
     """
 
     on_divergence: OnDivergence = DEFAULT_DIVERGENCE
@@ -127,6 +128,7 @@ class ExploreSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, for
     crashes: bool = False
     keep: tuple[str, ...] = ()
     fresh: bool = False
+    base_url_vars: tuple[str, ...] = ()
 
     @property
     def arguments(self) -> list[str]:
@@ -147,6 +149,7 @@ class ExploreSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, for
         options = [word for name, value in values.items() if value for word in (name, value)]
         options += [word for each in self.results for word in ("--result", each)]
         options += [word for folder in self.keep for word in ("--keep", folder)]
+        options += [word for name in self.base_url_vars for word in ("--base-url-var", name)]
         flags = {"--crash": self.crashes, "--run-tools": self.runs_tools, "--fresh": self.fresh}
         return [*options, *(name for name, is_set in flags.items() if is_set)]
 

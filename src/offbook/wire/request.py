@@ -126,7 +126,7 @@ def _inflate(data: bytes) -> bytes:
     while left:
         inflate = zlib.decompressobj(-zlib.MAX_WBITS if is_raw else zlib.MAX_WBITS | 32)
         unpacked += inflate.decompress(left, MAX_UNPACKED_BYTES + 1 - len(unpacked))
-        _check_size(unpacked)
+        _check_size(len(unpacked))
         if not inflate.eof:
             raise PackedBodyError("the body is cut off")
         left = inflate.unused_data
@@ -134,29 +134,37 @@ def _inflate(data: bytes) -> bytes:
 
 
 def _unpack_zstd(data: bytes) -> bytes:
-    zstandard = import_module(_PACKAGES["zstd"])
-    with zstandard.ZstdDecompressor().stream_reader(data) as reader:
-        unpacked: bytes = reader.read(MAX_UNPACKED_BYTES + 1)
-    return _check_size(unpacked)
+    zstandard, pieces, size = import_module(_PACKAGES["zstd"]), list[bytes](), 0
+    while data:  # one frame after the other
+        frame, start = zstandard.ZstdDecompressor().decompressobj(), 0
+        while start < len(data) and not frame.eof:
+            pieces.append(frame.decompress(data[start : start + _STEP]))
+            start, size = start + _STEP, size + len(pieces[-1])
+            _check_size(size)
+        if not frame.eof:
+            raise PackedBodyError("the body is cut off")
+        data = frame.unused_data + data[start:]
+    return b"".join(pieces)
 
 
 def _unpack_brotli(data: bytes) -> bytes:
-    decompressor, unpacked = import_module(_PACKAGES["br"]).Decompressor(), b""
-    for start in range(0, len(data), _BROTLI_STEP):  # a step can become large, but not the whole at once
-        unpacked += decompressor.process(data[start : start + _BROTLI_STEP])
-        _check_size(unpacked)
+    decompressor, pieces, size = import_module(_PACKAGES["br"]).Decompressor(), list[bytes](), 0
+    for start in range(0, len(data), _STEP):
+        pieces.append(decompressor.process(data[start : start + _STEP]))
+        size += len(pieces[-1])
+        _check_size(size)
     if not decompressor.is_finished():
         raise PackedBodyError("the body is cut off")
-    return unpacked
+    return b"".join(pieces)
 
 
-def _check_size(data: bytes) -> bytes:
-    if len(data) > MAX_UNPACKED_BYTES:
+def _check_size(size: int) -> None:
+    if size > MAX_UNPACKED_BYTES:
         raise PackedBodyError(f"the body has more than {MAX_UNPACKED_BYTES:,} bytes when it is unpacked")
-    return data
 
 
-_BROTLI_STEP = 256
+_STEP = 256
+"""How many bytes are unpacked at a time: they can become many, but not all at once."""
 
 
 Operation = Literal["generate", "count_tokens", "embed", "models", "other"]

@@ -753,3 +753,33 @@ def test_help_has_examples(execute):
     code, out, _ = execute("--help")
     assert code == 0
     assert "offbook exec --replay" in out
+
+
+READS_ANOTHER = """
+import json, os, urllib.request
+body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}]}).encode()
+request = urllib.request.Request(os.environ["MY_LLM_URL"] + "/chat/completions", body)
+with urllib.request.urlopen(request) as answer:
+    print(json.load(answer)["choices"][0]["message"]["content"])
+"""
+
+
+HELLO = '{"_version": 2, "any": {"content": "Hello"}}'
+
+
+@pytest.mark.parametrize("command", ["exec", "explore"])
+def test_a_program_that_reads_another_variable_is_pointed_at_the_server(run, write, command):
+    write("run.json", HELLO)
+    write("agent.py", READS_ANOTHER)
+    listed = ["--list", "--quiet"] if command == "explore" else []
+    program = ["--", sys.executable, "agent.py"]
+    code, _, complaint = run(command, "--replay", "run.json", *listed, "--base-url-var", "MY_LLM_URL=/v1", *program)
+    assert code == 0, complaint
+
+
+@pytest.mark.parametrize("command", ["exec", "explore"])
+@pytest.mark.parametrize("name", ["MY LLM", "1URL", "URL=v1", "", "URL=/v1?x"])
+def test_what_is_no_variable_is_refused_before_the_program_runs(run, write, command, name):
+    write("run.json", HELLO)
+    code, _, complaint = run(command, "--replay", "run.json", "--base-url-var", name, "--", *TOUCH)
+    assert (code, "MY_LLM_URL=/v1" in complaint, Path("ran").exists()) == (2, True, False)

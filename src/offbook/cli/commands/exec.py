@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offbook.cli.options import Port, Quiet, StrictUsage, with_wire_options
+from offbook.cli.options import BaseUrlVars, Port, Quiet, StrictUsage, with_wire_options
 
 if TYPE_CHECKING:
     from offbook.cli.output.wire import WireReportFile
@@ -33,6 +33,7 @@ def execute(
             help="Record or replay the MCP servers of this config, too; {mcp} in the command is the config to use.",
         ),
     ] = None,
+    base_url_var: BaseUrlVars = [],  # noqa: B006
     strict_unused: StrictUsage = False,
     allow_no_calls: Annotated[
         bool, typer.Option("--allow-no-calls", help="Do not exit with 3 if there was no call.")
@@ -49,9 +50,9 @@ def execute(
 ) -> None:
     """Run any program, and record or replay its model calls.
 
-    Its calls to OpenAI, Anthropic, Gemini and Ollama go to a local server. The
-    program keeps its input, output, signals and exit code; offbook writes to
-    stderr.
+    Its calls to OpenAI, Anthropic, Gemini, Ollama, Bedrock, Azure and Vertex AI
+    go to a local server. The program keeps its input, output, signals and exit
+    code; offbook writes to stderr.
 
     Exits with 3 if the recording had no answer for a call, even if the program
     succeeded, and if the program made no call; with 1 if a planned fault never
@@ -74,16 +75,18 @@ def execute(
     from offbook.cli.output.wire import WireReportFile, WireSummary
     from offbook.cli.runners.wire import ExitPolicy, print_notes
     from offbook.errors import InputError
+    from offbook.vendors import named_base_urls
 
     if not command:
         raise InputError("a command is missing", source="exec", hint="offbook exec --replay PATH -- COMMAND …")
     if time_limit is not None and not time_limit > 0:
         raise InputError(f"{time_limit:g} is not a time limit", source="--time-limit", hint="use a number above 0")
-    options = replace(options, mcp=mcp)
+    options = replace(options, mcp=mcp, base_url_vars=base_url_var)
     policy = ExitPolicy(options, command, is_strict=strict_unused, may_ask_nothing=allow_no_calls)
     file = WireReportFile(report, options, command)
     options.check()
     options.fault_plan()
+    named_base_urls(base_url_var, "")
     _check_command(command[0])
     if not quiet:
         print_notes(options)
@@ -125,7 +128,9 @@ def _run(
     ):
         report.begin()
         try:
-            environment = child_environment(os.environ, server) | effects.variables | mcp.point_to(server)
+            environment = (
+                child_environment(os.environ, server, options.base_url_vars) | effects.variables | mcp.point_to(server)
+            )
             end = run_child(mcp.command(command), environment, time_limit_s=time_limit_s)
         except OSError as error:
             raise typer.Exit(_print_not_started(command[0], error)) from None

@@ -8,6 +8,7 @@ import typer
 
 from offbook.cli.options import (
     AsJson,
+    BaseUrlVars,
     Declared,
     HtmlReport,
     ProgramCommand,
@@ -125,6 +126,7 @@ def explore(
             "--fresh", help="Start a Python program anew for every case, in real time, instead of forking it."
         ),
     ] = False,
+    base_url_var: BaseUrlVars = [],  # noqa: B006
     deadline: Annotated[
         float | None,
         typer.Option(
@@ -207,6 +209,7 @@ def explore(
         crashes=crash,
         keep=tuple(keep),
         fresh=fresh,
+        base_url_vars=tuple(base_url_var),
     )
     subject = SubjectArguments(
         file=file,

@@ -30,6 +30,7 @@ from offbook.text import pluralize
 from offbook.tools.effects import EFFECTS_VARIABLE, Effect, read_effect_lines
 from offbook.vendors import (
     keys_from_environment,
+    named_base_urls,
     plain_environment,
     tls_keys_from_environment,
     upstreams_from_environment,
@@ -68,6 +69,7 @@ class WireArguments(Struct, frozen=True, kw_only=True):
     upstreams: Sequence[str] = ()
     upstream_end_wait_s: float | None = None
     mcp: str | None = None
+    base_url_vars: Sequence[str] = ()
     is_lenient: bool = False
     default_response: str | None = None
     latency_model: LatencyModel = "constant"
@@ -161,10 +163,13 @@ def single_value(given: Sequence[str], option: str) -> str | None:
     return given[0] if given else None
 
 
-def child_environment(environment: Mapping[str, str], server: WireServer) -> dict[str, str]:
-    """The `environment`, with the variables that lead to the server, past any proxy."""
+def child_environment(
+    environment: Mapping[str, str], server: WireServer, base_url_vars: Iterable[str] = ()
+) -> dict[str, str]:
+    """The `environment`, with the variables that lead to the server, past any proxy, and those that the user names."""
     plain = plain_environment(environment, server.url, is_replayed=not server.is_live)
-    return {**plain, **server.env, **no_proxy_variables(environment)}
+    named = named_base_urls(base_url_vars, server.url)
+    return {**plain, **server.env, **named, **no_proxy_variables(environment)}
 
 
 def print_notes(options: WireArguments) -> None:
