@@ -94,6 +94,7 @@ class TestShow:
         ("body", "shown"),
         [
             ({"base64": "//79"}, "  <3 bytes>"),
+            ({"event": {":event-type": "metadata"}, "data": "\x1b{}"}, "  metadata "),
             ("no JSON", "  no JSON"),
             ("[" * 9999, "  [[["),
             ("{", "  {"),

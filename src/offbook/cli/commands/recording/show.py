@@ -50,7 +50,10 @@ def wire_lines(record: WireRecord) -> Iterator[str]:
 
 
 def _lines(text: WireText) -> list[str]:
-    """Return the lines that are not empty, or the number of bytes that are not text."""
+    """Return the lines that are not empty, the name and data of a binary event, or the number of other bytes."""
+    if not isinstance(text, str) and text.event is not None:
+        name = text.event.get(":event-type") or text.event.get(":exception-type") or "event"
+        return [printable(f"{name} {text.data}")]
     if not isinstance(text, str):
         return [f"<{pluralize(len(text.decode()), 'byte')}>"]
     return [printable(line) for line in text.split("\n") if line.strip()] or ["(nothing)"]
