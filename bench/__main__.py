@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench import agent, explore, gateway, load, mcp, recording, replay, scenarios, start, wire, workflow
+from bench import agent, explore, gateway, load, mcp, recording, redis_store, replay, scenarios, start, wire, workflow
 from bench.console import new_console, progress, show_findings, show_head, show_targets
 from bench.findings import Findings
 from bench.library import Library
@@ -18,6 +18,7 @@ from bench.plan import Plan
 SUBJECTS: dict[str, Callable[[Plan], Findings]] = {
     "replay": replay.measure,
     "recording": recording.measure,
+    "redis": redis_store.measure,
     "load": load.measure,
     "start": start.measure,
     "gateway": gateway.measure,

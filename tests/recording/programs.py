@@ -379,7 +379,7 @@ class Counted(Provider):
 
 
 def ask_questions(url, children, questions):
-    """Fork children that ask the same questions at the same moment through a shared recording. Each has its counts."""
+    """Fork children that ask the same questions at once through a shared recording. Each tells its counts."""
 
     async def ask():
         async with RecordingProvider(Counted(url), url, record="new") as recorder:

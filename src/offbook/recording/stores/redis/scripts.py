@@ -2,7 +2,7 @@
 
 A recording with the prefix `p` has these keys. `m` is the kind of exchanges: models, or `t` for tools.
 
-- `{p}:meta`: a hash with the format version, the metadata, and the last id
+- `{p}:meta`: a hash with the format version, the metadata, the last id, and whether anything expires
 - `{p}:m:x:<id>`: one exchange, `0` or `1` (it is in a list even if it is alone) and its JSON. It expires on its own.
 - `{p}:m:all`: the ids in order, as `<id> <length of the key> <key><fingerprint>`
 - `{p}:m:k:<key>`: the ids of a key
@@ -10,13 +10,18 @@ A recording with the prefix `p` has these keys. `m` is the kind of exchanges: mo
 - `{p}:m:exp`: the same for those that expire, by the time in ms
 - `{p}:lock`: the token of the process that edits the recording, `{p}:lease:<call>` of the one that makes a call
 
-Ids are the server's time in µs, and grow. An index lives as long as its youngest exchange. It may have ids of exchanges
-that have expired, or were evicted: those are skipped, and removed when somebody writes to the index.
+Ids begin with the server's time in µs, so that they grow even if the last one was evicted. An index lives as long as
+its youngest exchange. It may have ids of exchanges that have expired, or were evicted: those are skipped, and removed
+when somebody writes to the index.
 """
 
 from __future__ import annotations
 
 from hashlib import sha1
+
+import orjson
+
+from offbook.recording.format.document import FORMAT_VERSION, new_meta
 
 LOCKED = "OFFBOOK_LOCKED"
 
@@ -54,16 +59,21 @@ local now = redis.call('TIME')
 local ms = now[1] * 1000 + math.floor(now[2] / 1000)
 """
 
+_CREATION = f"""
+local version, creator = '{FORMAT_VERSION}', [==[{orjson.dumps(new_meta()["created_by"]).decode()}]==]
+"""
+
 OPEN = Script(
     _BASE
+    + _CREATION
     + _UNLOCKED
     + _LIVES
     + _NOW
     + """
 local existed = redis.call('EXISTS', KEYS[1]) == 1
-redis.call('HSETNX', KEYS[1], 'version', ARGV[3])
+redis.call('HSETNX', KEYS[1], 'version', version)
 if not existed then
-  redis.call('HSET', KEYS[1], 'meta:created_by', ARGV[4])
+  redis.call('HSET', KEYS[1], 'meta:created_by', creator)
   lives(KEYS[1], tonumber(ARGV[2]), false)
 end
 local function size(kind)
@@ -75,7 +85,7 @@ return {redis.call('HGETALL', KEYS[1]), size('m'), size('t')}
 )
 """Create the recording if it does not exist, and return its fields and sizes.
 
-ARGV: lock token, ttl in ms, and of a new recording the version and who created it.
+ARGV: lock token, ttl in ms of a new one.
 """
 
 DESCRIBE = Script(
@@ -105,26 +115,35 @@ if not existed then lives(KEYS[1], tonumber(ARGV[2]), false) end
 
 APPEND = Script(
     _BASE
+    + _CREATION
     + _UNLOCKED
     + _LIVES
-    + _NOW
     + """
 local kind, key, fingerprint, value, ttl = ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
 local name = base .. kind
-local number = now[1] * 1000000 + now[2]
-local found = redis.call('HMGET', KEYS[1], 'last', 'version')
-local last = tonumber(found[1] or '0')
-if number <= last then number = last + 1 end
+local found = redis.call('HMGET', KEYS[1], 'last', 'version', 'expires')
+local expires = ttl > 0 or found[3]
+local ms, number
+if expires or not found[1] then
+  local now = redis.call('TIME')
+  ms, number = now[1] * 1000 + math.floor(now[2] / 1000), now[1] * 1000000 + now[2]
+end
+if found[1] then number = found[1] + 1 end
 local id = string.format('%.0f', number)
 redis.call('HSET', KEYS[1], 'last', id)
 if not found[2] then
-  redis.call('HSET', KEYS[1], 'version', ARGV[7], 'meta:created_by', ARGV[8])
-elseif found[2] ~= ARGV[7] and redis.call('EXISTS', base .. 'm:f:') == 0 then
-  redis.call('HSET', KEYS[1], 'version', ARGV[7])
+  redis.call('HSET', KEYS[1], 'version', version, 'meta:created_by', creator)
+elseif found[2] ~= version and redis.call('EXISTS', base .. 'm:f:') == 0 then
+  redis.call('HSET', KEYS[1], 'version', version)
 end
-lives(KEYS[1], ttl, found[2] and true)
+if ttl > 0 and not found[3] then redis.call('HSET', KEYS[1], 'expires', '1') end
+if expires then lives(KEYS[1], ttl, found[2] and true) end
 
 local function add(index, member)
+  if not expires then
+    redis.call('ZADD', index, id, member)
+    return
+  end
   local oldest = redis.call('ZRANGE', index, 0, 1)
   for _, old in ipairs(oldest) do
     if redis.call('EXISTS', name .. ':x:' .. string.match(old, '^%d+')) == 0 then redis.call('ZREM', index, old) end
@@ -136,31 +155,35 @@ local member = id .. ' ' .. #key .. ' ' .. key .. fingerprint
 add(name .. ':k:' .. key, id)
 add(name .. ':f:' .. fingerprint, member)
 redis.call('ZADD', name .. ':all', id, member)
-lives(name .. ':all', ttl, redis.call('ZCARD', name .. ':all') > 1)
-local expiring = name .. ':exp'
+if expires then
+  local expiring = name .. ':exp'
+  lives(name .. ':all', ttl, redis.call('ZCARD', name .. ':all') > 1)
+  if ttl > 0 then
+    redis.call('ZADD', expiring, ms + ttl, member)
+    lives(expiring, ttl, redis.call('ZCARD', expiring) > 1)
+  end
+  for _, dead in ipairs(redis.call('ZRANGEBYSCORE', expiring, '-inf', ms, 'LIMIT', 0, 10)) do
+    local old, length, rest = string.match(dead, '^(%d+) (%d+) (.*)$')
+    redis.call('ZREM', name .. ':k:' .. string.sub(rest, 1, length), old)
+    redis.call('ZREM', name .. ':f:' .. string.sub(rest, length + 1), dead)
+    redis.call('ZREM', name .. ':all', dead)
+    redis.call('ZREM', expiring, dead)
+  end
+end
 if ttl > 0 then
-  redis.call('ZADD', expiring, ms + ttl, member)
-  lives(expiring, ttl, redis.call('ZCARD', expiring) > 1)
+  redis.call('SET', name .. ':x:' .. id, value, 'PX', ttl)
+else
+  redis.call('SET', name .. ':x:' .. id, value)
 end
-for _, dead in ipairs(redis.call('ZRANGEBYSCORE', expiring, '-inf', ms, 'LIMIT', 0, 10)) do
-  local old, length, rest = string.match(dead, '^(%d+) (%d+) (.*)$')
-  redis.call('ZREM', name .. ':k:' .. string.sub(rest, 1, length), old)
-  redis.call('ZREM', name .. ':f:' .. string.sub(rest, length + 1), dead)
-  redis.call('ZREM', name .. ':all', dead)
-  redis.call('ZREM', expiring, dead)
-end
-redis.call('SET', name .. ':x:' .. id, value)
-if ttl > 0 then redis.call('PEXPIRE', name .. ':x:' .. id, ttl) end
-if ARGV[9] ~= '' and redis.call('GET', base .. 'lease:' .. ARGV[9]) == ARGV[10] then
-  redis.call('DEL', base .. 'lease:' .. ARGV[9])
+if ARGV[7] and redis.call('GET', base .. 'lease:' .. ARGV[7]) == ARGV[8] then
+  redis.call('DEL', base .. 'lease:' .. ARGV[7])
 end
 return id
 """
 )
 """Append an exchange, and release the lease of its call. The exchange itself comes last: until then, nobody sees it.
 
-ARGV: lock token, kind, key, fingerprint, value, ttl in ms, the version and the creator of a new recording, and the call
-and the token of the lease.
+ARGV: lock token, kind, key, fingerprint, value, ttl in ms, and if there is a lease, its call and its token.
 """
 
 READ = Script(
@@ -263,14 +286,14 @@ redis.call('DEL', KEYS[1])
 """Remove the recording."""
 
 CREATE = Script(
-    _BASE
+    _CREATION
     + """
 if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
-redis.call('HSET', KEYS[1], 'version', ARGV[1])
+redis.call('HSET', KEYS[1], 'version', version)
 return 1
 """
 )
-"""Create an empty recording, and return 1; 0 if it exists. ARGV: version."""
+"""Create an empty recording, and return 1; 0 if it exists."""
 
 ACQUIRE = Script(_BASE + "return redis.call('SET', base .. ARGV[1], ARGV[2], 'NX', 'PX', ARGV[3]) and 1 or 0")
 """Take a lock or a lease, and return 1; 0 if somebody has it. ARGV: its name, our token, ms after which it is lost."""

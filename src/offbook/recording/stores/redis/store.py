@@ -10,7 +10,7 @@ import msgspec
 import orjson
 
 from offbook.messages import JsonObject
-from offbook.recording.format.document import FORMAT_VERSION, Document, each_exchange, new_meta
+from offbook.recording.format.document import Document, each_exchange
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.stores.redis.connection import RedisConnection
 from offbook.recording.stores.redis.leases import Leases
@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 _encoder = msgspec.json.Encoder()
 LOCK = "lock"
 """The name of the lease of the process that edits the recording."""
-
-
-_CREATION = (str(FORMAT_VERSION), orjson.dumps(new_meta()["created_by"]))
-"""The version and the creator of a new recording."""
 
 
 class RedisStore:
@@ -83,7 +79,7 @@ class RedisStore:
 
     def create(self) -> bool:
         """Create an empty recording, and return whether there was none."""
-        return bool(self._connection.run(CREATE, FORMAT_VERSION))
+        return bool(self._connection.run(CREATE))
 
     def remove(self) -> None:
         self._connection.run(CLEAR)
@@ -100,7 +96,7 @@ class RedisStore:
         def add(kind: Kind, key: str, exchange: Exchange | ToolExchange, *, is_listed: bool) -> None:
             ttl_ms = lifetimes.get((kind, key, exchange.recorded_at), self.at.ttl_ms)
             value = _value(exchange, is_listed=is_listed)
-            calls.append((APPEND, (token, kind, key, exchange.fingerprint or "", value, ttl_ms, *_CREATION, "", "")))
+            calls.append((APPEND, (token, kind, key, exchange.fingerprint or "", value, ttl_ms)))
 
         for key, exchange in document:
             add("m", key, exchange, is_listed=isinstance(document.entries[key], list))
@@ -126,7 +122,7 @@ class RedisWriter:
 
     def __init__(self, connection: RedisConnection) -> None:
         self._connection, self._ttl_ms = connection, connection.location.ttl_ms
-        fields = parse_fields(connection.run(OPEN, "", self._ttl_ms, *_CREATION), source=connection.source)
+        fields = parse_fields(connection.run(OPEN, "", self._ttl_ms), source=connection.source)
         assert fields is not None
         self.meta, self.size, self.tool_size = fields.meta, fields.size, fields.tool_size
 
@@ -134,20 +130,17 @@ class RedisWriter:
         self._connection.run(SET_FIELDS, "", self._ttl_ms, *_fields("meta", meta))
 
     def append(self, key: str, exchange: Exchange) -> None:
-        self.append_call(key, exchange)
+        self._append("m", key, exchange, _value(exchange, is_listed=False))
 
     def append_tool(self, tool: str, exchange: ToolExchange) -> None:
         self._append("t", tool, exchange, _value(exchange, is_listed=True))
 
-    def append_call(self, key: str, exchange: Exchange, *, lease: str = "", token: str = "") -> None:
+    def append_call(self, key: str, exchange: Exchange, *, lease: str, token: str) -> None:
         """Append an exchange, and release the lease of its call in the same step."""
-        self._append("m", key, exchange, _value(exchange, is_listed=False), lease=lease, token=token)
+        self._append("m", key, exchange, _value(exchange, is_listed=False), lease, token)
 
     def close(self) -> None:
         self._connection.close()
 
-    def _append(
-        self, kind: Kind, key: str, exchange: Exchange | ToolExchange, value: bytes, *, lease: str = "", token: str = ""
-    ) -> None:
-        fingerprint = exchange.fingerprint or ""
-        self._connection.run(APPEND, "", kind, key, fingerprint, value, self._ttl_ms, *_CREATION, lease, token)
+    def _append(self, kind: Kind, key: str, exchange: Exchange | ToolExchange, value: bytes, *lease: str) -> None:
+        self._connection.run(APPEND, "", kind, key, exchange.fingerprint or "", value, self._ttl_ms, *lease)

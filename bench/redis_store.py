@@ -1,0 +1,175 @@
+"""Subject: what a call costs that is recorded into Redis, or replayed from it, beside bare round trips of redis-py."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from bench.contestants.offbook import OffbookRecorder, OffbookReplayer
+from bench.findings import Findings, Row, Table, Target, at_most
+from bench.library import Spec
+from bench.plan import Plan
+from bench.stopwatch import Stopwatch, quiet, settled
+from bench.workload import Call
+from offbook.recording.stores.locate import open_store
+
+RECORD, WRITE_FLOOR = "offbook, recording", "floor: one pipelined write"
+IN_ORDER, ANY_ORDER, READ_FLOOR = "offbook, in order", "offbook, in any order", "floor: one GET a call"
+CALLS = 200
+START_TIMEOUT_S = 30.0
+Work = Callable[[], Awaitable[None]]
+
+
+def measure(plan: Plan) -> Findings:
+    """Recordings of each length, into and from a server on this machine."""
+    if shutil.which("redis-server") is None:
+        return Findings("redis", notes=["redis-server is not installed: nothing was measured"])
+    sizes = plan.sizes(10, 1_000, 10_000, 100_000)
+    with _server() as port, settled():
+        columns = [_Column(plan, port, size).measure() for size in sizes]
+    names = [f"{size:,} entries" for size in sizes]
+    writes = Table("recording into Redis", "µs a call", names, _rows(columns, (RECORD, WRITE_FLOOR)), base=WRITE_FLOOR)
+    reads = Table(
+        "replaying from Redis", "µs a call", names, _rows(columns, (IN_ORDER, ANY_ORDER, READ_FLOOR)), base=READ_FLOOR
+    )
+    targets = [
+        *at_most("recording a call takes at most 1.5x of one pipelined write", writes.ratios(RECORD, WRITE_FLOOR), 1.5),
+        *at_most("replaying in order takes at most 1.3x of one GET a call", reads.ratios(IN_ORDER, READ_FLOOR), 1.3),
+        *_flat(writes, RECORD),
+        *_flat(reads, IN_ORDER),
+    ]
+    notes = [
+        "the floor of recording sends an exchange of the same size and its three index entries as one transaction",
+        f"each figure is the best of several rounds of up to {CALLS} calls; the server has persistence off",
+    ]
+    return Findings("redis", [writes, reads], targets, notes)
+
+
+def _rows(columns: Sequence[dict[str, float]], names: Sequence[str]) -> list[Row]:
+    return [Row(name, [column[name] for column in columns]) for name in names]
+
+
+def _flat(table: Table, name: str) -> list[Target]:
+    row = table.row(name)
+    figures = [figure for figure in (row.figures if row else []) if figure is not None]
+    ratio = max(figures[1:]) / min(figures[1:])
+    claim = f"{table.title}: a call costs the same in a short and in a long recording (within 1.5x)"
+    return [Target(claim, f"{ratio:.2f}x from 1,000 entries on", ratio <= 1.5)]
+
+
+class _Column:
+    """One length of recording. All contestants take turns, so that what disturbs one disturbs the others too."""
+
+    def __init__(self, plan: Plan, port: int, size: int) -> None:
+        import redis  # noqa: PLC0415 - an extra
+
+        self._size, self._repeats = size, plan.repeats(12, 6)
+        plan.tell(f"redis: {size:,} entries")
+        self._url = f"redis://127.0.0.1:{port}/0?prefix=bench{size}"
+        open_store(self._url).save(open_store(plan.library.json(Spec(size))).load())
+        self._client: Any = redis.Redis(port=port, single_connection_client=True)
+        self._calls = [Spec(size).call(number) for number in range(min(size, CALLS))]
+
+    def measure(self) -> dict[str, float]:
+        keys = self._client.keys(f"{{bench{self._size}}}:m:x:*")[: len(self._calls)]
+        value = self._client.get(keys[0])
+        best: dict[str, float] = {}
+        with asyncio.Runner() as runner:
+            for number in range(self._repeats):
+                for name, steps in (
+                    (RECORD, self._record(number)),
+                    (WRITE_FLOOR, self._write(value, number)),
+                    (IN_ORDER, self._replay(self._calls)),
+                    (ANY_ORDER, self._replay(self._shuffled(number))),
+                    (READ_FLOOR, self._read(keys)),
+                ):
+                    took_us = runner.run(_timed(steps)) / len(self._calls)
+                    best[name] = min(took_us, best.get(name, took_us))
+        self._client.close()
+        return best
+
+    def _shuffled(self, seed: int) -> list[Call]:
+        numbers = random.Random(seed).sample(range(self._size), len(self._calls))
+        return [Spec(self._size).call(number) for number in numbers]
+
+    def _record(self, number: int) -> Iterator[Work]:
+        calls = [Spec(self._size).call(self._size + number * CALLS + each) for each in range(len(self._calls))]
+        recorder = OffbookRecorder(RECORD, self._url)
+        recorder.open(Path(), calls)
+        yield lambda: recorder.record(calls)
+        yield recorder.close
+
+    def _replay(self, calls: list[Call]) -> Iterator[Work]:
+        replayer = OffbookReplayer(IN_ORDER, self._url)
+        replayer.open()
+        yield lambda: replayer.replay(calls)
+        yield replayer.close
+
+    def _write(self, value: bytes, number: int) -> Iterator[Work]:
+        async def write() -> None:
+            for each in range(len(self._calls)):
+                name, key = f"{number}-{each}", f"floor{self._size}"
+                pipeline = self._client.pipeline(transaction=True)
+                pipeline.set(f"{key}:x:{name}", value)
+                for index in (f"{key}:k:{name}", f"{key}:f:{name}", f"{key}:all"):
+                    pipeline.zadd(index, {name: each})
+                pipeline.execute()
+
+        yield write
+
+    def _read(self, keys: list[bytes]) -> Iterator[Work]:
+        async def read() -> None:
+            for key in keys:
+                self._client.get(key)
+
+        yield read
+
+
+async def _timed(steps: Iterator[Work]) -> float:
+    """The time of the first step, in µs. What is before it and after it is not counted."""
+    watch = Stopwatch()
+    work = next(steps)
+    with quiet(), watch.lap():
+        await work()
+    for rest in steps:
+        await rest()
+    return watch.total_us
+
+
+@contextmanager
+def _server() -> Iterator[int]:
+    """A Redis on a free port of this machine, which keeps nothing on disk."""
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    with tempfile.TemporaryDirectory() as folder:
+        fixed = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", folder]
+        command = ["redis-server", "--port", str(port), *fixed]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            try:
+                _await_port(port)
+                yield port
+            finally:
+                process.kill()
+
+
+def _await_port(port: int) -> None:
+    deadline_s = time.monotonic() + START_TIMEOUT_S
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except OSError:
+            if time.monotonic() > deadline_s:
+                raise
+            time.sleep(0.01)
+        else:
+            return
