@@ -41,7 +41,9 @@ def file_name(name: str) -> str:
 
 
 def resolve_recording(recording: str, folder: Path) -> str:
-    """Return the recording of a marker, with its path relative to the folder of the test."""
+    """Return the recording of a marker; if it is a file, with its path relative to the folder of the test."""
+    if recording.lower().startswith(("redis://", "rediss://")):
+        return recording
     scheme, separator, path = recording.rpartition(":///")
     return f"{scheme}{separator}{folder / path}"
 

@@ -19,6 +19,8 @@ from offbook.pipeline import Live, Mode, Record
 from offbook.recording.record_mode import RecordMode
 from offbook.recording.replace_on_close import go_on_recording, recorded_by_failed_run
 from offbook.recording.stores.locate import open_store
+from offbook.recording.stores.redis.location import PASSWORD_VARIABLE
+from offbook.text import mask_password
 from offbook.vendors import MockableProviderName
 from offbook.workflow.engine.result import RunStatus
 from offbook.workflow.file.schema import WorkflowDefinition
@@ -48,8 +50,15 @@ class ResumeOptions(Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
 def resume_options(
     mode: Mode, faults: FaultPlan, *, provider: MockableProviderName | None, model: str | None
 ) -> ResumeOptions:
-    """Return the options to store for a new run."""
+    """Return the options to store for a new run.
+
+    Raises:
+        InputError: they have a password, which must not be stored.
+    """
     record = mode.path if isinstance(mode, Record) else None
+    if record is not None and mask_password(record) != record:
+        hint = f"leave it out, and set {PASSWORD_VARIABLE}"
+        raise InputError("its password would be stored with the run", source=mask_password(record), hint=hint)
     return ResumeOptions(
         provider=provider,
         model=model,

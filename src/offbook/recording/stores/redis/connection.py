@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from offbook.errors import InputError, RecordingFormatError, RecordingUnavailableError
-from offbook.recording.stores.redis.location import RedisLocation
+from offbook.recording.stores.redis.location import PASSWORD_VARIABLE, RedisLocation
 from offbook.recording.stores.redis.scripts import LOCKED, Script
 from offbook.recording.stores.store import ForkGuarded
 from offbook.text import mask_password
@@ -136,7 +137,7 @@ class RedisConnection(ForkGuarded):
                 port=at.port,
                 db=at.database,
                 username=at.username or None,
-                password=at.password or None,
+                password=at.password or os.environ.get(PASSWORD_VARIABLE) or None,
                 ssl=at.has_tls,
                 socket_timeout=at.timeout_s,
                 socket_connect_timeout=at.timeout_s,

@@ -15,6 +15,9 @@ from offbook.text import did_you_mean, mask_password
 OnError: TypeAlias = Literal["fail", "live"]
 """What a run in mode `new` does without its server: it fails, or makes the calls live."""
 
+PASSWORD_VARIABLE = "OFFBOOK_REDIS_PASSWORD"  # noqa: S105 - a name
+"""The environment variable with the password, if the URL has none."""
+
 DEFAULT_PORT = 6379
 DEFAULT_PREFIX = "offbook"
 DEFAULT_TIMEOUT_S = 5.0
