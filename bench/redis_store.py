@@ -34,7 +34,7 @@ def measure(plan: Plan) -> Findings:
     if shutil.which("redis-server") is None:
         return Findings("redis", notes=["redis-server is not installed: nothing was measured"])
     sizes = plan.sizes(10, 1_000, 10_000, 100_000)
-    with _server() as port, settled():
+    with redis_port() as port, settled():
         columns = [_Column(plan, port, size).measure() for size in sizes]
     names = [f"{size:,} entries" for size in sizes]
     writes = Table("recording into Redis", "µs a call", names, _rows(columns, (RECORD, WRITE_FLOOR)), base=WRITE_FLOOR)
@@ -146,8 +146,8 @@ async def _timed(steps: Iterator[Work]) -> float:
 
 
 @contextmanager
-def _server() -> Iterator[int]:
-    """A Redis on a free port of this machine, which keeps nothing on disk."""
+def redis_port() -> Iterator[int]:
+    """The port of a new Redis on this machine, which keeps nothing on disk and ends with the block."""
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
+from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
+from bench.redis_store import redis_port
 from bench.soak.front import Outcome, rounds
 from offbook.recording.format.document import Document, each_exchange
 from offbook.recording.format.exchange import Exchange, ToolExchange
@@ -22,11 +25,16 @@ LONGEST_LIFE_S = 0.04
 
 
 def attack(*, seconds: float, seed: int) -> Outcome:
-    """Kill one recorder after the other, six in a row at each recording, of each kind of store in turn."""
+    """Kill one recorder after the other, six in a row at each recording, of each kind of store in turn.
+
+    Redis takes part if there is a server to start. There, a killed process must not keep others from writing.
+    """
     outcome, random = Outcome(unit="calls"), Random(seed)
-    with TemporaryDirectory(prefix="offbook-soak-") as folder:
+    with TemporaryDirectory(prefix="offbook-soak-") as folder, ExitStack() as stack:
+        port = stack.enter_context(redis_port()) if shutil.which("redis-server") else None
+        locations = [*LOCATIONS, *([] if port is None else [f"redis://127.0.0.1:{port}/0?prefix={{}}"])]
         for number in rounds(seconds):
-            victim = _Recording(LOCATIONS[number % len(LOCATIONS)].format(Path(folder) / str(number)))
+            victim = _Recording(locations[number % len(locations)].format(Path(folder) / str(number)))
             for life in range(KILLS_A_RECORDING):
                 victim.kill_one(f"{number}-{life}", after_s=random.uniform(0.0, LONGEST_LIFE_S))
                 victim.check(outcome)
