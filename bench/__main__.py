@@ -9,7 +9,21 @@ from pathlib import Path
 
 import msgspec
 
-from bench import agent, explore, gateway, load, mcp, recording, redis_store, replay, scenarios, start, wire, workflow
+from bench import (
+    agent,
+    explore,
+    gateway,
+    load,
+    mcp,
+    recording,
+    redis_store,
+    replay,
+    scenarios,
+    shards,
+    start,
+    wire,
+    workflow,
+)
 from bench.console import new_console, progress, show_findings, show_head, show_targets
 from bench.findings import Findings
 from bench.library import Library
@@ -28,6 +42,7 @@ SUBJECTS: dict[str, Callable[[Plan], Findings]] = {
     "wire": wire.measure,
     "mcp": mcp.measure,
     "explore": explore.measure,
+    "shards": shards.measure,
 }
 
 
