@@ -20,6 +20,7 @@ from offbook.workflow.file.tree import steps_by_id, steps_without_model, tools_o
 
 if TYPE_CHECKING:
     from offbook.explore.verdict import Verdict
+    from offbook.shard import Shard
     from offbook.subjects.executors import Workers
 
 
@@ -51,6 +52,24 @@ def check_page(report: str | None) -> None:
     if report is not None and not report.endswith((".html", ".htm")):
         hint = "name it *.html; --reporter writes json=PATH and junit=PATH"
         raise InputError("the report is an HTML page", source=f"--report {report}", hint=hint)
+
+
+def parse_shard_option(text: str | None, *, reporters: list[str], is_json: bool) -> Shard | None:
+    """Return the shard of --shard, if it is given, and note on stderr that nothing is written that could be merged.
+
+    Raises:
+        InputError: it is not a shard.
+    """
+    from offbook.cli.output.console import print_message
+    from offbook.shard import parse_shard
+
+    if text is None:
+        return None
+    shard = parse_shard(text)
+    if not is_json and not any(each.startswith("json=") for each in reporters):
+        hint = f"--reporter json=part{shard.number}.json writes what offbook merge reads"
+        print_message("note: ", f"the report of this shard cannot be merged: {hint}", is_err=True)
+    return shard
 
 
 def parse_workers(text: str) -> Workers:

@@ -119,6 +119,11 @@ class TestExplorations:
         listed = [run(*FLOW, *SOME_FAULTS, "--list", "--shard", f"{number}/3")[1].splitlines() for number in (1, 2, 3)]
         assert sorted(line for lines in listed for line in lines) == run(*FLOW, *SOME_FAULTS, "--list")[1].splitlines()
 
+    def test_a_shard_whose_report_cannot_be_merged_says_so(self, run, careless):
+        err = run(*FLOW, "--faults", "tool_lost", "--shard", "1/3")[2]
+        assert "note: the report of this shard cannot be merged: --reporter json=part1.json writes" in err
+        assert "note: " not in run(*FLOW, "--faults", "tool_lost", "--shard", "1/3", "--reporter", "json=part1.json")[2]
+
     @pytest.mark.parametrize(
         ("options", "reason"),
         [

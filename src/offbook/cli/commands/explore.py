@@ -180,13 +180,12 @@ def explore(
 
       offbook explore --replay runs/today.json --crash --keep state/ --run-tools -- python my_agent.py
     """
-    from offbook.cli.parse import check_page, parse_names, parse_verdicts, parse_workers
+    from offbook.cli.parse import check_page, parse_names, parse_shard_option, parse_verdicts, parse_workers
     from offbook.cli.runners.exploration import (
         ExploreArguments,
         SubjectArguments,
         run_exploration,
     )
-    from offbook.shard import parse_shard
     from offbook.subjects.specs import DEFAULT_DIVERGENCE, DEFAULT_SETTINGS, ExploreSettings
 
     check_page(report)
@@ -235,7 +234,7 @@ def explore(
         fail_on=parse_verdicts(fail_on),
         compare=compare,
         regress=regress,
-        shard=None if shard is None else parse_shard(shard),
+        shard=parse_shard_option(shard, reporters=reporter, is_json=as_json),
         is_json=as_json,
         is_quiet=quiet,
     )

@@ -11,7 +11,7 @@ from offbook.cli.options import AsJson, HtmlReport
 
 def merge(
     parts: Annotated[
-        list[str], typer.Argument(metavar="PART…", help="The json=PATH reports of all shards.", show_default=False)
+        list[str], typer.Argument(metavar="PART", help="The json=PATH reports of all shards.", show_default=False)
     ],
     report: HtmlReport = None,
     reporter: Annotated[

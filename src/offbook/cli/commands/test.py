@@ -48,6 +48,7 @@ def run_tests(
 
       offbook test --replay recordings/refund.json --reporter junit=junit.xml
     """
+    from offbook.cli.parse import parse_shard_option
     from offbook.cli.runners.scenarios import (
         ScenarioOptions,
         load_or_find_config,
@@ -56,7 +57,6 @@ def run_tests(
         run_on_change,
         run_scenarios,
     )
-    from offbook.shard import parse_shard
 
     options = ScenarioOptions(
         mode=parse_mode(record, replay),
@@ -67,7 +67,7 @@ def run_tests(
         repeat=repeat,
         concurrency=concurrency,
         reporters=tuple(reporter),
-        shard=None if shard is None else parse_shard(shard),
+        shard=parse_shard_option(shard, reporters=reporter, is_json=as_json),
         is_json=as_json,
     )
     if watch:
