@@ -209,3 +209,11 @@ def test_show_a_failed_call_in_full_reports_how_it_failed(run, tmp_path):
     _, out, _ = run("recording", "show", path, "--key", "a")
     assert '→ fails with {"type":"http_error","status_code":429' in out
     assert "slow down" in out
+
+
+def test_copy_takes_a_recording_to_another_store_and_replaces_only_on_demand(run, record, tmp_path):
+    a, b = record("a.json", greet="Hello!"), f"sqlite:///{tmp_path}/b.db"
+    assert run("recording", "copy", a, b)[:2] == (0, f"{b}: 1 exchange of 1 key\n")
+    assert run("recording", "copy", a, b)[0] == 2
+    assert run("recording", "copy", a, b, "--force")[0] == 0
+    assert run("recording", "diff", a, b)[0] == 0

@@ -53,7 +53,7 @@ def copy(
     target: Annotated[str, typer.Argument(help="Where to copy it to: a location as for SOURCE.")],
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace what the target holds.")] = False,
 ) -> None:
-    """Copy a recording to another store: JSON, SQLite or Redis.
+    """Copy a recording to another store.
 
     [bold]Examples[/bold]
 
