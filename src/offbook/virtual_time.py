@@ -209,6 +209,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._jumping.clock.now_s
 
+    def settle(self) -> None:
+        """Do not wait in real time for the files that are watched now: time goes on as if they were not."""
+        self._jumping.settle()
+
     def block_s(self, delay_s: float) -> None:
         """Let this time pass, as if the code that calls this had blocked the loop for so long."""
         self._jumping.clock.wait(delay_s, pause=REAL["sleep"])

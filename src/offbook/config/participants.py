@@ -83,6 +83,24 @@ class OpenParticipants(Struct, frozen=True):
             return of_tools
         return [*(self.replay.opened if isinstance(self.replay, RecordingFolder) else [""]), *of_tools]
 
+    def replays(self) -> dict[str, MockProvider]:
+        """Return the opened recordings of a replay, by the name of the file if they are in a folder."""
+        if isinstance(self.replay, RecordingFolder):
+            return self.replay.mocks()
+        return {} if self.replay is None else {"": self.replay}
+
+    def open_recordings(self, plan: RunPlan) -> None:
+        """Open the files of a folder in which a run is recorded, so that processes forked from now on share them."""
+        if self.replay is None and isinstance(self.provider, RecordingFolder):
+            self.provider.open_all(scenario.name for scenario in plan.scenarios)
+
+    def note_used(self, file: str, ids: Iterable[int]) -> None:
+        """Count exchanges of a replay as served that another process has served."""
+        if isinstance(self.replay, RecordingFolder):
+            self.replay.note_used(file, ids)
+        elif self.replay is not None:
+            self.replay.note_used(ids)
+
 
 @asynccontextmanager
 async def open_participants(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 
@@ -14,6 +14,7 @@ from offbook.providers.provider import Provider
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.record import RecordingProvider
 from offbook.recording.replay import MockProvider
+from offbook.recording.stores.locate import open_store
 
 MAX_SLUG_CHARS = 80
 RUN_FILE = "_run.json"  # no slug starts with "_"
@@ -80,7 +81,8 @@ class RecordingFolder(Provider):
 
     def __init__(self, folder: Path, names: StepNames, open: Callable[[Path], Provider]) -> None:
         self._folder, self._names, self._open = folder, names, open
-        self._opened: dict[Path, Provider] = {}
+        self._opened: dict[str, Provider] = {}
+        self._created: list[str] = []
 
     async def send(self, request: Request) -> Reply:
         return await self._provider_of(request).send(request)
@@ -89,32 +91,53 @@ class RecordingFolder(Provider):
         self._provider_of(request).check_price(request)
 
     def _provider_of(self, request: Request) -> Provider:
-        file = self._folder / recording_file(self._names, request.step_id)
-        if file not in self._opened:
-            self._opened[file] = self._open(file)
-        return self._opened[file]
+        return self._provider(recording_file(self._names, request.step_id))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for provider in self._opened.values():
             await provider.__aexit__(kind, error, trace)
+        for file in self._created:
+            open_store(self._folder / file).remove_if_empty()
 
     async def close(self) -> None:
         for provider in self._opened.values():
             await provider.close()
 
+    def open_all(self, scenarios: Iterable[str]) -> None:
+        """Open the recordings of these scenarios, and the one of the run, before their first calls.
+
+        Those that are created and stay empty are removed at the end.
+        """
+        files = dict.fromkeys((*(f"{slug(name)}.json" for name in scenarios), RUN_FILE))
+        self._created = [file for file in files if not (self._folder / file).exists()]
+        for file in files:
+            self._provider(file)
+
+    def mocks(self) -> dict[str, MockProvider]:
+        """Return the opened recordings that are replayed, by the name of the file."""
+        opened = sorted(self._opened.items())
+        return {file: provider for file, provider in opened if isinstance(provider, MockProvider)}
+
     def unused(self) -> list[UnusedEntry]:
         """Return the exchanges of the opened recordings that were never served, by recording."""
-        mocks = {name: self._opened[self._folder / name] for name in self.opened}
         return [
-            UnusedEntry(entry.key, entry.position, name)
-            for name, mock in mocks.items()
-            if isinstance(mock, MockProvider)
-            for entry in mock.unused()
+            UnusedEntry(entry.key, entry.position, file) for file, mock in self.mocks().items() for entry in mock.unused()
         ]
 
     @property
     def opened(self) -> list[str]:
         """The names of the recordings that calls were forwarded to, sorted."""
-        return sorted(file.name for file in self._opened)
+        return sorted(self._opened)
+
+    def note_used(self, file: str, ids: Iterable[int]) -> None:
+        """Count exchanges of a recording as served that a replay in another process has served."""
+        provider = self._provider(file)
+        if isinstance(provider, MockProvider):
+            provider.note_used(ids)
+
+    def _provider(self, file: str) -> Provider:
+        if file not in self._opened:
+            self._opened[file] = self._open(self._folder / file)
+        return self._opened[file]

@@ -78,7 +78,7 @@ class CaseProcess:
         with self._reporting:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
             if not self._is_silent:
-                _flush_output()
+                flush_output()
             left = memoryview(_MARK + _LENGTH.pack(len(data)) + data)
             while left:
                 left = left[os.write(self._pipe, left) :]
@@ -103,8 +103,8 @@ class ForkedProcess:
     ) -> None:
         self._pipe, child_pipe = map(_beyond_standard_files, os.pipe())
         if not is_silent:
-            _flush_output()  # or both processes would write what is buffered now
-        self._pid = _fork()
+            flush_output()  # or both processes would write what is buffered now
+        self._pid = fork_quietly()
         if self._pid == 0:
             _run_child(work, child_pipe, references, is_silent=is_silent)
         os.close(child_pipe)
@@ -204,7 +204,8 @@ def _beyond_standard_files(file: int) -> int:
     return moved
 
 
-def _fork() -> int:
+def fork_quietly() -> int:
+    """Fork this process, without a warning that it has other threads."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # that there are other threads: see above
         return os.fork()
@@ -215,8 +216,8 @@ def _run_child(work: Callable[[], bytes], pipe: int, references: TimeReferences,
     try:
         os.setpgid(0, 0)
         gc.freeze()  # what is garbage of the parent is not collected here, and its memory stays shared
-        _reset_signals()
-        _close_input()
+        reset_signals()
+        close_input()
         if is_silent:
             _silence()
         random.seed(0)
@@ -228,7 +229,7 @@ def _run_child(work: Callable[[], bytes], pipe: int, references: TimeReferences,
         _exit_now(1)
 
 
-def _reset_signals() -> None:
+def reset_signals() -> None:
     """Handle signals like a fresh interpreter. The handlers and the wakeup pipe of the parent are its own."""
     faulthandler.disable()
     signal.set_wakeup_fd(-1)
@@ -238,7 +239,7 @@ def _reset_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def _close_input() -> None:
+def close_input() -> None:
     """Replace standard input by the null device."""
     _open_null_device(0)
 
@@ -258,7 +259,8 @@ def _open_null_device(*numbers: int) -> None:
         os.close(null)
 
 
-def _flush_output() -> None:
+def flush_output() -> None:
+    """Write what is buffered for standard output and error."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):  # whatever a run has put in its place
             stream.flush()

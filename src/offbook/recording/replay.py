@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -184,6 +184,14 @@ class MockProvider(Provider):
     def unused(self) -> list[UnusedEntry]:
         """Return the exchanges that were never served, in the order of the recording."""
         return self._cursor.unused()
+
+    def used_ids(self) -> list[int]:
+        """Return the ids of the exchanges that were served, for `note_used` in another process."""
+        return sorted(self._cursor.used_ids)
+
+    def note_used(self, ids: Iterable[int]) -> None:
+        """Count exchanges as served that a replay of the same recording in another process has served."""
+        self._cursor.note_used(ids)
 
     def overused(self) -> list[OverusedEntry]:
         """Return the recorded exchanges that were served more often than they were recorded."""

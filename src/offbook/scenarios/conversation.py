@@ -35,6 +35,8 @@ class ConversationLimits(Struct, frozen=True):
 
 
 DEFAULT_LIMITS = ConversationLimits()
+LATENCY_DIGITS = 6
+"""To which digit of a second latencies are rounded: virtual ones then do not depend on the time of the start."""
 
 
 class ConversationTranscript(Struct, frozen=True, kw_only=True):
@@ -117,7 +119,7 @@ class Conversation:
             answer = await self._answer(text)
         finally:
             calls = self._tools.calls[before:]
-            latency_s = round(SYSTEM_CLOCK.monotonic_s() - started_s, 6)
+            latency_s = round(SYSTEM_CLOCK.monotonic_s() - started_s, LATENCY_DIGITS)
             self._turns.append(TurnRecord(index, text, answer.text, calls, latency_s))
             self._tokens += answer.usage.total_tokens
             self._cost_usd += answer.cost_usd

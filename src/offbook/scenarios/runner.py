@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
+from itertools import accumulate
 from typing import Protocol, TypeAlias
 
 from msgspec import Struct
@@ -14,7 +15,9 @@ from offbook.clock import SYSTEM_CLOCK
 from offbook.errors import InputError, RecordingMismatchError
 from offbook.gateway.limits import PricedProvider
 from offbook.providers.provider import PrefixedProvider, Provider
+from offbook.scenarios.budget import Budget
 from offbook.scenarios.conversation import (
+    LATENCY_DIGITS,
     Conversation,
     ConversationLimits,
     ConversationTranscript,
@@ -57,9 +60,9 @@ class RunRules(Struct, frozen=True, kw_only=True):
     """The defaults of a run, which scenarios may override.
 
     Each scenario has `conversations` conversations, and `concurrency` of all conversations run at the same time.
-    `budget_usd` limits the cost of the whole run: no conversation starts once it is spent, and an agent calls no
-    model whose price is unknown. A judgement of one of the `fail_on` severities fails its conversation, and so does a
-    metric whose mean is below its threshold.
+    `budget_usd` limits the cost of the whole run: no conversation starts once it is spent (see `Budget`), and an agent
+    calls no model whose price is unknown. A judgement of one of the `fail_on` severities fails its conversation, and so
+    does a metric whose mean is below its threshold.
     """
 
     conversations: int = 1
@@ -92,19 +95,56 @@ class Participants(Struct, frozen=True):
     mcp: Mapping[str, McpServers] = {}
 
 
+class ConversationPlace(Struct, frozen=True):
+    """A conversation of a run: the number of its scenario with its agent, the two, and its index among theirs."""
+
+    number: int
+    scenario: Scenario
+    agent: str
+    index: int
+
+    @property
+    def id(self) -> str:
+        return conversation_id(self.scenario.name, self.agent, self.index)
+
+    @property
+    def prefix(self) -> str:
+        """The beginning of the step ids of its model calls."""
+        return f"{self.scenario.name}/{self.agent}/{self.index + 1}"
+
+
+class ConversationExecutor(Protocol):
+    """Runs conversations, here or elsewhere. Several may run at once."""
+
+    async def run(self, place: ConversationPlace, mocks: Mocks) -> ConversationResult:
+        """Run a conversation, and let `mocks` know which tools it has called."""
+        ...
+
+    def elapsed_s(self, started_s: float, results: Sequence[ConversationResult]) -> float:
+        """Return how long the conversations of a run took that started at `started_s` on the clock of this process."""
+        ...
+
+
 class ScenarioRunner:
     """Runs scenarios. Conversations share no state, and a failed one does not stop the others.
 
     Args:
+        executor: runs the conversations; in this process by default.
         on_scenario: called with the result of each scenario as soon as all its conversations have ended.
     """
 
     def __init__(
-        self, participants: Participants, rules: RunRules = DEFAULT_RULES, *, on_scenario: OnScenario = lambda _: None
+        self,
+        participants: Participants,
+        rules: RunRules = DEFAULT_RULES,
+        *,
+        executor: ConversationExecutor | None = None,
+        on_scenario: OnScenario = lambda _: None,
     ) -> None:
-        self._participants, self._rules, self._on_scenario = participants, rules, on_scenario
+        self._agents, self._rules, self._on_scenario = participants.agents, rules, on_scenario
+        self._executor = executor or ConversationRunner(participants, rules)
         self._slots = asyncio.Semaphore(rules.concurrency)
-        self._spent_usd = 0.0
+        self._budget = Budget(rules.budget_usd, concurrency=rules.concurrency)
         self._done: dict[int, ScenarioResult] = {}
 
     async def run(
@@ -126,79 +166,102 @@ class ScenarioRunner:
     async def run_pairs(self, pairs: Sequence[tuple[Scenario, str]], *, repeat: int = 1) -> SuiteResult:
         """Run every conversation of these scenarios, each with an agent by its name."""
         started_s = SYSTEM_CLOCK.monotonic_s()
+        counts = [(scenario.conversations or self._rules.conversations) * repeat for scenario, _ in pairs]
+        firsts = accumulate(counts, initial=0)
         try:
             async with asyncio.TaskGroup() as group:
-                for place, (scenario, name) in enumerate(pairs):
-                    group.create_task(self._scenario(place, scenario, self._participants.agents[name], repeat))
+                for number, ((scenario, name), count, first) in enumerate(zip(pairs, counts, firsts, strict=False)):
+                    places = [ConversationPlace(number, scenario, name, index) for index in range(count)]
+                    group.create_task(self._scenario(places, first))
         except ExceptionGroup as errors:
             raise _first_error(errors) from None
-        results = tuple(self._done[place] for place in sorted(self._done))
-        return SuiteResult(results, round(SYSTEM_CLOCK.monotonic_s() - started_s, 6))
+        results = tuple(self._done[number] for number in sorted(self._done))
+        elapsed_s = self._executor.elapsed_s(started_s, [each for result in results for each in result.conversations])
+        return SuiteResult(results, round(elapsed_s, LATENCY_DIGITS))
 
     def so_far(self) -> SuiteResult:
         """Return the scenarios that have ended, for a run that was interrupted."""
-        return SuiteResult(tuple(self._done[place] for place in sorted(self._done)), is_complete=False)
+        return SuiteResult(tuple(self._done[number] for number in sorted(self._done)), is_complete=False)
 
     def _agent_names(self, scenario: Scenario, requested: tuple[str, ...]) -> tuple[str, ...]:
-        known = self._participants.agents
+        known = self._agents
         names = requested or ((scenario.agent,) if scenario.agent else tuple(known)[:1])
         for name in names:
             check_agent(name, known, source=scenario.source, place=f"scenario {scenario.name!r}")
         return names
 
-    async def _scenario(self, place: int, scenario: Scenario, agent: Target, repeat: int) -> None:
-        unmocked = scenario.unmocked or self._rules.unmocked
-        effects = scenario.side_effects
-        mocks = Mocks(scenario.mocks, unmocked=unmocked, schemas=scenario.schemas, side_effects=effects)
-        count = (scenario.conversations or self._rules.conversations) * repeat
+    async def _scenario(self, places: Sequence[ConversationPlace], first: int) -> None:
+        """Run the conversations of a scenario with an agent, the first of which is conversation `first` of the run."""
+        number, scenario, agent = places[0].number, places[0].scenario, places[0].agent
+        mocks = mocks_of(scenario, self._rules)
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._conversation(index, scenario, agent, mocks)) for index in range(count)]
+            tasks = [group.create_task(self._conversation(at, place, mocks)) for at, place in enumerate(places, first)]
         conversations = tuple(task.result() for task in tasks)
-        result = ScenarioResult(
-            scenario.name, agent.name, scenario.source, conversations, never_called=mocks.never_called()
-        )
-        self._done[place] = result
+        result = ScenarioResult(scenario.name, agent, scenario.source, conversations, never_called=mocks.never_called())
+        self._done[number] = result
         self._on_scenario(result)
 
-    async def _conversation(self, index: int, scenario: Scenario, agent: Target, mocks: Mocks) -> ConversationResult:
-        """Run a conversation once there is a free slot, unless the budget is spent."""
+    async def _conversation(self, at: int, place: ConversationPlace, mocks: Mocks) -> ConversationResult:
+        """Run conversation `at` of the run once there is a free slot, unless the budget is spent."""
         async with self._slots:
-            budget_usd = self._rules.budget_usd
-            if budget_usd is not None and self._spent_usd >= budget_usd:
-                failure = Failure("error", f"the budget of ${budget_usd:g} was spent before the conversation started")
-                return ConversationResult(
-                    id=conversation_id(scenario.name, agent.name, index),
-                    scenario=scenario.name,
-                    agent=agent.name,
-                    index=index,
-                    ending="error",
-                    failures=(failure,),
-                )
-            result = await self._run_conversation(index, scenario, agent, mocks)
-            self._spent_usd += result.cost_usd
+            if await self._budget.is_spent(at):
+                result = _not_started(place, f"the budget of {self._budget} was spent before the conversation started")
+            else:
+                result = await self._executor.run(place, mocks)
+            self._budget.note(at, result.cost_usd)
             return result
 
-    async def _run_conversation(
-        self, index: int, scenario: Scenario, agent: Target, mocks: Mocks
-    ) -> ConversationResult:
+
+def _not_started(place: ConversationPlace, reason: str) -> ConversationResult:
+    return ConversationResult(
+        id=place.id,
+        scenario=place.scenario.name,
+        agent=place.agent,
+        index=place.index,
+        ending="error",
+        failures=(Failure("error", reason),),
+    )
+
+
+def mocks_of(scenario: Scenario, rules: RunRules) -> Mocks:
+    """Return the mocks that a scenario declares.
+
+    Raises:
+        InputError: one of them is invalid.
+    """
+    unmocked = scenario.unmocked or rules.unmocked
+    effects = scenario.side_effects
+    return Mocks(scenario.mocks, unmocked=unmocked, schemas=scenario.schemas, side_effects=effects)
+
+
+class ConversationRunner:
+    """Runs conversations in this process."""
+
+    def __init__(self, participants: Participants, rules: RunRules = DEFAULT_RULES) -> None:
+        self._participants, self._rules = participants, rules
+
+    def elapsed_s(self, started_s: float, results: Sequence[ConversationResult]) -> float:
+        return SYSTEM_CLOCK.monotonic_s() - started_s
+
+    async def run(self, place: ConversationPlace, mocks: Mocks) -> ConversationResult:
         started_s = SYSTEM_CLOCK.monotonic_s()
-        identity = conversation_id(scenario.name, agent.name, index)
-        tools = mocks.conversation(identity, wrap_tool=self._participants.wrap_tool, declared_by="scenario")
-        provider = self._provider(scenario, agent, index)
+        scenario, agent = place.scenario, self._participants.agents[place.agent]
+        tools = mocks.conversation(place.id, wrap_tool=self._participants.wrap_tool, declared_by="scenario")
+        provider = self._provider(place)
         asked = None if provider is None else UnansweredCapture(self._priced(provider), tools.note_unanswered)
         user = self._user(scenario, provider)
         limits = ConversationLimits(self._max_turns(scenario), self._rules.answer_timeout_s)
-        environment = AgentEnvironment(tools, asked, self._mcp_servers(scenario, agent, index, tools))
+        environment = AgentEnvironment(tools, asked, self._mcp_servers(place, tools))
         transcript = await Conversation(user, agent.begin(environment), tools, limits).run()
         if scenario.is_scripted and not transcript.failures:
             transcript = replace(transcript, ending="script_done")
         outcomes = check_assertions(scenario, transcript.turns)
         judgements, mismatches = await self._judgements(scenario, transcript, provider)
         return ConversationResult(
-            id=identity,
+            id=place.id,
             scenario=scenario.name,
-            agent=agent.name,
-            index=index,
+            agent=place.agent,
+            index=place.index,
             ending=transcript.ending,
             turns=transcript.turns,
             assertions=outcomes,
@@ -206,27 +269,23 @@ class ScenarioRunner:
             failures=(*mismatches, *self._failures(scenario, transcript, outcomes, judgements)),
             tokens=transcript.tokens,
             cost_usd=transcript.cost_usd,
-            latency_s=round(SYSTEM_CLOCK.monotonic_s() - started_s, 6),
+            latency_s=round(SYSTEM_CLOCK.monotonic_s() - started_s, LATENCY_DIGITS),
         )
 
     def _max_turns(self, scenario: Scenario) -> int:
         return max(scenario.max_turns or self._rules.max_turns, len(scenario.turns))
 
-    def _provider(self, scenario: Scenario, agent: Target, index: int) -> Provider | None:
+    def _provider(self, place: ConversationPlace) -> Provider | None:
         shared = self._participants.provider
-        if shared is None:
-            return None
-        return PrefixedProvider(shared, f"{_step_prefix(scenario, agent, index)}/")
+        return None if shared is None else PrefixedProvider(shared, f"{place.prefix}/")
 
     def _priced(self, provider: Provider) -> Provider:
         """Return the provider of an agent; with a budget, one that makes no call whose cost is unknown."""
         return provider if self._rules.budget_usd is None else PricedProvider(provider)
 
-    def _mcp_servers(
-        self, scenario: Scenario, agent: Target, index: int, tools: MockedTools
-    ) -> Mapping[str, McpServer]:
-        servers = self._participants.mcp.get(agent.name)
-        return {} if servers is None else servers.begin(_step_prefix(scenario, agent, index), tools)
+    def _mcp_servers(self, place: ConversationPlace, tools: MockedTools) -> Mapping[str, McpServer]:
+        servers = self._participants.mcp.get(place.agent)
+        return {} if servers is None else servers.begin(place.prefix, tools)
 
     def _user(self, scenario: Scenario, provider: Provider | None) -> User:
         if scenario.is_scripted:
@@ -276,10 +335,6 @@ class ScenarioRunner:
         metrics = scenario.metrics
         common = {name: least for name, least in self._rules.thresholds.items() if metrics is None or name in metrics}
         return {**common, **scenario.thresholds}
-
-
-def _step_prefix(scenario: Scenario, agent: Target, index: int) -> str:
-    return f"{scenario.name}/{agent.name}/{index + 1}"
 
 
 def check_agent(name: str, known: Iterable[str], *, source: str, place: str = "") -> None:

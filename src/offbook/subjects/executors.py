@@ -116,12 +116,17 @@ def _wait(started: Sequence[_StartedCase]) -> None:
 Workers: TypeAlias = int | Literal["auto"]
 
 
+def worker_count(workers: Workers) -> int:
+    """Return how many workers that is; `auto` is one for each core."""
+    return (os.cpu_count() or 1) if workers == "auto" else workers
+
+
 def executor_of(subject: Subject, workers: Workers) -> CaseExecutor:
     """Return what runs `workers` cases of a subject at once; `auto` is one for each core.
 
     Programs are processes of their own, so that threads are enough for them.
     """
-    count = (os.cpu_count() or 1) if workers == "auto" else workers
+    count = worker_count(workers)
     if isinstance(subject, IsolatedSubject):
         return ForkExecutor(subject, count)
     if isinstance(subject, StoppableSubject) and count > 1:

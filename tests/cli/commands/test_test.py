@@ -245,7 +245,17 @@ class TestBadInput:
         assert run("test")[0] == 0
 
 
+@pytest.fixture(params=[1, 2], ids=["one process", "two processes"])
+def run_in(request, run):
+    """Run `offbook test …` with so many workers."""
+    return lambda *arguments: run(*arguments, *([] if request.param == 1 else ["--workers", request.param]))
+
+
 class TestRecordAndReplay:
+    @pytest.fixture
+    def run(self, run_in):
+        return run_in
+
     def test_a_run_is_recorded_once_and_replayed_without_models(self, run, talking, monkeypatch):
         code, live, _ = run("test", "--record", "sims/all.json", "--json")
         assert code == 0
@@ -480,6 +490,10 @@ class TestUserAndJudge:
 
 
 class TestErrorGroups:
+    @pytest.fixture
+    def run(self, run_in):
+        return run_in
+
     LABEL = "threshold: helpfulness is 4 on average, below its threshold of 5"
 
     @pytest.fixture
@@ -543,7 +557,115 @@ class TestErrorGroups:
         assert "judge.group_errors: there is no model to group errors" in err
 
 
+BUSY = """\
+import asyncio
+import os
+
+
+async def handle(messages, ctx):
+    kind, _, rest = messages[-1]["content"].partition(" ")
+    if kind == "sleep":
+        await asyncio.sleep(float(rest))
+    if kind == "die":
+        os._exit(3)
+    if kind == "ask":
+        return await ctx.provider.complete(messages, "demo", step_id="answer")
+    booked = await ctx.resolve_tool("book", {"time": rest})
+    return f"{kind}: {booked} \\ud800"
+"""
+SUITE = """from offbook import scenario
+from offbook.scenarios import Trajectory
+
+MOCKS = {"book": lambda args: {"id": args["time"]}, "cancel": True}
+for index in range(6):
+    turns = [f"ask {index}", f"sleep 0.{index}1", f"book {index}"]
+    books = Trajectory("contains", ["cancel" if index == 3 else "book"])
+    scenario(f"books {index}", turns=turns, mocks=MOCKS, assertions=books)
+scenario("asks", turns=["ask me"], mocks={"cancel": 1}, conversations=3)
+"""
+FILES = ["report.json", "report.xml", "report.html"]
+KINDS = {"report.json": "json", "report.xml": "junit", "report.html": "html"}
+
+
+class TestWorkers:
+    @pytest.fixture
+    def busy(self, write):
+        """A suite whose conversations book, sleep and ask; one scenario fails, and one exchange is not used."""
+        write("my_agent.py", BUSY)
+        write("offbook.toml", '[agent]\nhandler = "my_agent:handle"\nprovider = "openai"\n')
+        write("sim_books.py", SUITE)
+        steps = [(f"books {index}", number) for index in range(6) for number in range(1, 5)]
+        steps += [("asks", number) for number in range(1, 8)]
+        entry = {"content": "yes", "model": "m", "cost_usd": 0.25}
+        entries = {f"{name}/agent/{number}/agent.answer": entry for name, number in steps}
+        write("all.json", json.dumps({"_version": 2} | entries))
+        Path("all").mkdir()
+        for name in {name for name, _ in steps}:
+            mine = {key: each for key, each in entries.items() if key.startswith(f"{name}/")}
+            write(f"all/{name.replace(' ', '-')}.json", json.dumps({"_version": 2} | mine))
+
+    @pytest.mark.parametrize("options", [[], ["--json"], ["--concurrency", 3], ["--scenario", "ask"]], ids=str)
+    @pytest.mark.parametrize("replay", ["all.json", "all/"])
+    def test_every_number_of_processes_gives_the_same_bytes(self, run, busy, replay, options):
+        reporters = [word for file in FILES for word in ("--reporter", f"{KINDS[file]}={file}")]
+        arguments = ["test", "--replay", replay, "--repeat", 2, *options, *reporters]
+        alone = run(*arguments), [Path(file).read_bytes() for file in FILES]
+        assert alone[0][0] == (0 if options == ["--scenario", "ask"] else 1)
+        for workers in (2, 3):
+            assert (run(*arguments, "--workers", workers), [Path(file).read_bytes() for file in FILES]) == alone
+
+    def test_the_same_conversations_start_within_a_budget(self, run, busy, write):
+        write("offbook.toml", Path("offbook.toml").read_text() + "[run]\nbudget_usd = 1.2\nconcurrency = 3\n")
+        arguments = ["test", "--replay", "all.json", "--repeat", 2, "--json"]
+        alone = run(*arguments)
+        assert 0 < alone[1].count("was spent before the conversation started") < 15
+        assert run(*arguments, "--workers", 2) == alone
+
+    def test_a_worker_that_ends_is_reported_with_its_conversation(self, run, busy, write):
+        write("sim_end.py", 'from offbook import scenario\nscenario("ends", turns=["die"], conversations=2)\n')
+        code, out, err = run("test", "--replay", "all.json", "--scenario", "ends", "--workers", 2)
+        assert code == 1
+        assert "error: a worker process ended with exit code 3 during the conversation 'ends/agent/" in err
+        assert "interrupted: this report is partial" in out
+
+    def test_an_answer_that_two_conversations_may_get_is_refused(self, run, busy, record):
+        for answer in ("a", "b", "c"):
+            record("content.json", question="ask me", elsewhere=answer)
+        assert run("test", "--replay", "content.json", "--scenario", "asks")[0] == 0
+        code, _, err = run("test", "--replay", "content.json", "--scenario", "asks", "--workers", 2)
+        assert code == 2
+        assert "error: --workers: the step 'asks/agent/" in err
+        assert "hint: which conversation gets it depends on their order: use --workers 1" in err
+
+    @pytest.mark.parametrize("workers", ["rya", "0", "-1", "2.5", ""])
+    def test_what_is_no_number_is_refused(self, run, busy, workers):
+        code, _, err = run("test", "--workers", workers)
+        assert (code, f"--workers: expected a number or auto, got {workers!r}" in err) == (2, True)
+
+
 class TestCutOff:
+    def test_the_workers_end_too(self, write):
+        with scenes.model() as model:
+            model.hold("And 43?")
+            write("my_agent.py", scenes.AGENT)
+            write("offbook.toml", '[agent]\nhandler = "my_agent:think"\nprovider = "openai"\n')
+            write("sim_orders.py", scenes.SIMULATED.replace('profile="a customer", goal', 'turns=["hi"], goal'))
+            command = [COMMAND, "test", "--reporter", "json=report.json", "--record", "all/", "--workers", "2"]
+            environment = os.environ | {"OPENAI_BASE_URL": model.url, "PYTHONUNBUFFERED": "1"}
+            running = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+            assert "finds an order" in running.stdout.readline()
+            model.wait_until_holding("And 43?")
+            workers = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()
+            running.send_signal(signal.SIGINT)
+            out, _ = running.communicate(timeout=TIMEOUT_S)
+        assert running.returncode == 130
+        assert "interrupted" in out
+        report = json.loads(Path("report.json").read_text())
+        assert [each["name"] for each in report["scenarios"]] == ["finds an order"]
+        assert len(workers) == 2
+        assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
+        assert sorted(each.name for each in Path("all").iterdir()) == ["asks-twice.json", "finds-an-order.json"]
+
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
     def test_what_had_ended_is_reported(self, write, number):
         with scenes.model() as model:

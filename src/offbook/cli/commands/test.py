@@ -27,6 +27,9 @@ def run_tests(
     ] = None,
     repeat: Annotated[int | None, typer.Option(min=1, help="Run each scenario so many times.")] = None,
     concurrency: Annotated[int | None, typer.Option(min=1, help="Run so many conversations at once.")] = None,
+    workers: Annotated[
+        str, typer.Option(metavar="N|auto", help="Run them in so many processes; auto is one for each core.")
+    ] = "1",
     reporter: Annotated[
         list[str],
         typer.Option(help="Another report: junit=PATH, html=PATH, json=PATH or github. Repeatable."),
@@ -48,7 +51,7 @@ def run_tests(
 
       offbook test --replay recordings/refund.json --reporter junit=junit.xml
     """
-    from offbook.cli.parse import parse_shard_option
+    from offbook.cli.parse import parse_shard_option, parse_workers
     from offbook.cli.runners.scenarios import (
         ScenarioOptions,
         load_or_find_config,
@@ -66,6 +69,7 @@ def run_tests(
         agents=tuple(agent),
         repeat=repeat,
         concurrency=concurrency,
+        workers=parse_workers(workers),
         reporters=tuple(reporter),
         shard=parse_shard_option(shard, reporters=reporter, is_json=as_json),
         is_json=as_json,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,6 +22,7 @@ from offbook.cli.run_program import Termination
 from offbook.clock import run
 from offbook.config import (
     Config,
+    OpenParticipants,
     RunPlan,
     collect_scenarios,
     error_grouping,
@@ -48,6 +50,10 @@ from offbook.scenarios.runner import Participants, RunRules, ScenarioRunner
 from offbook.scenarios.scenario import Scenario
 from offbook.shard import Shard, digest_of
 
+if TYPE_CHECKING:
+    from offbook.subjects.executors import Workers
+    from offbook.workers.suite import SuiteConversations
+
 
 class ScenarioOptions(Struct, frozen=True, kw_only=True):
     """Which scenarios run, with which agents, how, and with which reports. None means as in the config."""
@@ -59,6 +65,7 @@ class ScenarioOptions(Struct, frozen=True, kw_only=True):
     agents: tuple[str, ...] = ()
     repeat: int | None = None
     concurrency: int | None = None
+    workers: Workers = 1
     reporters: tuple[str, ...] = ()
     shard: Shard | None = None
     is_json: bool = False
@@ -131,10 +138,9 @@ def _choose(scenarios: list[Scenario], options: ScenarioOptions) -> list[Scenari
 
 def _run(config: Config, plan: RunPlan, options: ScenarioOptions) -> int:
     work = _Run(config, plan, options)
-    is_virtual = isinstance(options.mode, Replay) and not mcp_configs(config, plan)
     try:
         with Termination():
-            done = run(work.run(), virtual_time=is_virtual)
+            done = run(work.run(), virtual_time=work.is_virtual and work.workers == 1)
     except KeyboardInterrupt:
         work.report_partial()
         return INTERRUPTED
@@ -177,17 +183,24 @@ class _Run:
         in_order = _planned(plan) if isinstance(options.mode, Replay) else ()
         self.reporter, self._files = ReportedInOrder(Reporters(*reporters), in_order), Reporters(*reporters[:-1])
         self._runner = ScenarioRunner(Participants({}))
+        self._repeat = options.repeat or config.run.repeat
+        self.is_virtual = isinstance(options.mode, Replay) and not mcp_configs(config, plan)
+        self.workers = self._choose_workers()
         self.has_started = False
 
     async def run(self) -> SuiteOutcome:
         """Run all conversations and group their errors. Reports begin when all participants are open."""
-        plan, repeat = self._plan, self._options.repeat or self._config.run.repeat
-        async with open_participants(self._config, plan, self._options.mode) as opened:
+        plan = self._plan
+        async with open_participants(self._config, plan, self._options.mode) as opened, self._executor(opened) as runs:
             self.reporter.begin(len(plan.pairs))
             self.has_started = True
-            self._runner = ScenarioRunner(opened.participants, self._rules, on_scenario=self.reporter.on_scenario)
-            result = await self._runner.run_pairs(plan.pairs, repeat=repeat)
+            on_scenario = self.reporter.on_scenario
+            self._runner = ScenarioRunner(opened.participants, self._rules, executor=runs, on_scenario=on_scenario)
+            result = await self._runner.run_pairs(plan.pairs, repeat=self._repeat)
             _keep_recordings_of_failures(self._options.mode, result)
+            if runs is not None:
+                for file, ids in (await runs.used()).items():
+                    opened.note_used(file, ids)
             groups = await self._grouping.groups_of(result, opened.provider)
             unused = opened.unused()
             return SuiteOutcome(replace(result, groups=groups, shard=self._ended_shard(unused, opened.opened)), unused)
@@ -197,6 +210,33 @@ class _Run:
         if self._shard is None or self._options.is_partial:
             return self._shard
         return replace(self._shard, unused=tuple(unused), opened=tuple(dict.fromkeys(opened)))
+
+    def _choose_workers(self) -> int:
+        """Return how many processes there is work for."""
+        if self._options.workers == 1:
+            return 1
+        with_mcp = next(iter(mcp_configs(self._config, self._plan)), None)
+        if with_mcp is not None:
+            reason = f"the MCP servers of the agent {with_mcp} are for one process"
+            raise InputError(reason, source="--workers", hint="leave --workers out")
+        conversations = sum(each.conversations or self._rules.conversations for each, _ in self._plan.pairs)
+        from offbook.subjects.executors import worker_count
+
+        return min(worker_count(self._options.workers), self._rules.concurrency, conversations * self._repeat)
+
+    @asynccontextmanager
+    async def _executor(self, opened: OpenParticipants) -> AsyncIterator[SuiteConversations | None]:
+        """Start the workers, if there is to be more than one; None runs all conversations in this process."""
+        if self.workers == 1:
+            yield None
+            return
+        from offbook.workers.process import ProcessPool
+        from offbook.workers.suite import SuiteConversations, SuiteWorker
+
+        opened.open_recordings(self._plan)
+        worker = SuiteWorker(self._config, self._plan, self._options.mode, self._rules)
+        async with ProcessPool(worker.serve, self.workers, is_virtual=self.is_virtual) as pool:
+            yield SuiteConversations(pool, self._rules, is_virtual=self.is_virtual)
 
     def report_partial(self, *, to_files_only: bool = False) -> None:
         """Report the scenarios that have ended."""

@@ -111,6 +111,11 @@ class Cursor(Generic[E]):
         """The ids of the exchanges that were served."""
         return self._used.keys()
 
+    def note_used(self, ids: Iterable[int]) -> None:
+        """Count exchanges as served that another replay of the same recording has served."""
+        for served in ids:
+            self._used[served] = self._used.get(served, 0) + 1
+
     def served_again(self) -> Iterator[tuple[StoredExchange[E], int]]:
         """Yield the exchanges that answer every call of their key and were served several times, and how often."""
         if max(self._used.values(), default=0) > 1:

@@ -313,6 +313,15 @@ class Mocks:
             declared_by=declared_by,
         )
 
+    @property
+    def called(self) -> frozenset[str]:
+        """The tools that were called, with and without a mock."""
+        return frozenset(self._called)
+
+    def note_called(self, tools: Iterable[str]) -> None:
+        """Note tools that were called in another process."""
+        self._called.update(tools)
+
     def never_called(self) -> tuple[str, ...]:
         """Return the tools whose mocks were never called, in the order of declaration."""
         return tuple(tool for tool in self._mocks if tool not in self._called)

@@ -1,0 +1,243 @@
+"""Forked processes that handle jobs until they are closed.
+
+A worker is a fork of this process: it has all that is loaded here, and shares nothing with it afterwards but a socket.
+Jobs and results are frames of bytes on it. The end of the socket ends the worker, so that none outlives this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import struct
+import sys
+import traceback
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from typing import NoReturn, Protocol, TypeAlias
+
+from offbook.clock import run, running_loop
+from offbook.errors import OffbookError
+from offbook.explore.isolation import close_input, flush_output, fork_quietly, reset_signals
+from offbook.virtual_time import VirtualTimeLoop
+
+_HEAD = struct.Struct("<II")
+READ_BYTES = 1 << 18
+LEAVE_S = 5.0
+"""How long a worker may take to end by itself when it has nothing left to do."""
+
+Handle: TypeAlias = Callable[[bytes], Awaitable[bytes]]
+"""Handles a job in a worker."""
+Serve: TypeAlias = Callable[[socket.socket], Awaitable[None]]
+"""Handles all jobs that come by a socket; see `serve_jobs`."""
+
+
+class WorkerPool(Protocol):
+    """Workers that handle jobs, as bytes. `name` says what a job is, for errors."""
+
+    workers: int
+
+    async def run(self, job: bytes, *, name: str) -> bytes:
+        """Handle a job in one of the workers.
+
+        Raises:
+            OffbookError: the worker ended before it had a result.
+        """
+        ...
+
+    async def run_on_each(self, job: bytes, *, name: str) -> list[bytes]:
+        """Handle the same job once in each worker."""
+        ...
+
+
+class _Frames:
+    """Splits what comes by a socket into numbered frames."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        self._data += data
+        while len(self._data) >= _HEAD.size:
+            length, number = _HEAD.unpack_from(self._data)
+            end = _HEAD.size + length
+            if len(self._data) < end:
+                return
+            frame = bytes(self._data[_HEAD.size : end])
+            del self._data[:end]
+            yield number, frame
+
+
+def _send(connection: socket.socket, number: int, data: bytes) -> None:
+    connection.sendall(_HEAD.pack(len(data), number) + data)
+
+
+async def serve_jobs(connection: socket.socket, handle: Handle) -> None:
+    """Handle the jobs that come by a connection, several at once, until it ends."""
+    loop, frames, tasks = asyncio.get_running_loop(), _Frames(), set[asyncio.Task[None]]()
+    ended = loop.create_future()
+
+    async def answer(number: int, job: bytes) -> None:
+        _send(connection, number, await handle(job))
+
+    def receive() -> None:
+        data = b""
+        with suppress(ConnectionError):
+            data = connection.recv(READ_BYTES, socket.MSG_DONTWAIT)
+        if not data and not ended.done():
+            ended.set_result(None)
+        for number, job in frames.feed(data):
+            task = loop.create_task(answer(number, job))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+
+    loop.add_reader(connection, receive)
+    if isinstance(loop, VirtualTimeLoop):
+        loop.settle()
+    await ended
+    loop.remove_reader(connection)
+
+
+class WorkerProcess:
+    """A forked process that serves jobs, seen from the process that forked it."""
+
+    def __init__(self, serve: Serve, *, is_virtual: bool) -> None:
+        self._connection, theirs = socket.socketpair()
+        flush_output()  # or both processes would write what is buffered now
+        self._pid = fork_quietly()
+        if self._pid == 0:
+            self._connection.close()
+            _run_child(serve, theirs, is_virtual=is_virtual)
+        theirs.close()
+        with suppress(PermissionError, ProcessLookupError):  # the child has done it, and perhaps ended
+            os.setpgid(self._pid, self._pid)
+        self._frames = _Frames()
+        self.jobs: dict[int, tuple[str, asyncio.Future[bytes]]] = {}
+        self._numbers = 0
+        self._is_reaped = False
+        self._code: int | None = None
+        self._ended = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().add_reader(self._connection, self._receive)
+
+    async def run(self, job: bytes, *, name: str) -> bytes:
+        """Handle a job; see WorkerPool."""
+        if self._ended.done():
+            raise _ended_error(self._end(), [name])
+        number, self._numbers = self._numbers, self._numbers + 1
+        done = asyncio.get_running_loop().create_future()
+        self.jobs[number] = name, done
+        try:
+            with suppress(ConnectionError):  # it has ended, which `_receive` finds
+                _send(self._connection, number, job)
+            result: bytes = await done
+            return result
+        finally:
+            del self.jobs[number]
+
+    async def leave(self) -> None:
+        """Let the worker end by itself, and wait for that, but not for long."""
+        with suppress(OSError):
+            self._connection.shutdown(socket.SHUT_WR)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LEAVE_S):
+                await asyncio.shield(self._ended)
+
+    def kill(self) -> None:
+        """End the worker, and the processes that it has started in its group."""
+        loop = running_loop()
+        if loop is not None:
+            loop.remove_reader(self._connection)
+        self._connection.close()
+        self._end()
+
+    def _receive(self) -> None:
+        data = b""
+        with suppress(ConnectionError):
+            data = self._connection.recv(READ_BYTES, socket.MSG_DONTWAIT)
+        for number, result in self._frames.feed(data):
+            if number in self.jobs:
+                self.jobs[number][1].set_result(result)
+        if not data:
+            asyncio.get_running_loop().remove_reader(self._connection)
+            self._fail()
+
+    def _fail(self) -> None:
+        """Fail the jobs that have no result, because the worker has ended."""
+        waiting = [(name, done) for name, done in self.jobs.values() if not done.done()]
+        if waiting:
+            error = _ended_error(self._end(), [name for name, _ in waiting])
+            for _, done in waiting:
+                done.set_exception(error)
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+    def _end(self) -> int | None:
+        """Kill what is left of the process and its group, and return its exit code, if that is known."""
+        if not self._is_reaped:
+            self._is_reaped = True
+            with suppress(ProcessLookupError, PermissionError):  # nothing is left
+                os.killpg(self._pid, signal.SIGKILL)
+            with suppress(ChildProcessError):  # this process ignores SIGCHLD
+                self._code = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+        return self._code
+
+
+SHOWN_JOBS = 3
+
+
+def _ended_error(code: int | None, names: list[str]) -> OffbookError:
+    how = "" if code is None else f" with signal {-code}" if code < 0 else f" with exit code {code}"
+    more = f" and {len(names) - SHOWN_JOBS} more" if len(names) > SHOWN_JOBS else ""
+    return OffbookError(f"a worker process ended{how} during {', '.join(names[:SHOWN_JOBS])}{more}")
+
+
+def _run_child(serve: Serve, connection: socket.socket, *, is_virtual: bool) -> NoReturn:
+    """Serve until the connection ends. Nothing of the parent runs in here: no handler, no exit hook."""
+    code = 1
+    try:
+        os.setpgid(0, 0)  # Ctrl-C is for the parent, which ends this process
+        reset_signals()
+        close_input()
+        run(_as_coroutine(serve, connection), virtual_time=is_virtual)
+        code = 0
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else 1
+    except BaseException:
+        traceback.print_exc(file=sys.stderr)
+    finally:
+        flush_output()
+        os._exit(code)
+
+
+async def _as_coroutine(serve: Serve, connection: socket.socket) -> None:
+    await serve(connection)
+
+
+class ProcessPool:
+    """Forked processes that handle jobs, until the block ends. They are forked when it begins."""
+
+    def __init__(self, serve: Serve, workers: int, *, is_virtual: bool) -> None:
+        self._serve, self.workers, self._is_virtual = serve, workers, is_virtual
+        self._processes: list[WorkerProcess] = []
+
+    async def __aenter__(self) -> ProcessPool:
+        for _ in range(self.workers):
+            self._processes.append(WorkerProcess(self._serve, is_virtual=self._is_virtual))
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                await asyncio.gather(*(each.leave() for each in self._processes))
+        finally:
+            for process in self._processes:
+                process.kill()
+
+    async def run(self, job: bytes, *, name: str) -> bytes:
+        """Handle a job in the process that has the fewest."""
+        process = min(self._processes, key=lambda each: len(each.jobs))
+        return await process.run(job, name=name)
+
+    async def run_on_each(self, job: bytes, *, name: str) -> list[bytes]:
+        return list(await asyncio.gather(*(each.run(job, name=name) for each in self._processes)))

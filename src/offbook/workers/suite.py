@@ -1,0 +1,173 @@
+"""Conversations of a suite of scenarios in workers: what a worker runs and reports, and who asks it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from heapq import heapreplace
+from socket import socket
+from traceback import format_exc
+
+import msgspec
+from msgspec import Struct
+
+from offbook.clock import SYSTEM_CLOCK
+from offbook.config import Config, RunPlan, open_participants
+from offbook.config.participants import OpenParticipants
+from offbook.errors import InputError, OffbookError
+from offbook.pipeline import Live, Record, Replay
+from offbook.scenarios.mocks import Mocks
+from offbook.scenarios.result import ConversationResult
+from offbook.scenarios.runner import ConversationPlace, ConversationRunner, RunRules, mocks_of
+from offbook.workers.process import WorkerPool, serve_jobs
+
+
+class _Job(Struct, frozen=True):
+    """A conversation to run: the number of the pair of scenario and agent in the plan, and its index. None: no more."""
+
+    pair: int | None
+    index: int = 0
+
+
+class _Report(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a worker reports: the conversation and the tools that were called, or the error that ends the run.
+
+    The last report says which exchanges were `used`, by file, and names a step that was answered by its content
+    alone: it has `borrowed` an answer of another one.
+    """
+
+    result: ConversationResult | None = None
+    called: frozenset[str] = frozenset()
+    borrowed: str = ""
+    used: dict[str, list[int]] = {}
+    refusal: dict[str, str] | None = None
+    error: str = ""
+    is_defect: bool = False
+
+
+def _encode(report: _Report) -> bytes:
+    """Return the report as msgpack, or as JSON if it has what msgpack has not: large ints, halves of characters."""
+    try:
+        return b"\0" + msgspec.msgpack.encode(report)
+    except (OverflowError, UnicodeEncodeError):
+        return b"\1" + json.dumps(msgspec.to_builtins(report)).encode()
+
+
+def _decode(data: bytes) -> _Report:
+    if data[:1] == b"\0":
+        return msgspec.msgpack.decode(memoryview(data)[1:], type=_Report)
+    return msgspec.convert(json.loads(data[1:]), _Report)
+
+
+class SuiteWorker:
+    """Runs conversations of a plan, in a worker. It opens the participants for itself."""
+
+    def __init__(self, config: Config, plan: RunPlan, mode: Live | Record | Replay, rules: RunRules) -> None:
+        self._config, self._plan, self._mode, self._rules = config, plan, mode, rules
+        self._mocks: dict[int, Mocks] = {}
+
+    async def serve(self, connection: socket) -> None:
+        """Run the conversations that come by a connection, until it ends."""
+        async with open_participants(self._config, self._plan, self._mode) as opened:
+            self.begin(opened)
+            await serve_jobs(connection, self.handle)
+
+    def begin(self, opened: OpenParticipants) -> None:
+        """Let conversations talk to these participants."""
+        self._opened, self._runner = opened, ConversationRunner(opened.participants, self._rules)
+
+    async def handle(self, job: bytes) -> bytes:
+        """Run a conversation and return the report about it."""
+        asked = msgspec.msgpack.decode(job, type=_Job)
+        try:
+            report = self._last_report() if asked.pair is None else await self._run(asked.pair, asked.index)
+        except InputError as error:
+            fields = {"reason": error.reason, "source": error.source, "place": error.place, "hint": error.hint}
+            report = _Report(refusal=fields)
+        except OffbookError as error:
+            report = _Report(error=str(error))
+        except Exception:
+            report = _Report(error=format_exc(), is_defect=True)
+        return _encode(report)
+
+    async def _run(self, pair: int, index: int) -> _Report:
+        scenario, agent = self._plan.pairs[pair]
+        if pair not in self._mocks:
+            self._mocks[pair] = mocks_of(scenario, self._rules)
+        result = await self._runner.run(ConversationPlace(pair, scenario, agent, index), self._mocks[pair])
+        return _Report(result=result, called=self._mocks[pair].called)
+
+    def _last_report(self) -> _Report:
+        replays = self._opened.replays()
+        calls = (call for mock in replays.values() for call in mock.calls)
+        borrowed = next((call.step_id or "" for call in calls if call.matched_by == "prompt_hash"), "")
+        return _Report(used={file: mock.used_ids() for file, mock in replays.items()}, borrowed=borrowed)
+
+
+class SuiteConversations:
+    """Runs the conversations of a run in the workers of a pool.
+
+    In virtual time, a run takes as long as it would in one process: `concurrency` conversations at once.
+
+    Raises:
+        InputError: from `run`, what a worker found wrong; from `used`, if a conversation was answered by an exchange
+            that another one could have got as well: which one gets it is a matter of their order.
+    """
+
+    def __init__(self, pool: WorkerPool, rules: RunRules, *, is_virtual: bool) -> None:
+        self._pool, self._rules, self._is_virtual = pool, rules, is_virtual
+
+    async def run(self, place: ConversationPlace, mocks: Mocks) -> ConversationResult:
+        job = msgspec.msgpack.encode(_Job(place.number, place.index))
+        report = _checked(_decode(await self._pool.run(job, name=f"the conversation {place.prefix!r}")))
+        mocks.note_called(report.called)
+        assert report.result is not None
+        return report.result
+
+    def elapsed_s(self, started_s: float, results: Sequence[ConversationResult]) -> float:
+        if not self._is_virtual:
+            return SYSTEM_CLOCK.monotonic_s() - started_s
+        latencies_s = [each.latency_s for each in results]
+        is_in_order = self._rules.budget_usd is not None
+        return elapsed_in_slots(latencies_s, self._rules.concurrency, is_in_order=is_in_order)
+
+    async def used(self) -> Mapping[str, set[int]]:
+        """Return which exchanges of a replay the workers have used, by file."""
+        used: dict[str, set[int]] = {}
+        job = msgspec.msgpack.encode(_Job(None))
+        for data in await self._pool.run_on_each(job, name="the end of the run"):
+            report = _checked(_decode(data))
+            if report.borrowed:
+                reason = f"the step {report.borrowed!r} is not in the recording, and was answered by an equal request"
+                hint = "which conversation gets it depends on their order: use --workers 1, or record it again"
+                raise InputError(reason, source="--workers", hint=hint)
+            for file, ids in report.used.items():
+                used.setdefault(file, set()).update(ids)
+        return used
+
+
+def _checked(report: _Report) -> _Report:
+    if report.refusal is not None:
+        raise InputError(**report.refusal)
+    if report.is_defect:
+        raise RuntimeError(report.error)
+    if report.error:
+        raise OffbookError(report.error)
+    return report
+
+
+def elapsed_in_slots(latencies_s: Iterable[float], slots: int, *, is_in_order: bool) -> float:
+    """Return how long work takes that is started in this order, `slots` of it at once.
+
+    With `is_in_order`, a piece also starts only when all but the last `slots` - 1 before it have ended.
+    """
+    ends, free, last_end = list[float](), [0.0] * slots, 0.0
+    ended = 0.0
+    for at, latency_s in enumerate(latencies_s):
+        if is_in_order and at >= slots:
+            ended = max(ended, ends[at - slots])
+        start_s = max(free[0], ended)
+        ends.append(start_s + latency_s)
+        heapreplace(free, ends[-1])
+        last_end = max(last_end, ends[-1])
+    return last_end
