@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from bench.findings import Findings, Row, Table
+import io
+import os
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import orjson
+
+from bench.findings import Findings, Row, Table, at_least
 from bench.plan import Plan
 from bench.stopwatch import Stopwatch, quiet, settled
 from bench.talks import CONVERSATIONS, TURNS, Talks, scenario_at
 from offbook import run
+from offbook.cli.runners.scenarios import ScenarioOptions, run_scenarios
+from offbook.pipeline import Replay
 
 SCENARIOS, REPEATS = 200, (5, 3)
 RUN, CALLS = "a run of the suite", "its calls of models alone"
@@ -22,7 +31,60 @@ def measure(plan: Plan) -> Findings:
     rows = [Row(row, [figures[name][row] for name in suites]) for row in (RUN, CALLS)]
     title = f"{SCENARIOS} scenarios with {CONVERSATIONS} conversations each, replayed in one process"
     table = Table(title, "conversations/s", list(suites), rows, base=RUN)
-    return Findings("scenarios", [table], [], _notes(plan, suites))
+    processes = measure_processes(plan)
+    claim = f"a suite whose agent computes runs {AT_TWO:g} times as fast in two processes"
+    return Findings(
+        "scenarios", [table, processes], at_least(claim, processes.ratios(TWO, ONE)[:1], AT_TWO), _notes(plan, suites)
+    )
+
+
+ONE, TWO, AT_TWO = "in one process", "in two processes", 1.7
+COMPUTING, COMPUTED = 60, (5, 2)
+AGENT = """\
+import hashlib
+
+
+async def handle(messages, ctx):
+    digest = messages[-1]["content"].encode()
+    for _ in range(20_000):
+        digest = hashlib.sha256(digest).digest()
+    return (await ctx.provider.complete(messages, "m", step_id="answer")).content
+"""
+
+
+def measure_processes(plan: Plan) -> Table:
+    """Conversations a second of `offbook test --workers`, with its discovery and report, and for its processor time."""
+    folder = _computing_suite(plan.library.folder / "computing")
+    best: dict[str, tuple[float, float]] = {}
+    for repeat in range(plan.repeats(*COMPUTED)):
+        plan.tell(f"scenarios: processes, repeat {repeat + 1} of {plan.repeats(*COMPUTED)}")
+        for name, workers in ((ONE, 1), (TWO, 2)):
+            rates = _rates_of_command(folder, workers)
+            best[name] = tuple(map(max, rates, best.get(name, rates)))  # type: ignore[assignment]
+    rows = [Row(name, list(rates)) for name, rates in best.items()]
+    title = f"{COMPUTING} conversations with an agent that computes"
+    return Table(title, "conversations/s", ["elapsed", "of processor time"], rows, base=ONE)
+
+
+def _computing_suite(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "computing_agent.py").write_text(AGENT)
+    (folder / "offbook.toml").write_text('[agent]\nhandler = "computing_agent:handle"\nprovider = "openai"\n')
+    declared = f"for index in range({COMPUTING}):\n    scenario(f'computes {{index}}', turns=['a'])\n"
+    (folder / "sim_computing.py").write_text(f"from offbook import scenario\n{declared}")
+    entry = {"content": "done", "model": "m"}
+    entries = {f"computes {index}/agent/1/agent.answer": entry for index in range(COMPUTING)}
+    (folder / "recording.json").write_bytes(orjson.dumps({"_version": 2, **entries}))
+    return folder
+
+
+def _rates_of_command(folder: Path, workers: int) -> tuple[float, float]:
+    config, recording = str(folder / "offbook.toml"), str(folder / "recording.json")
+    options = ScenarioOptions(mode=Replay(recording), config=config, workers=workers)
+    watch, before = Stopwatch(), sum(os.times()[:4])
+    with redirect_stdout(io.StringIO()), quiet(), watch.lap():
+        assert run_scenarios(options) == 0
+    return COMPUTING / watch.total_us * 1e6, COMPUTING / (sum(os.times()[:4]) - before)
 
 
 def _suites(plan: Plan) -> dict[str, Talks]:
@@ -58,5 +120,5 @@ def _notes(plan: Plan, suites: dict[str, Talks]) -> list[str]:
         f"a conversation has {TURNS} turns with a mocked tool call each, a trajectory to match, and a judge",
         f"calls of models in a conversation: {made}; every call is fingerprinted and its drift checked",
         "its calls alone: the same requests, made before the clock starts, one after the other, on the same recording",
-        "a suite runs in one process; on more cores, run parts of it side by side",
+        "processes: the whole command, with discovery and report; what else runs on the machine counts against two",
     ]
