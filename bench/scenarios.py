@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 from contextlib import redirect_stdout
@@ -32,21 +33,23 @@ def measure(plan: Plan) -> Findings:
     title = f"{SCENARIOS} scenarios with {CONVERSATIONS} conversations each, replayed in one process"
     table = Table(title, "conversations/s", list(suites), rows, base=RUN)
     processes = measure_processes(plan)
-    claim = f"a suite whose agent computes runs {AT_TWO:g} times as fast in two processes"
-    return Findings(
-        "scenarios", [table, processes], at_least(claim, processes.ratios(TWO, ONE)[:1], AT_TWO), _notes(plan, suites)
-    )
+    gained, possible = processes.ratios(TWO, ONE)[0], processes.ratios(BARE_TWO, BARE_ONE)[0]
+    targets = at_least(f"a suite whose agent computes runs {AT_TWO:g} times as fast in two processes", [gained], AT_TWO)
+    claim = f"it gains {OF_POSSIBLE:.0%} of what two bare processes gain or more"
+    targets += at_least(claim, [gained / possible], OF_POSSIBLE)
+    return Findings("scenarios", [table, processes], targets, _notes(plan, suites))
 
 
 ONE, TWO, AT_TWO = "in one process", "in two processes", 1.7
-COMPUTING, COMPUTED = 60, (5, 2)
+BARE_ONE, BARE_TWO, OF_POSSIBLE = "the computing alone, in one", "the computing alone, in two", 0.85
+COMPUTING, COMPUTED, ROUNDS = 60, (7, 3), 20_000
 AGENT = """\
 import hashlib
 
 
 async def handle(messages, ctx):
     digest = messages[-1]["content"].encode()
-    for _ in range(20_000):
+    for _ in range(ROUNDS):
         digest = hashlib.sha256(digest).digest()
     return (await ctx.provider.complete(messages, "m", step_id="answer")).content
 """
@@ -56,11 +59,17 @@ def measure_processes(plan: Plan) -> Table:
     """Conversations a second of `offbook test --workers`, with its discovery and report, and for its processor time."""
     folder = _computing_suite(plan.library.folder / "computing")
     best: dict[str, tuple[float, float]] = {}
+
+    def note(name: str, elapsed: float, of_processor: float) -> None:
+        before = best.get(name, (0.0, 0.0))
+        best[name] = max(elapsed, before[0]), max(of_processor, before[1])
+
     for repeat in range(plan.repeats(*COMPUTED)):
         plan.tell(f"scenarios: processes, repeat {repeat + 1} of {plan.repeats(*COMPUTED)}")
         for name, workers in ((ONE, 1), (TWO, 2)):
-            rates = _rates_of_command(folder, workers)
-            best[name] = tuple(map(max, rates, best.get(name, rates)))  # type: ignore[assignment]
+            note(name, *_rates_of_command(folder, workers))
+        for name, workers in ((BARE_ONE, 1), (BARE_TWO, 2)):
+            note(name, *_rates_of_computing(workers))
     rows = [Row(name, list(rates)) for name, rates in best.items()]
     title = f"{COMPUTING} conversations with an agent that computes"
     return Table(title, "conversations/s", ["elapsed", "of processor time"], rows, base=ONE)
@@ -68,7 +77,7 @@ def measure_processes(plan: Plan) -> Table:
 
 def _computing_suite(folder: Path) -> Path:
     folder.mkdir()
-    (folder / "computing_agent.py").write_text(AGENT)
+    (folder / "computing_agent.py").write_text(AGENT.replace("ROUNDS", str(ROUNDS)))
     (folder / "offbook.toml").write_text('[agent]\nhandler = "computing_agent:handle"\nprovider = "openai"\n')
     declared = f"for index in range({COMPUTING}):\n    scenario(f'computes {{index}}', turns=['a'])\n"
     (folder / "sim_computing.py").write_text(f"from offbook import scenario\n{declared}")
@@ -76,6 +85,24 @@ def _computing_suite(folder: Path) -> Path:
     entries = {f"computes {index}/agent/1/agent.answer": entry for index in range(COMPUTING)}
     (folder / "recording.json").write_bytes(orjson.dumps({"_version": 2, **entries}))
     return folder
+
+
+def _rates_of_computing(processes: int) -> tuple[float, float]:
+    """The same work without conversations: what the machine has to give now."""
+    watch, before = Stopwatch(), sum(os.times()[:4])
+    with quiet(), watch.lap():
+        for pid in [_compute_in_fork(COMPUTING // processes) for _ in range(processes)]:
+            os.waitpid(pid, 0)
+    return COMPUTING / watch.total_us * 1e6, COMPUTING / (sum(os.times()[:4]) - before)
+
+
+def _compute_in_fork(conversations: int) -> int:
+    pid = os.fork()
+    if pid == 0:
+        for _ in range(conversations * ROUNDS):
+            hashlib.sha256(b"a").digest()
+        os._exit(0)
+    return pid
 
 
 def _rates_of_command(folder: Path, workers: int) -> tuple[float, float]:
