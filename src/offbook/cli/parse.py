@@ -21,7 +21,7 @@ from offbook.workflow.file.tree import steps_by_id, steps_without_model, tools_o
 if TYPE_CHECKING:
     from offbook.explore.verdict import Verdict
     from offbook.shard import Shard
-    from offbook.subjects.executors import Workers
+    from offbook.subjects.executors import AnyWorkers
 
 
 def parse_names(text: str) -> tuple[str, ...]:
@@ -72,16 +72,22 @@ def parse_shard_option(text: str | None, *, reporters: list[str], is_json: bool)
     return shard
 
 
-def parse_workers(text: str) -> Workers:
-    """Return a number of workers, or `auto`.
+def parse_workers(text: str) -> AnyWorkers:
+    """Return a number of workers, `auto`, or a Ray cluster: `ray`, or its URL.
 
     Raises:
-        InputError: it is neither.
+        InputError: it is none of them.
     """
     if text == "auto":
         return "auto"
+    if text == "ray" or text.startswith("ray://"):
+        from offbook.subjects.executors import RayAddress
+
+        return RayAddress("" if text == "ray" else text)
     if not text.isdecimal() or int(text) < 1:
-        raise InputError(f"expected a number or auto, got {text!r}", source="--workers", hint="--workers 2")
+        reason = f"expected a number, auto, ray or ray://HOST:PORT, got {text!r}"
+        hint = did_you_mean(text, ["auto", "ray"]) or "--workers 2"
+        raise InputError(reason, source="--workers", hint=hint)
     return int(text)
 
 

@@ -8,6 +8,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import islice
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
+from msgspec import Struct
+
 from offbook.clock import SYSTEM_CLOCK
 from offbook.explore.cases import FaultCase
 from offbook.explore.explorer import CaseExecutor, ExecutedCase, SerialExecutor, Subject, execute, next_continuation
@@ -113,7 +115,14 @@ def _wait(started: Sequence[_StartedCase]) -> None:
         case.advance()
 
 
+class RayAddress(Struct, frozen=True):
+    """The cluster at a URL; without one, that which RAY_ADDRESS names, or this machine."""
+
+    url: str = ""
+
+
 Workers: TypeAlias = int | Literal["auto"]
+AnyWorkers: TypeAlias = Workers | RayAddress
 
 
 def worker_count(workers: Workers) -> int:

@@ -521,7 +521,7 @@ def test_part_of_the_name_of_a_scenario_is_enough(run, project):
         (("flow.txt",), "this is not a workflow or a file of scenarios"),
         (("sim_none.py",), "there is no such file"),
         ((*FLOW, "--faults", "timeot"), "there is no fault 'timeot' to try"),
-        ((*FLOW, "--workers", "many"), "expected a number or auto, got 'many'"),
+        ((*FLOW, "--workers", "many"), "expected a number, auto, ray or ray://HOST:PORT, got 'many'"),
         ((*FLOW, "--reporter", "xml=x"), "there is no reporter 'xml'"),
         ((*FLOW, "--compare", "none.json"), "none.json"),
     ],

@@ -640,7 +640,10 @@ class TestWorkers:
     @pytest.mark.parametrize("workers", ["rya", "0", "-1", "2.5", ""])
     def test_what_is_no_number_is_refused(self, run, busy, workers):
         code, _, err = run("test", "--workers", workers)
-        assert (code, f"--workers: expected a number or auto, got {workers!r}" in err) == (2, True)
+        assert (code, f"--workers: expected a number, auto, ray or ray://HOST:PORT, got {workers!r}" in err) == (
+            2,
+            True,
+        )
 
 
 class TestCutOff:

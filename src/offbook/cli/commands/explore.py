@@ -134,7 +134,10 @@ def explore(
             help="How long a run may take, in seconds of its virtual clock; how long a program may wait for an answer.",
         ),
     ] = None,
-    workers: Annotated[str, typer.Option(help="How many cases run at once: a number, or auto.")] = "auto",
+    workers: Annotated[
+        str,
+        typer.Option(metavar="N|auto|ray|ray://…", help="How many cases run at once; or a Ray cluster that runs them."),
+    ] = "auto",
     report: HtmlReport = None,
     reporter: Annotated[
         list[str], typer.Option(help="Another report: html=PATH, json=PATH, junit=PATH or github. Repeatable.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
-from contextlib import redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
 import msgspec
@@ -21,7 +21,7 @@ from offbook.config import import_from, plan_run
 from offbook.config.recordings import is_folder, slug
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase
-from offbook.explore.explorer import CaseResult, Exploration, Explorer, OnBegin, Subject
+from offbook.explore.explorer import CaseExecutor, CaseResult, Exploration, Explorer, OnBegin, Subject
 from offbook.explore.options import VARIANTS, ExploreOptions, select_variants
 from offbook.explore.schedule import Pace, check_shard, in_case_order, parse_budget
 from offbook.explore.start_check import ForkingSubject
@@ -35,7 +35,7 @@ from offbook.report.exploration import (
 )
 from offbook.report.exploration.report_input import ExploredShard, ReportOptions, causes_of_findings
 from offbook.shard import Shard
-from offbook.subjects.executors import Workers, executor_of
+from offbook.subjects.executors import AnyWorkers, RayAddress, executor_of
 from offbook.subjects.kept_folders import PLACEHOLDER
 from offbook.subjects.regression import Regression, RegressionFolder, load_regression, reproduce
 from offbook.subjects.scenario import config_of, scenario_of
@@ -68,7 +68,7 @@ class ExploreArguments(Struct, frozen=True, kw_only=True):
     only: Sequence[str] = ()
     is_list: bool = False
     invariants: str | None = None
-    workers: Workers = "auto"
+    workers: AnyWorkers = "auto"
     reporters: Sequence[str] = ()
     fail_on: frozenset[Verdict] = FINDINGS
     compare: str | None = None
@@ -237,8 +237,8 @@ class _Exploration:
 
     def explore(self) -> int:
         """Run the cases, report them, and return the exit code."""
-        with open_subject(self._spec, self._settings) as subject:
-            explorer = self._explorer(subject)
+        with open_subject(self._spec, self._settings) as subject, self._executor(subject) as executor:
+            explorer = self._explorer(subject, executor)
             exploration = explorer.explore(self._only(explorer))
             self.reporter.finish(exploration)
             self._keep(subject, exploration)
@@ -247,7 +247,7 @@ class _Exploration:
     def list_cases(self) -> int:
         """Print the cases."""
         with open_subject(self._spec, self._settings) as subject:
-            explorer = self._explorer(subject)
+            explorer = self._explorer(subject, executor_of(subject, 1))
             cases = self._only(explorer) or explorer.affordable
         if self._options.is_json:
             echo_json(msgspec.json.encode([{"id": case.id, "case": str(case)} for case in cases]))
@@ -256,7 +256,19 @@ class _Exploration:
             print_message(f"{case.id}  ", str(case))
         return FINE
 
-    def _explorer(self, subject: Subject) -> Explorer:
+    @contextmanager
+    def _executor(self, subject: Subject) -> Iterator[CaseExecutor]:
+        """Open what runs the cases: here, or on a cluster."""
+        workers = self._options.workers
+        if not isinstance(workers, RayAddress):
+            yield executor_of(subject, workers)
+            return
+        from offbook.workers.ray_cluster import open_ray_executor
+
+        with open_ray_executor(workers, self._spec, self._settings) as executor:
+            yield executor
+
+    def _explorer(self, subject: Subject, executor: CaseExecutor) -> Explorer:
         options = self._options
         for folder in getattr(subject, "restored", ()):
             text = f"an exploration had been killed, and had left {folder} changed: it is restored"
@@ -272,7 +284,6 @@ class _Exploration:
             shard=options.shard,
         )
         reporter = ExplorationReporters(self.so_far, self.reporter)
-        executor = executor_of(subject, options.workers)
         begin = self._begin(reporter)
         return Explorer(subject, wish, executor=executor, pace=self._pace, on_begin=begin, on_case=reporter.on_case)
 

@@ -51,7 +51,7 @@ from offbook.scenarios.scenario import Scenario
 from offbook.shard import Shard, digest_of
 
 if TYPE_CHECKING:
-    from offbook.subjects.executors import Workers
+    from offbook.subjects.executors import AnyWorkers
     from offbook.workers.suite import SuiteConversations
 
 
@@ -65,7 +65,7 @@ class ScenarioOptions(Struct, frozen=True, kw_only=True):
     agents: tuple[str, ...] = ()
     repeat: int | None = None
     concurrency: int | None = None
-    workers: Workers = 1
+    workers: AnyWorkers = 1
     reporters: tuple[str, ...] = ()
     shard: Shard | None = None
     is_json: bool = False
@@ -220,8 +220,11 @@ class _Run:
             reason = f"the MCP servers of the agent {with_mcp} are for one process"
             raise InputError(reason, source="--workers", hint="leave --workers out")
         conversations = sum(each.conversations or self._rules.conversations for each, _ in self._plan.pairs)
-        from offbook.subjects.executors import worker_count
+        from offbook.subjects.executors import RayAddress, worker_count
 
+        if isinstance(self._options.workers, RayAddress):
+            hint = "use --workers N; offbook explore runs on a cluster"
+            raise InputError("a suite runs on this machine", source="--workers", hint=hint)
         return min(worker_count(self._options.workers), self._rules.concurrency, conversations * self._repeat)
 
     @asynccontextmanager

@@ -1,0 +1,116 @@
+"""Cases of an exploration in a process of their own, which opens the subject by its spec: the far end of a Ray worker.
+
+`python -m offbook.workers.cases FD` handles the batches that come by the socket FD, until it ends. It is a process that
+has loaded nothing but what the subject needs, so that forking it for each run is quick and safe.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import sys
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+from offbook.errors import InputError
+from offbook.explore.cases import FaultCase
+from offbook.explore.explorer import ExecutedCase, Subject, execute
+from offbook.explore.monitor import CaseReport
+from offbook.faults import FaultPlan, parse_fault
+from offbook.subjects.specs import AnySubjectSpec, ExploreSettings, open_subject
+
+_LENGTH = struct.Struct("<Q")
+
+
+class CasesSpec(Struct, frozen=True):
+    """Whose cases to run, and how. `folder` is the working directory; None means that of the worker."""
+
+    subject: AnySubjectSpec
+    settings: ExploreSettings
+    folder: str | None = None
+
+    def to_bytes(self) -> bytes:
+        return msgspec.json.encode(self)
+
+
+class _Batch(Struct, frozen=True):
+    """What a batch gave: for each case its runs, as their processes report them, and how long it took."""
+
+    cases: tuple[tuple[tuple[bytes, ...], float], ...] = ()
+    refusal: dict[str, str] | None = None
+
+
+def encode_batch(cases: Sequence[FaultCase]) -> bytes:
+    """Return cases as the lines of their plans."""
+    return msgspec.msgpack.encode([[str(line) for line in case.lines] for case in cases])
+
+
+def decode_results(data: bytes, cases: Sequence[FaultCase]) -> list[ExecutedCase]:
+    """Return the cases of a batch with their runs.
+
+    Raises:
+        InputError: the worker could not run them.
+    """
+    batch = msgspec.msgpack.decode(data, type=_Batch)
+    if batch.refusal is not None:
+        raise InputError(**batch.refusal)
+    decoded = [(tuple(CaseReport.from_bytes(run).run for run in runs), real_s) for runs, real_s in batch.cases]
+    return [
+        ExecutedCase(case, tuple(run for run in runs if run is not None), real_s)
+        for case, (runs, real_s) in zip(cases, decoded, strict=True)
+    ]
+
+
+def send_frame(connection: socket.socket, data: bytes) -> None:
+    """Send bytes with their length in front."""
+    connection.sendall(_LENGTH.pack(len(data)) + data)
+
+
+def receive_frame(connection: socket.socket) -> bytes | None:
+    """Wait for the next frame; None if the connection has ended."""
+    head = _receive(connection, _LENGTH.size)
+    return None if head is None else _receive(connection, _LENGTH.unpack(head)[0])
+
+
+def _receive(connection: socket.socket, size: int) -> bytes | None:
+    data = bytearray()
+    while len(data) < size:
+        piece = connection.recv(min(size - len(data), 1 << 20))
+        if not piece:
+            return None
+        data += piece
+    return bytes(data)
+
+
+def serve(connection: socket.socket) -> None:
+    """Open the subject of the first frame, and run the batches of all others."""
+    first = receive_frame(connection)
+    if first is None:
+        return
+    spec = msgspec.json.decode(first, type=CasesSpec)
+    if spec.folder is not None:
+        os.chdir(spec.folder)
+    try:
+        with open_subject(spec.subject, spec.settings) as subject:
+            subject.run(FaultPlan())  # the clean run, whose script all others follow
+            while (job := receive_frame(connection)) is not None:
+                send_frame(connection, _run(subject, job))
+    except InputError as error:
+        fields = {"reason": error.reason, "source": error.source, "place": error.place, "hint": error.hint}
+        while receive_frame(connection) is not None:
+            send_frame(connection, msgspec.msgpack.encode(_Batch(refusal=fields)))
+
+
+def _run(subject: Subject, job: bytes) -> bytes:
+    results = []
+    for lines in msgspec.msgpack.decode(job, type=list[list[str]]):
+        executed = execute(subject, FaultCase("", tuple(map(parse_fault, lines)), ()))
+        results.append((tuple(CaseReport(run=run).to_bytes() for run in executed.runs), executed.real_s))
+    return msgspec.msgpack.encode(_Batch(tuple(results)))
+
+
+if __name__ == "__main__":
+    serve(socket.socket(fileno=int(sys.argv[1])))
