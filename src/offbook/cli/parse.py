@@ -86,8 +86,8 @@ def parse_workers(text: str) -> AnyWorkers:
         return RayAddress("" if text == "ray" else text)
     if not text.isdecimal() or int(text) < 1:
         reason = f"expected a number, auto, ray or ray://HOST:PORT, got {text!r}"
-        hint = did_you_mean(text, ["auto", "ray"]) or "--workers 2"
-        raise InputError(reason, source="--workers", hint=hint)
+        hint = "did you mean 'ray'?" if sorted(text) == sorted("ray") else did_you_mean(text, ["auto", "ray"])
+        raise InputError(reason, source="--workers", hint=hint or "--workers 2")
     return int(text)
 
 

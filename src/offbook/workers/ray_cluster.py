@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -37,6 +38,8 @@ MAX_ATTEMPTS = 3
 LOCAL_STORE_BYTES = 100_000_000
 LEFT_OUT = [".git", ".venv", "venv", "node_modules", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"]
 """What is in a working directory, and not sent to a cluster."""
+LOOPBACK = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
+"""Where a cluster of this machine listens. Ray takes 127.0.0.1 for the address of the network, where it can."""
 
 
 class CaseRelay:
@@ -71,7 +74,8 @@ class _StartedBatch(Struct):
     """Cases that an actor runs. `reference` is what Ray knows their result by."""
 
     cases: list[FaultCase]
-    actor: int
+    worker: int
+    actor: Any
     reference: Any
     attempts: int = 1
     results: list[ExecutedCase] | None = None
@@ -89,8 +93,13 @@ class RayExecutor:
     def __init__(self, ray: Any, spec: CasesSpec, workers: int) -> None:
         self._ray, self._spec, self.workers = ray, spec.to_bytes(), workers
         self._relay = ray.remote(num_cpus=1, max_restarts=0)(CaseRelay)
-        self.actors = [self._relay.remote(self._spec) for _ in range(workers)]
+        self._actors = [self._relay.remote(self._spec) for _ in range(workers)]
         self._case_s: float | None = None
+
+    def worker_pid(self, number: int) -> int:
+        """Return the id of the process of an actor, on its machine."""
+        pid: int = self._ray.get(self._actors[number].pid.remote())
+        return pid
 
     def run(self, cases: Iterable[FaultCase]) -> Iterator[ExecutedCase]:
         waiting, started = iter(cases), list[_StartedBatch]()
@@ -105,17 +114,15 @@ class RayExecutor:
 
     def _start(self, waiting: Iterator[FaultCase], started: list[_StartedBatch]) -> Iterator[_StartedBatch]:
         """Start batches until each actor has one, and one to go on with."""
-        busy = [batch.actor for batch in started if batch.results is None]
-        for actor in [*range(self.workers)] * 2:
-            if busy.count(actor) < 2 and (cases := list(islice(waiting, self._batch_size()))):
-                busy.append(actor)
-                yield _StartedBatch(cases, actor, self._send(actor, cases))
+        busy = [batch.worker for batch in started if batch.results is None]
+        for worker in [*range(self.workers)] * 2:
+            if busy.count(worker) < 2 and (cases := list(islice(waiting, self._batch_size()))):
+                busy.append(worker)
+                actor = self._actors[worker]
+                yield _StartedBatch(cases, worker, actor, actor.run.remote(encode_batch(cases)))
 
     def _batch_size(self) -> int:
         return 1 if self._case_s is None else min(max(int(BATCH_S / max(self._case_s, 1e-6)), 1), MAX_BATCH)
-
-    def _send(self, actor: int, cases: list[FaultCase]) -> Any:
-        return self.actors[actor].run.remote(encode_batch(cases))
 
     def _wait(self, batches: list[_StartedBatch]) -> None:
         """Wait until one of the batches has ended, and take all that have."""
@@ -140,16 +147,10 @@ class RayExecutor:
             cases = ", ".join(str(case) for case in batch.cases[:3])
             raise OffbookError(f"{MAX_ATTEMPTS} workers ended with the same cases, which begin with {cases}") from error
         batch.attempts += 1
-        actor = self.actors[batch.actor]
-        if error_is_of(error, actor):
-            self.actors[batch.actor] = self._relay.remote(self._spec)
-        batch.reference = self._send(batch.actor, batch.cases)
-
-
-def error_is_of(error: Exception, actor: Any) -> bool:
-    """Return whether an error is about this actor, and not about the one that it has replaced."""
-    ended: str | None = getattr(error, "actor_id", None)
-    return ended is None or ended == actor._actor_id.hex()  # noqa: SLF001 - Ray has no other name for it
+        if self._actors[batch.worker] is batch.actor:
+            self._actors[batch.worker] = self._relay.remote(self._spec)
+        batch.actor = self._actors[batch.worker]
+        batch.reference = batch.actor.run.remote(encode_batch(batch.cases))
 
 
 @contextmanager
@@ -161,7 +162,9 @@ def open_ray_executor(address: RayAddress, spec: AnySubjectSpec, settings: Explo
     """
     named = address.url or os.environ.get("RAY_ADDRESS", "")
     _check_travels(spec, settings, is_far=bool(named))
-    ray = _import_ray()
+    if named:
+        _check_reachable(named)
+    ray = _import_ray(named)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         _connect(ray, named)
@@ -173,15 +176,19 @@ def open_ray_executor(address: RayAddress, spec: AnySubjectSpec, settings: Explo
         ray.shutdown()
 
 
-def _import_ray() -> Any:
+def _import_ray(address: str) -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if not address:  # nobody else may join it
+        os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token_hex(32)}
     os.environ.setdefault("RAY_RUNTIME_ENV_IGNORE_GITIGNORE", "1")  # recordings are often in .gitignore
     try:
         import ray  # noqa: PLC0415 - an optional dependency
+        import ray._private.worker  # noqa: PLC0415
         import ray.exceptions  # noqa: PLC0415
     except ImportError:
         hint = "pip install 'offbook[ray]'; on this machine alone, use --workers auto"
         raise InputError("Ray is not installed", source="--workers", hint=hint) from None
+    ray._private.worker._worker_logs_enabled = False  # noqa: SLF001 - or it prints on our stdout that a worker died
     return ray
 
 
@@ -189,17 +196,17 @@ def _connect(ray: Any, address: str) -> None:
     """Join the cluster at an address, with the working directory and this package; without one, start a local one."""
     quiet = {"log_to_driver": False, "configure_logging": False, "logging_level": "ERROR"}
     if not address:
-        local = {"num_cpus": os.cpu_count() or 1, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+        local = {"num_cpus": os.cpu_count() or 1, "include_dashboard": False, "_node_ip_address": LOOPBACK}
         ray.init(address="local", object_store_memory=LOCAL_STORE_BYTES, **local, **quiet)
         return
-    _check_reachable(address)
     package = str(Path(__file__).parent.parent)
     environment = {"working_dir": str(Path.cwd()), "py_modules": [package], "excludes": LEFT_OUT}
     try:
         ray.init(address=address, runtime_env=environment, **({} if "://" in address else quiet))
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
         reason = str(error).partition("\n")[0]
-        raise InputError(f"cannot join the cluster: {reason}", source=address) from error
+        hint = "is the token that Ray uses here the one of the cluster?"
+        raise InputError(f"cannot join the cluster: {reason}", source=address, hint=hint) from error
 
 
 def _check_reachable(address: str) -> None:
