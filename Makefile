@@ -28,7 +28,7 @@ MCP_CONFORMANCE := .scratch/mcp_conformance
 MCP_CONFORMANCE_STAMP := $(MCP_CONFORMANCE)/.ready-$(MCP_CONFORMANCE_VERSION)-$(MCP_CONFORMANCE_NODE_VERSION)
 NPM := $(shell command -v npm)
 # slow to start, and quick to change with what others release: CI runs them beside the tests
-CONFORMANCE := tests/wire/frameworks tests/wire/node tests/mcp/clients tests/mcp/agents tests/mcp/protocol
+CONFORMANCE := tests/wire/frameworks tests/wire/node tests/mcp/clients tests/mcp/agents tests/mcp/protocol tests/workers/cluster
 # explored with every fault, which takes minutes; its programs wait more than they work, hence more workers than cores
 ZOO := tests/explore/test_agents.py
 # tests that try a sample of their cases in 'make test', and every case in 'make zoo'
@@ -103,7 +103,7 @@ types: setup # beside the tests: one process, which is quicker than they are
 tests: setup $(if $(NPM),$(AIMOCK_STAMP))
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(addprefix --ignore=,$(CONFORMANCE) $(ZOO))
 
-conformance: setup $(GROUP_STAMP)-conformance $(if $(NPM),$(AIMOCK_STAMP) $(NODE_SDKS_STAMP) $(MCP_CLIENTS_STAMP) $(MCP_CONFORMANCE_STAMP)) ## Run Node SDKs and frameworks against us
+conformance: setup $(GROUP_STAMP)-conformance $(GROUP_STAMP)-cluster $(if $(NPM),$(AIMOCK_STAMP) $(NODE_SDKS_STAMP) $(MCP_CLIENTS_STAMP) $(MCP_CONFORMANCE_STAMP)) ## Run Node SDKs and frameworks against us
 	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup $(CONFORMANCE)
 
 zoo: setup $(GROUP_STAMP)-conformance $(if $(NPM),$(NODE_SDKS_STAMP)) ## Explore agents with planted defects and their sound twins, with every fault
@@ -113,7 +113,7 @@ constraints: ## Renew the pins in constraints.txt
 	rm -rf .scratch/pins
 	$(PYTHON) -m venv .scratch/pins
 	.scratch/pins/bin/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	.scratch/pins/bin/python -m pip install --quiet --disable-pip-version-check --editable . --group test --group coverage --group conformance --group bench
+	.scratch/pins/bin/python -m pip install --quiet --disable-pip-version-check --editable . --group test --group coverage --group conformance --group cluster --group bench
 	(echo "# What CI installs; renew with 'make constraints'."; .scratch/pins/bin/pip freeze --exclude-editable) > constraints.txt
 
 format: setup ## Format the code and fix what lint can fix

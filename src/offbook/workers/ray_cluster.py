@@ -38,8 +38,8 @@ MAX_ATTEMPTS = 3
 LOCAL_STORE_BYTES = 100_000_000
 LEFT_OUT = [".git", ".venv", "venv", "node_modules", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"]
 """What is in a working directory, and not sent to a cluster."""
-LOOPBACK = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
-"""Where a cluster of this machine listens. Ray takes 127.0.0.1 for the address of the network, where it can."""
+LOOPBACK_ONLY = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+"""Lets Ray use 127.0.0.1, as it does on those two systems by default; elsewhere it prefers the network."""
 
 
 class CaseRelay:
@@ -179,7 +179,7 @@ def open_ray_executor(address: RayAddress, spec: AnySubjectSpec, settings: Explo
 def _import_ray(address: str) -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     if not address:  # nobody else may join it
-        os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token_hex(32)}
+        os.environ |= LOOPBACK_ONLY | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token_hex(32)}
     os.environ.setdefault("RAY_RUNTIME_ENV_IGNORE_GITIGNORE", "1")  # recordings are often in .gitignore
     try:
         import ray  # noqa: PLC0415 - an optional dependency
@@ -196,7 +196,7 @@ def _connect(ray: Any, address: str) -> None:
     """Join the cluster at an address, with the working directory and this package; without one, start a local one."""
     quiet = {"log_to_driver": False, "configure_logging": False, "logging_level": "ERROR"}
     if not address:
-        local = {"num_cpus": os.cpu_count() or 1, "include_dashboard": False, "_node_ip_address": LOOPBACK}
+        local = {"num_cpus": os.cpu_count() or 1, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
         ray.init(address="local", object_store_memory=LOCAL_STORE_BYTES, **local, **quiet)
         return
     package = str(Path(__file__).parent.parent)

@@ -637,6 +637,10 @@ class TestWorkers:
         assert "error: --workers: the step 'asks/agent/" in err
         assert "hint: which conversation gets it depends on their order: use --workers 1" in err
 
+    def test_a_suite_is_not_for_a_cluster(self, run, busy):
+        code, _, err = run("test", "--replay", "all.json", "--workers", "ray")
+        assert (code, "--workers: a suite runs on this machine" in err) == (2, True)
+
     @pytest.mark.parametrize("workers", ["rya", "0", "-1", "2.5", ""])
     def test_what_is_no_number_is_refused(self, run, busy, workers):
         code, _, err = run("test", "--workers", workers)

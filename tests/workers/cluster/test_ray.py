@@ -13,7 +13,7 @@ from secrets import token_hex
 
 import pytest
 
-from offbook.workers.ray_cluster import LOOPBACK
+from offbook.workers.ray_cluster import LOOPBACK_ONLY
 from tests.cli import flows
 
 HAS_RAY = importlib.util.find_spec("ray") is not None
@@ -76,7 +76,7 @@ def explored(*arguments, **variables):
     done = subprocess.run(
         command, env=os.environ | variables, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
     )
-    assert "Traceback" not in done.stderr, done.stderr
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False), done.stderr
     return done.returncode, done.stdout, Path("report.json").read_bytes()
 
 
@@ -89,30 +89,30 @@ def test_all_executors_write_the_same_report_even_while_workers_are_killed(proje
 @pytest.fixture
 def token():
     """The settings of a cluster that only this test knows the token of."""
-    return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token_hex(32)}
+    return LOOPBACK_ONLY | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token_hex(32)}
 
 
 @pytest.fixture
 def head(tmp_path_factory, token):
-    """The address of a cluster of one node, which is started here and stopped at the end."""
-    with socket.create_server((LOOPBACK, 0)) as free:
-        port = free.getsockname()[1]
+    """The two addresses of a cluster, for its processes and for clients; it is started here, and stopped at the end."""
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+        port, client_port = one.getsockname()[1], other.getsockname()[1]
     ray = Path(sys.executable).parent / "ray"
-    options = ["--node-ip-address", LOOPBACK, "--num-cpus", "2", "--include-dashboard", "false", "--block"]
+    options = ["--node-ip-address", "127.0.0.1", "--num-cpus", "2", "--include-dashboard", "false", "--block"]
     environment = os.environ | {"RAY_USAGE_STATS_ENABLED": "0"} | token
     folder = tmp_path_factory.mktemp("head")
-    command = [ray, "start", "--head", "--port", str(port), "--disable-usage-stats", *options]
+    command = [ray, "start", "--head", "--port", str(port), "--ray-client-server-port", str(client_port), *options]
     running = subprocess.Popen(
         command, env=environment, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     deadline_s = time.monotonic() + 60
     while running.poll() is None and time.monotonic() < deadline_s:
         try:
-            socket.create_connection((LOOPBACK, port), timeout=1).close()
+            socket.create_connection(("127.0.0.1", client_port), timeout=1).close()
             break
         except OSError:
             time.sleep(0.2)
-    yield f"{LOOPBACK}:{port}"
+    yield f"127.0.0.1:{port}", f"ray://127.0.0.1:{client_port}"
     running.terminate()
     running.wait(60)
 
@@ -120,7 +120,8 @@ def head(tmp_path_factory, token):
 def test_a_cluster_gets_the_working_directory_and_gives_the_same_bytes(project, head, token):
     here = explored("--workers", "1")
     assert len(here[2]) > 1000
-    assert explored("--workers", "ray", RAY_ADDRESS=head, **token) == here
+    assert explored("--workers", "ray", RAY_ADDRESS=head[0], **token) == here
+    assert explored("--workers", head[1], **token) == here
 
 
 def test_ctrl_c_ends_the_workers_and_reports_what_had_ended(project):
