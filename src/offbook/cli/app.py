@@ -165,6 +165,10 @@ class RecordingGroup(LazyGroup):
         "merge": LazyCommand("recording.edit", "merge", "Merge recordings into one."),
         "copy": LazyCommand("recording.edit", "copy", "Copy a recording to another store."),
         "redact": LazyCommand("recording.edit", "redact", "Remove secrets from recordings, in place."),
+        "import": LazyCommand(
+            "recording.convert", "import_traces", "Make a recording of what another tool has written."
+        ),
+        "export": LazyCommand("recording.convert", "export", "Write a recording in the format of other tools."),
         "prune": LazyCommand("recording.edit", "prune", "Remove old, failed or unwanted exchanges from recordings."),
     }
 

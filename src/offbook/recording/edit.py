@@ -94,6 +94,17 @@ def copy_store(source: Store, target: Store, *, force: bool = False) -> Document
     return copied
 
 
+def save_new(target: Store, document: Document, *, force: bool = False) -> None:
+    """Write a recording to `target`. `force` replaces one that exists.
+
+    Raises:
+        InputError: the target exists and is not to be replaced, or it cannot be written.
+    """
+    if target.exists() and not force:
+        raise _exists_error(target)
+    target.save(document)
+
+
 def _exists_error(target: Store) -> InputError:
     return InputError("it already exists", source=target.location, hint="name another output, or pass --force")
 

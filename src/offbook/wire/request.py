@@ -89,9 +89,16 @@ def unpacked_body(request: HttpRequest) -> bytes:
     Raises:
         PackedBodyError: it cannot be unpacked.
     """
-    body = request.body
-    names = request.headers.get("content-encoding", "").lower().split(",")
-    for name in reversed([name.strip() for name in names]):
+    return unpack_body(request.body, request.headers.get("content-encoding", ""))
+
+
+def unpack_body(body: bytes, content_encoding: str) -> bytes:
+    """Return a body as it was before its `content-encoding`.
+
+    Raises:
+        PackedBodyError: it cannot be unpacked.
+    """
+    for name in reversed([name.strip() for name in content_encoding.lower().split(",")]):
         if name not in ("", "identity"):
             body = _unpack(name, body)
     return body

@@ -1,0 +1,1 @@
+"""Recordings from what other tools have written, and recordings as HAR."""

@@ -1,0 +1,107 @@
+"""Reads the fixtures of aimock: answers, with conditions on the requests that they answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from msgspec import UNSET, Raw
+
+from offbook.faults import HttpError
+from offbook.messages import JsonObject, Usage
+from offbook.recording.format.exchange import ABSENT, Exchange, RecordedToolCall
+from offbook.wire.convert.trace import AnyRequestCall, Trace, Unmapped
+
+KEY = "aimock"
+_ANSWERS = ("content", "toolCalls", "blocks", "error")
+_ORDER_CONDITIONS = frozenset(("userMessage", "sequenceIndex", "turnIndex", "hasToolResult", "model", "endpoint"))
+"""Conditions that say no more than the order of the fixtures does, in a conversation that runs as it did."""
+
+
+def read_fixtures(fixtures: list[Any]) -> Trace:
+    """Return the answers of fixtures, in the order of the file.
+
+    A fixture does not have the whole request, so that its answer is for any request. Fixtures of other endpoints than
+    chat, and those with conditions that an order cannot stand for, are not mapped.
+    """
+    calls, unmapped = [], []
+    for number, fixture in enumerate(fixtures, 1):
+        place = f"fixture {number}"
+        try:
+            if reason := _unmappable_reason(fixture):
+                unmapped.append(Unmapped(place, reason))
+            else:
+                calls.append(AnyRequestCall(place=place, key=KEY, exchange=_exchange(fixture)))
+        except (TypeError, KeyError, AttributeError, ValueError) as error:
+            unmapped.append(Unmapped(place, f"not a fixture as aimock reads it: {error!r}"))
+    return Trace(tuple(calls), tuple(unmapped))
+
+
+def _unmappable_reason(fixture: JsonObject) -> str:
+    match, response = fixture["match"], fixture["response"]
+    if not any(name in response for name in _ANSWERS):
+        return f"not an answer of a chat: {', '.join(sorted(response))}"
+    if match.get("endpoint", "chat") != "chat":
+        return f"not a chat: {match['endpoint']}"
+    further = sorted(match.keys() - _ORDER_CONDITIONS)
+    return f"it answers under a condition: {', '.join(further)}" if further else ""
+
+
+def _exchange(fixture: JsonObject) -> Exchange:
+    match, response = fixture["match"], fixture["response"]
+    usage = response.get("usage") or {}
+    texts, calls = (
+        _blocks(response) if "blocks" in response else (response.get("content", ""), response.get("toolCalls"))
+    )
+    tool_calls = [_tool_call(call) for call in calls or ()]
+    return Exchange(
+        content=_text(texts),
+        model=response.get("model") or match.get("model") or "",
+        usage=_usage(usage) if usage else None,
+        latency_ms=float(fixture.get("latency") or 0.0),
+        finish_reason=response.get("finishReason", UNSET),
+        tool_calls=tool_calls or None,
+        reasoning=response.get("reasoning"),
+        fault=_fault(response) if "error" in response else None,
+        request=_request(match),
+    )
+
+
+def _text(content: Any) -> str:
+    return content if isinstance(content, str) else orjson.dumps(content).decode()
+
+
+def _blocks(response: JsonObject) -> tuple[str, list[JsonObject]]:
+    blocks = response["blocks"]
+    texts = [block["text"] for block in blocks if block["type"] == "text"]
+    return "".join(texts), [block for block in blocks if block["type"] == "toolCall"]
+
+
+def _tool_call(call: JsonObject) -> RecordedToolCall:
+    arguments = call["arguments"]
+    if isinstance(arguments, str):
+        parsed = orjson.loads(arguments) if arguments.lstrip().startswith("{") else arguments
+        return RecordedToolCall(id=call.get("id"), name=call["name"], arguments=parsed)
+    return RecordedToolCall(id=call.get("id"), name=call["name"], arguments=arguments)
+
+
+def _usage(usage: JsonObject) -> Usage:
+    def count(*names: str) -> int:
+        return next((int(usage[name]) for name in names if usage.get(name)), 0)
+
+    prompt = count("prompt_tokens", "input_tokens", "promptTokenCount")
+    return Usage.of(prompt, count("completion_tokens", "output_tokens", "candidatesTokenCount"))
+
+
+def _fault(response: JsonObject) -> HttpError:
+    status = int(response.get("status") or 500)
+    headers = {"retry-after": f"{response.get('retryAfter') or 1}"} if status == 429 else {}
+    return HttpError(status, headers, orjson.dumps({"error": response["error"]}).decode())
+
+
+def _request(match: JsonObject) -> Raw:
+    """Return what is known of the request, for whoever reads the recording."""
+    if not isinstance(match.get("userMessage"), str):
+        return ABSENT
+    message = {"role": "user", "content": match["userMessage"]}
+    return Raw(orjson.dumps({"messages": [message], "model": match.get("model", "")}, option=orjson.OPT_SORT_KEYS))

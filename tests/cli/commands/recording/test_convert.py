@@ -1,0 +1,54 @@
+"""offbook recording import and export."""
+
+import json
+
+FIXTURES = {"fixtures": [{"match": {}, "response": {"content": "Hello"}}, {"match": {}, "response": {"image": {}}}]}
+
+
+def test_a_recording_goes_out_and_comes_in_again(run, record, tmp_path):
+    recorded = record("run.json", greet="Hello!")
+    archive, back = tmp_path / "run.har", tmp_path / "back.json"
+    assert run("recording", "export", recorded, "--format", "har", "--output", archive) == (0, "", "")
+    assert run("recording", "export", recorded) == (0, archive.read_text(), "")
+    code, out, _ = run("recording", "import", archive, "--output", back)
+    assert (code, out) == (0, f"{back}: 1 exchange, 0 not mapped\n")
+    assert json.loads(back.read_text())["greet"]["content"] == "Hello!"
+
+
+def test_what_cannot_be_mapped_is_listed_and_the_rest_is_imported(run, write, tmp_path):
+    write("fixtures.json", json.dumps(FIXTURES))
+    code, out, _ = run("recording", "import", "fixtures.json", "-o", "run.json")
+    assert (code, out.splitlines()) == (
+        1,
+        ["not mapped: fixture 2: not an answer of a chat: image", "run.json: 1 exchange, 1 not mapped"],
+    )
+    code, out, _ = run("recording", "import", "fixtures.json", "-o", "run.json", "--force", "--json")
+    assert code == 1
+    assert json.loads(out) == {
+        "output": "run.json",
+        "exchanges": 1,
+        "enclosing_spans": 0,
+        "unmapped": [{"place": "fixture 2", "reason": "not an answer of a chat: image"}],
+    }
+
+
+def test_nothing_is_replaced_without_force_and_nothing_is_written_without_a_call(run, write, tmp_path):
+    write("fixtures.json", json.dumps(FIXTURES))
+    write("run.json", '{"_version": 2}')
+    code, _, err = run("recording", "import", "fixtures.json", "-o", "run.json")
+    assert (code, "it already exists" in err) == (2, True)
+    assert (tmp_path / "run.json").read_text() == '{"_version": 2}'
+    code, _, err = run("recording", "export", "run.json", "-o", "fixtures.json")
+    assert (code, "it already exists" in err) == (2, True)
+    write("none.json", json.dumps({"fixtures": FIXTURES["fixtures"][1:]}))
+    code, out, err = run("recording", "import", "none.json", "-o", "new.json")
+    assert (code, "there is no call that can be recorded" in err) == (2, True)
+    assert "not mapped: fixture 1" in out
+    assert not (tmp_path / "new.json").exists()
+
+
+def test_a_kind_that_the_file_is_not_is_refused(run, write):
+    write("fixtures.json", json.dumps(FIXTURES))
+    code, _, err = run("recording", "import", "fixtures.json", "--from", "vcr", "-o", "run.json")
+    assert (code, "the file is not a cassette of vcrpy" in err) == (2, True)
+    assert run("recording", "import", "nowhere.har", "-o", "run.json")[0] == 2

@@ -1,0 +1,1 @@
+"""Recordings from the files of other tools, and as HAR."""

@@ -1,0 +1,90 @@
+"""Which kind of file it is, what is refused, and fixtures of aimock."""
+
+import orjson
+import pytest
+
+from offbook.errors import InputError
+from offbook.recording.format.file import render_document
+from offbook.wire.convert.reader import read_traces
+from tests.servers.aimock import ANSWERS
+from tests.wire.convert.importing import imported, write_json
+from tests.wire.http_requests import answer_to, call_of, session_of, text_of
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no kind that can be imported"),
+        ("[]", "no kind that can be imported"),
+        ("{}", "no kind that can be imported"),
+        ('{"log": {"entries": 1}}', "no kind that can be imported"),
+        ('{"fixtures": []}', "no kind that can be imported"),
+        ('{"attributes": {}, "context": {}} 7', "no kind that can be imported"),
+        ('{"a": ', "Expecting value"),
+        ("[" * 100_000, "nested too deeply"),
+        ("- " * 100_000, "nested more than 64 levels deep"),
+        ("a: [", "did not find expected node content"),
+        ("a: !!python/object/apply:os.system ['true']", "could not determine a constructor"),
+        ("a: !!timestamp 2026-99-99", "month must be in"),
+        ("\ud800", "not UTF-8"),
+    ],
+)
+def test_a_file_of_no_known_kind_is_refused(tmp_path, text, message):
+    path = tmp_path / "file"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    with pytest.raises(InputError, match=message) as caught:
+        read_traces([str(path)])
+    assert caught.value.source == str(path)
+
+
+def test_a_file_that_is_not_there_or_not_of_the_named_kind_is_refused(tmp_path):
+    with pytest.raises(InputError, match="No such file"):
+        read_traces([str(tmp_path / "nowhere")])
+    with pytest.raises(InputError, match="the file is not a HAR archive"):
+        read_traces([str(ANSWERS)], kind="har")
+
+
+def test_fixtures_that_aimock_itself_accepts_answer_in_their_order():
+    """Another test starts aimock with them, with --validate-on-load."""
+    document, _ = imported(ANSWERS)
+    assert document.exchanges("aimock")
+    assert all(exchange.request_hash is None for exchange in document.exchanges("aimock"))
+
+
+def test_fixtures_become_answers_to_any_request(tmp_path):
+    fixtures = [
+        {
+            "match": {"userMessage": "hi"},
+            "response": {"content": "Hello", "usage": {"prompt_tokens": 3}},
+            "latency": 20,
+        },
+        {"match": {}, "response": {"toolCalls": [{"name": "find", "arguments": '{"id": 1}', "id": "c"}]}},
+        {"match": {}, "response": {"blocks": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}},
+        {"match": {}, "response": {"content": {"as": "JSON"}, "reasoning": "hm", "finishReason": "length"}},
+        {"match": {}, "response": {"error": {"message": "slow down"}, "status": 429, "retryAfter": 7}},
+        {"match": {"inputText": "x"}, "response": {"embedding": [1.0]}},
+        {"match": {"systemMessage": "be nice"}, "response": {"content": "x"}},
+        {"match": {"endpoint": "speech"}, "response": {"content": "x"}},
+        {"match": {}, "response": {"toolCalls": [{}]}},
+    ]
+    document, unmapped = imported(write_json(tmp_path / "f.json", {"fixtures": fixtures}))
+    hello, call, blocks, as_json, refused = document.exchanges("aimock")
+    assert (hello.content, hello.usage.prompt_tokens, hello.latency_ms) == ("Hello", 3, 20.0)
+    assert (call.tool_calls[0].name, call.tool_calls[0].arguments) == ("find", {"id": 1})
+    assert blocks.content == "ab"
+    assert (as_json.content, as_json.reasoning, as_json.finish_reason) == ('{"as":"JSON"}', "hm", "length")
+    assert (refused.fault.status_code, refused.fault.headers) == (429, {"retry-after": "7"})
+    assert refused.fault.body == '{"error":{"message":"slow down"}}'
+    assert dict(unmapped) == {
+        "fixture 6": "not an answer of a chat: embedding",
+        "fixture 7": "it answers under a condition: systemMessage",
+        "fixture 8": "not a chat: speech",
+        "fixture 9": "not a fixture as aimock reads it: KeyError('arguments')",
+    }
+
+
+def test_imported_fixtures_are_served(tmp_path):
+    fixtures = [{"match": {"userMessage": text}, "response": {"content": text.upper()}} for text in ("a", "b")]
+    document, _ = imported(write_json(tmp_path / "f.json", fixtures))
+    session = session_of(orjson.loads(render_document(document)))
+    assert [text_of(answer_to(session, call_of(text=text))) for text in ("x", "y")] == ["A", "B"]
