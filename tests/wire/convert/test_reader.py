@@ -2,11 +2,14 @@
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from offbook.errors import InputError
-from offbook.recording.format.file import render_document
+from offbook.recording.format.file import parse_document, render_document
 from offbook.wire.convert.reader import read_traces
 from tests.servers.aimock import ANSWERS
+from tests.wire.convert import test_har, test_spans
 from tests.wire.convert.importing import imported, write_json
 from tests.wire.http_requests import answer_to, call_of, session_of, text_of
 
@@ -88,3 +91,46 @@ def test_imported_fixtures_are_served(tmp_path):
     document, _ = imported(write_json(tmp_path / "f.json", fixtures))
     session = session_of(orjson.loads(render_document(document)))
     assert [text_of(answer_to(session, call_of(text=text))) for text in ("x", "y")] == ["A", "B"]
+
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2),
+    max_leaves=4,
+)
+VCR_ANSWER = {"status": {"code": 200}, "headers": {}, "body": {"string": "{}"}}
+POST = {"method": "POST", "body": '{"model": "m", "messages": []}', "headers": {"a": ["b"]}}
+SAMPLES = (
+    {"log": {"entries": [test_har.entry(_offbook={"key": "k", "frames": [[1.0, 3]], "request_hash": "0" * 64})]}},
+    {"interactions": [{"request": POST | {"uri": "https://api.openai.com/v1/responses"}, "response": VCR_ANSWER}]},
+    {"fixtures": [{"match": {"userMessage": "a"}, "response": {"content": "b", "toolCalls": [], "usage": {}}}]},
+    test_spans.exported(gen_ai__input__messages='[{"role":"user","parts":[]}]', **test_spans.CHAT),
+    test_spans.exported(openinference__span__kind="LLM", llm__input_messages__0__message__role="user"),
+)
+
+
+def places(value, path=()):
+    yield path
+    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, inner in children:
+        yield from places(inner, (*path, name))
+
+
+def changed(value, path, other):
+    if not path:
+        return other
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy[path[0]] = changed(value[path[0]], path[1:], other)
+    return copy
+
+
+@given(data=st.data())
+def test_a_file_with_anything_anywhere_is_refused_or_becomes_a_recording_that_can_be_read(tmp_path_factory, data):
+    sample = data.draw(st.sampled_from(SAMPLES))
+    broken = changed(sample, data.draw(st.sampled_from(list(places(sample)))), data.draw(PLAIN))
+    path = write_json(tmp_path_factory.getbasetemp() / "broken.json", broken)
+    try:
+        document, _ = imported(path)
+    except InputError:
+        return
+    assert parse_document(render_document(document), source="x").size == document.size

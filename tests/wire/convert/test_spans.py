@@ -206,12 +206,13 @@ def test_what_is_no_whole_call_is_listed(tmp_path):
         exported(start=5, openinference__span__kind="LLM"),
         exported(start=6, gen_ai__operation__name="execute_tool", gen_ai__tool__name="refund"),
         {"resourceSpans": [{"scopeSpans": [{"spans": [{}]}]}]},
+        exported(start=10**30),
         {"trace_id": "t", "span_id": "gone", "attributes": {}, "body": None, "event_name": "gen_ai.choice"},
     ]
     document, unmapped = imported(write_json(tmp_path / "s.jsonl", *spans))
     assert document.size == 0
     assert [reason.partition(":")[0] for _, reason in unmapped] == [
-        "neither a span nor a log record",
+        *["neither a span nor a log record"] * 2,
         "the file does not have the span",
         "the span has no messages",
         "the call failed",

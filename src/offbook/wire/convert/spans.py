@@ -22,7 +22,10 @@ class SpanEvent(Struct, frozen=True):
 
 
 class Span(Struct, frozen=True, kw_only=True):
-    """A span. `error` is the message of its status if that is an error; times are in ms since 1970."""
+    """A span. `error` is the message of its status if that is an error; times are in ms since 1970.
+
+    `recorded_at` is the moment of its end, as recordings write it.
+    """
 
     id: tuple[str, str]
     name: str
@@ -31,11 +34,7 @@ class Span(Struct, frozen=True, kw_only=True):
     error: str
     started_ms: float
     ended_ms: float
-
-    @property
-    def recorded_at(self) -> str:
-        """The moment of its end, as recordings write it."""
-        return datetime.fromtimestamp(self.ended_ms / 1000.0, UTC).isoformat(timespec="microseconds")
+    recorded_at: str
 
     @property
     def latency_ms(self) -> float:
@@ -72,7 +71,7 @@ def _collect(documents: Iterable[JsonObject]) -> tuple[list[Span], dict[_SpanId,
                     spans.append(item)
                 else:
                     records.setdefault(item[0], []).append(item[1])
-        except (TypeError, KeyError, AttributeError, ValueError, OverflowError) as error:
+        except (TypeError, KeyError, AttributeError, ValueError, OverflowError, OSError) as error:
             unmapped.append(Unmapped(f"document {number}", f"neither a span nor a log record: {error!r}"))
     return spans, records, unmapped
 
@@ -106,6 +105,7 @@ def _otlp_span(span: JsonObject) -> Span:
         error=status.get("message") or "an error" if is_error else "",
         started_ms=int(span["startTimeUnixNano"]) / 1e6,
         ended_ms=int(span["endTimeUnixNano"]) / 1e6,
+        recorded_at=_moment(int(span["endTimeUnixNano"]) / 1e6),
     )
 
 
@@ -149,7 +149,12 @@ def _printed_span(span: JsonObject) -> Span:
         error=status.get("description") or "an error" if is_error else "",
         started_ms=_printed_ms(span["start_time"]),
         ended_ms=_printed_ms(span["end_time"]),
+        recorded_at=_moment(_printed_ms(span["end_time"])),
     )
+
+
+def _moment(ended_ms: float) -> str:
+    return datetime.fromtimestamp(ended_ms / 1000.0, UTC).isoformat(timespec="microseconds")
 
 
 def _printed_ms(moment: str) -> float:

@@ -7,15 +7,17 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
+import msgspec
 import orjson
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from offbook.errors import RequestError
+from offbook.errors import InputError, RequestError
 from offbook.messages import Request, Response
 from offbook.providers.pricing import PriceTable
 from offbook.recording.format.document import Document
 from offbook.recording.format.exchange import Exchange, ToolExchange, recorded_calls
+from offbook.recording.format.file import parse_exchange, parse_tool_exchange
 from offbook.recording.redact.redactor import Redactor
 from offbook.vendors import CODEC_NAMES, VENDOR_OF, VENDORS, codec_of
 from offbook.wire.proxy.recorder import ResponseCapture, build_exchange
@@ -94,30 +96,41 @@ def record_trace(trace: Trace, document: Document, *, redactor: Redactor) -> lis
     """Add the calls of a trace to a recording, without secrets, and return what could not be mapped."""
     unmapped, prices = list(trace.unmapped), PriceTable.default()
     for call in trace.calls:
-        match call:
-            case ToolRun():
-                document.add_tool(redactor.text(call.tool), redactor.redact_tool(call.exchange))
-            case AnyRequestCall():
-                document.entries.setdefault(call.key, [])
-                document.add(call.key, redactor.redact(call.exchange))
-            case ModelCall():
-                _record_model_call(call, document, unmapped, redactor, prices)
-            case HttpCall():
-                _record_http(call, document, unmapped, redactor, prices)
+        try:
+            _record(call, document, redactor, prices)
+        except (InputError, ValueError, TypeError) as error:  # what a recording could not hold
+            reason = error.reason if isinstance(error, InputError) else str(error)
+            unmapped.append(Unmapped(call.place, redactor.text(reason)))
     return unmapped
 
 
-def _record_http(
-    call: HttpCall, document: Document, unmapped: list[Unmapped], redactor: Redactor, prices: PriceTable
-) -> None:
+def _record(call: AnyCall, document: Document, redactor: Redactor, prices: PriceTable) -> None:
+    """Add a call to a recording. Raises InputError, ValueError or TypeError if a recording cannot hold it."""
+    if isinstance(call, ToolRun):
+        tool, ran = redactor.text(call.tool), redactor.redact_tool(call.exchange)
+        parse_tool_exchange(tool, msgspec.json.encode(ran), source=call.place)
+        document.add_tool(tool, ran)
+        return
+    if isinstance(call, AnyRequestCall):
+        key, exchange = call.key, call.exchange
+    elif isinstance(call, ModelCall):
+        key, exchange = _model_exchange(call, prices)
+    else:
+        key, exchange = _http_exchange(call, prices)
+        redactor = redactor.knowing(credentials_of(call.request))
+    clean = redactor.redact(exchange)
+    parse_exchange(key, msgspec.json.encode(clean), source=call.place)
+    if isinstance(call, AnyRequestCall):
+        document.entries.setdefault(key, [])
+    document.add(key, clean)
+
+
+def _http_exchange(call: HttpCall, prices: PriceTable) -> tuple[str, Exchange]:
     parsed = parse_request(call.request)
     if parsed.route.operation not in _MODEL_CALLS and call.host not in _MODEL_HOSTS:
-        reason = f"not a request to an API of models: {call.request.method} {call.host}{call.request.path}"
-        unmapped.append(Unmapped(call.place, redactor.text(reason)))
-        return
+        raise RequestError(f"not a request to an API of models: {call.request.method} {call.host}{call.request.path}")
     exchange = _exchange_of(call, parsed, prices)
-    key = call.key or exchange.request_hash or parsed.request_hash
-    document.add(key, redactor.knowing(credentials_of(call.request)).redact(exchange))
+    return call.key or exchange.request_hash or parsed.request_hash, exchange
 
 
 def _exchange_of(call: HttpCall, parsed: ParsedRequest, prices: PriceTable) -> Exchange:
@@ -148,17 +161,10 @@ class _TraceClock:
         self.now_ms += delay_s * 1000.0
 
 
-def _record_model_call(
-    call: ModelCall, document: Document, unmapped: list[Unmapped], redactor: Redactor, prices: PriceTable
-) -> None:
-    try:
-        parsed = parse_request(http_request_of(call.request, call.provider))
-    except RequestError as error:
-        unmapped.append(Unmapped(call.place, redactor.text(error.reason)))
-        return
+def _model_exchange(call: ModelCall, prices: PriceTable) -> tuple[str, Exchange]:
+    parsed = parse_request(http_request_of(call.request, call.provider))
     if parsed.request is None:
-        unmapped.append(Unmapped(call.place, redactor.text(parsed.problem or "its request is not complete")))
-        return
+        raise RequestError(parsed.problem or "its request is not complete")
     response = call.response
     model = response.model or call.request.model
     at = datetime.fromisoformat(call.recorded_at) if call.recorded_at else None
@@ -176,7 +182,7 @@ def _record_model_call(
         request_hash=parsed.request_hash,
         request=Raw(parsed.fields),
     )
-    document.add(parsed.request_hash, redactor.redact(exchange))
+    return parsed.request_hash, exchange
 
 
 def http_request_of(request: Request, provider: str) -> HttpRequest:
