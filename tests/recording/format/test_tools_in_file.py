@@ -64,11 +64,11 @@ def test_a_recording_without_tools_has_no_key_for_them():
     assert b"_tools" not in render_document(document_from_dict({"_tools": {}}, source="x"))
 
 
-def test_tools_stand_sorted_at_the_end():
+def test_tools_stand_at_the_end_in_the_order_of_their_first_calls():
     document = Document(tools={"b": [ToolExchange()], "a": [ToolExchange()]}, rest={"_x": 1}, entries={"z": Exchange()})
     written = json.loads(render_document(document))
     assert list(written) == ["_version", "_meta", "z", "_x", "_tools"]
-    assert list(written["_tools"]) == ["a", "b"]
+    assert list(written["_tools"]) == ["b", "a"]
 
 
 @given(documents())

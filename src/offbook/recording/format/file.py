@@ -335,7 +335,7 @@ def _tool_shape_at(path: str) -> type[Struct]:
 
 
 def render_document(document: Document) -> bytes:
-    """Render a recording file: keys are sorted, and each chunk is on a line, for review."""
+    """Render a recording file: keys stay in their order, and each chunk is on a line, for review."""
     try:
         return _render(document, _indented)
     except orjson.JSONEncodeError:  # nested too deep to be indented: put it on one line
@@ -344,12 +344,12 @@ def render_document(document: Document) -> bytes:
 
 def _render(document: Document, lay_out: Callable[[Any], Any]) -> bytes:
     top: JsonObject = {"_version": document.version, "_meta": document.meta}
-    for key in sorted(document.entries):
+    for key in document.entries:
         fields = [_fields(exchange, lay_out) for exchange in document.exchanges(key)]
         top[key] = fields if isinstance(document.entries[key], list) else fields[0]
     tools: JsonObject = {}
     mcp: dict[str, JsonObject] = {}
-    for name in sorted(document.tools):
+    for name in document.tools:
         calls = [_tool_fields(call, lay_out) for call in exchanges_of(document.tools, name)]
         entry = calls if isinstance(document.tools[name], list) else calls[0]
         if is_mcp_key(name):

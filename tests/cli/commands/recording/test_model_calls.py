@@ -20,7 +20,15 @@ def test_show_lists_exchanges(run, record):
 
 def test_show_as_json_gives_an_object_a_line(run, record):
     _, out, _ = run("recording", "show", record("run.json", greet="Hello!", bye="Goodbye!"), "--json")
-    assert [json.loads(line)["key"] for line in out.splitlines()] == ["bye", "greet"]
+    assert [json.loads(line)["key"] for line in out.splitlines()] == ["greet", "bye"]
+
+
+def test_exchanges_are_shown_in_the_order_of_the_conversation_whatever_that_of_the_file(run, write):
+    entries = {"b": "2026-01-01T10:00:02", "a": "2026-01-01T10:00:03", "c": "2026-01-01T10:00:01"}
+    recorded = {key: {"content": key, "recorded_at": moment} for key, moment in entries.items()}
+    write("run.json", json.dumps({"_version": 2, **recorded, "by hand": {"content": "x"}}))
+    _, out, _ = run("recording", "show", "run.json", "--json")
+    assert [json.loads(line)["key"] for line in out.splitlines()] == ["by hand", "c", "b", "a"]
 
 
 def test_show_a_key_in_full_shows_what_was_asked_and_answered(run, record):

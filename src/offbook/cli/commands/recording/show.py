@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from offbook.faults import Fault
+    from offbook.recording.format.document import E
     from offbook.recording.format.exchange import Exchange, ToolExchange
     from offbook.recording.format.wire_record import WireRecord, WireText
     from offbook.recording.stores.store import StoredExchange
@@ -107,8 +108,8 @@ def show(
     if key is not None:
         known = [*(stored.key for stored in reader), *(tool_key(stored.key) for stored in reader.tools)]
         key = find_key(key, known, source=file)
-    chosen = [stored for stored in reader if key in (None, stored.key)]
-    calls = [stored for stored in reader.tools if key in (None, tool_key(stored.key))]
+    chosen = _in_time([stored for stored in reader if key in (None, stored.key)])
+    calls = _in_time([stored for stored in reader.tools if key in (None, tool_key(stored.key))])
     if as_json:
         _print_json(chosen, calls)
     elif key is None:
@@ -116,6 +117,11 @@ def show(
     else:
         _print_in_full(chosen)
         _print_calls_in_full(calls)
+
+
+def _in_time(stored: list[StoredExchange[E]]) -> list[StoredExchange[E]]:
+    """Return exchanges in the order in which they were recorded, after those that were written by hand."""
+    return sorted(stored, key=lambda each: each.exchange.recorded_at or "")
 
 
 def _print_json(chosen: list[StoredExchange[Exchange]], calls: list[StoredExchange[ToolExchange]]) -> None:
