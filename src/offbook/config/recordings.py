@@ -123,7 +123,9 @@ class RecordingFolder(Provider):
     def unused(self) -> list[UnusedEntry]:
         """Return the exchanges of the opened recordings that were never served, by recording."""
         return [
-            UnusedEntry(entry.key, entry.position, file) for file, mock in self.mocks().items() for entry in mock.unused()
+            UnusedEntry(entry.key, entry.position, file)
+            for file, mock in self.mocks().items()
+            for entry in mock.unused()
         ]
 
     @property

@@ -19,7 +19,7 @@ from offbook.messages import JsonObject, Request
 from offbook.recording.format.document import Document, exchanges_of
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.keys import short_key, tool_key
-from offbook.recording.format.wire_record import Base64, wire_bytes, wire_text
+from offbook.recording.format.wire_record import BinaryText, wire_bytes, wire_text
 from offbook.vendors import CODEC_NAMES, PROVIDER_NAMES, VENDOR_OF, VENDORS
 from offbook.wire.convert.trace import HttpCall, Trace, Unmapped, ended_at, header_map, http_request_of
 from offbook.wire.request import HttpRequest, parse_request, route_of
@@ -252,7 +252,7 @@ def _plain_body(http: JsonObject) -> bytes:
     if body is None:
         return b""
     if isinstance(body, dict) and body.keys() == {"base64"}:
-        return wire_bytes(Base64(body["base64"]))
+        return wire_bytes(BinaryText(body["base64"]))
     return body.encode() if isinstance(body, str) else orjson.dumps(body)
 
 
