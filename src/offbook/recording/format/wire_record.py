@@ -112,7 +112,7 @@ def _unfit_header_reason(name: str, value: str) -> str:
 def wire_text(data: bytes) -> WireText:
     """Return bytes in the format of the file: as str if they are UTF-8, else as an event or base64."""
     try:
-        frame = read_frame(data)
+        frame = read_frame(data) if data[:1] == b"\0" else None  # the high byte of an event's length
         return data.decode() if frame is None else _event_text(frame)
     except UnicodeDecodeError:
         return BinaryText(b64encode(data).decode())
