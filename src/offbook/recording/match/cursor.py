@@ -28,7 +28,7 @@ class ExchangeMatch(Struct, Generic[E], frozen=True, gc=False):
     mismatch: MismatchKind | None = None
 
 
-class UnusedEntry(Struct, frozen=True):
+class UnusedEntry(Struct, frozen=True, omit_defaults=True):
     """An exchange that was never served: its key, and its position in the list of that key, from 0.
 
     `recording` names the recording that it is in, where there are several.
