@@ -94,7 +94,7 @@ def token():
 
 @pytest.fixture
 def head(tmp_path_factory, token):
-    """The two addresses of a cluster, for its processes and for clients; it is started here, and stopped at the end."""
+    """The address of a cluster, which is started here and stopped at the end."""
     with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
         port, client_port = one.getsockname()[1], other.getsockname()[1]
     ray = Path(sys.executable).parent / "ray"
@@ -112,7 +112,7 @@ def head(tmp_path_factory, token):
             break
         except OSError:
             time.sleep(0.2)
-    yield f"127.0.0.1:{port}", f"ray://127.0.0.1:{client_port}"
+    yield f"127.0.0.1:{port}"
     running.terminate()
     running.wait(60)
 
@@ -120,8 +120,7 @@ def head(tmp_path_factory, token):
 def test_a_cluster_gets_the_working_directory_and_gives_the_same_bytes(project, head, token):
     here = explored("--workers", "1")
     assert len(here[2]) > 1000
-    assert explored("--workers", "ray", RAY_ADDRESS=head[0], **token) == here
-    assert explored("--workers", head[1], **token) == here
+    assert explored("--workers", "ray", RAY_ADDRESS=head, **token) == here
 
 
 def test_ctrl_c_ends_the_workers_and_reports_what_had_ended(project):
