@@ -45,6 +45,7 @@ class Vendor(Struct, frozen=True, kw_only=True):
         login_variables: what its SDK insists on beside a key, with values that serve in a replay.
         key_headers: every header in which a client may send its key, in lower case.
         secret_query: every query parameter in which a client may send its key.
+        hosts: further hosts of its API, and of others that speak its protocol, as patterns; interception knows them.
         codecs: the codec of each provider name under which the vendor is configured; the first writes its errors.
     """
 
@@ -65,6 +66,7 @@ class Vendor(Struct, frozen=True, kw_only=True):
     login_variables: dict[str, str] = {}
     key_headers: tuple[str, ...]
     secret_query: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
     codecs: dict[ProviderName, str] = {}
 
     @property
@@ -124,6 +126,18 @@ _ALL = (
         key_variables=("OPENAI_API_KEY",),
         key_headers=("authorization", "api-key"),  # Azure's clients send the second
         secret_query=("api_key",),
+        hosts=(
+            *(
+                "*.api.openai.com",
+                "openrouter.ai",
+                "api.groq.com",
+                "api.mistral.ai",
+                "api.deepseek.com",
+                "api.x.ai",
+                "api.cerebras.ai",
+            ),
+            *("api.together.xyz", "api.together.ai", "api.fireworks.ai", "api.perplexity.ai", "router.huggingface.co"),
+        ),
         codecs={"openai": "openai_chat", "openai_responses": "openai_responses"},
     ),
     Vendor(
@@ -152,6 +166,7 @@ _ALL = (
         address_variables=("OLLAMA_HOST",),
         key_variables=("OLLAMA_API_KEY",),
         key_headers=("authorization",),
+        hosts=("ollama.com",),
         codecs={"ollama": "ollama"},
     ),
     Vendor(
@@ -171,6 +186,7 @@ _ALL = (
             "AWS_DEFAULT_REGION": DEFAULT_REGION,
         },
         key_headers=("authorization",),
+        hosts=("bedrock-runtime.*.amazonaws.com", "bedrock-runtime-fips.*.amazonaws.com"),
         codecs={"bedrock": "bedrock", "bedrock_anthropic": "bedrock_anthropic"},
     ),
     Vendor(
@@ -183,6 +199,7 @@ _ALL = (
         login_variables={"OPENAI_API_VERSION": "2024-10-21"},
         key_headers=("api-key", "authorization"),
         secret_query=("api-key",),
+        hosts=("*.openai.azure.com", "*.services.ai.azure.com", "*.cognitiveservices.azure.com"),
     ),
     Vendor(
         name="vertex",
@@ -196,6 +213,7 @@ _ALL = (
         key_variables=(),
         key_headers=("authorization", "x-goog-api-key"),
         secret_query=("key", "access_token"),
+        hosts=("aiplatform.googleapis.com", "*-aiplatform.googleapis.com"),
     ),
 )
 VENDORS: dict[str, Vendor] = {vendor.name: vendor for vendor in _ALL}

@@ -603,6 +603,29 @@ def test_an_agent_on_an_sdk_is_explored_with_a_client_that_a_fixture_makes(proje
     assert is_found is ("failed" in outcomes)
 
 
+INTERCEPTED_TEST = """
+import httpx2
+
+URL = "https://api.openai.com/v1/chat/completions"
+
+def ask():
+    client = httpx2.Client(verify=False)
+    return client.post(URL, json={"model": "m", "messages": [{"role": "user", "content": "Hi"}]}).text
+
+@pytest.mark.explore(recording="run.json", faults="connection_reset", declared=[httpx2.TransportError])
+def test_greets(offbook):
+    offbook.intercept()
+    try: assert "Hello" in ask()
+    except httpx2.ReadError: assert "Hello" in ask()
+"""
+
+
+def test_a_client_that_nobody_is_given_is_explored_where_it_is_intercepted(project):
+    project.write("run.json", json.dumps({"_version": 2, "agent": {"content": "Hello"}}))
+    project.test(INTERCEPTED_TEST)
+    project.run_apart().assert_outcomes(passed=3)
+
+
 STREAMED_TEST = """
 import httpx2
 import openai

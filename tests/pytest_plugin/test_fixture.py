@@ -352,3 +352,27 @@ def test_a_test_that_opens_its_provider_and_asks_nothing_can_be_recorded(project
     project.test("def test_nothing(offbook):\n    assert offbook.provider\n")
     project.record().assert_outcomes(passed=1)
     project.run().assert_outcomes(passed=1)
+
+
+INTERCEPTED = """
+import httpx2
+
+URL = "https://api.openai.com/v1/chat/completions"
+ASKED = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+
+def test_intercepts(offbook):
+    offbook.faults("call=1 attempt=1: http_error 503")
+    offbook.intercept()
+    client = httpx2.Client(verify=False)
+    assert client.post(URL, json=ASKED).status_code == 503
+    assert client.post(URL, json=ASKED).json()["choices"][0]["message"]["content"] == "Hello!"
+
+def test_is_undone():
+    assert httpx2.HTTPTransport.handle_request.__module__.startswith("httpx2")
+"""
+
+
+def test_clients_of_others_are_intercepted_until_the_test_ends(project):
+    project.write("recordings/test_it/test_intercepts.json", '{"_version": 2, "a": {"content": "Hello!"}}')
+    project.test(INTERCEPTED)
+    project.run().assert_outcomes(passed=2)

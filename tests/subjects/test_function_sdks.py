@@ -6,9 +6,12 @@ A sound agent meets some faults in `make test`, and every one in `make zoo`.
 import asyncio
 import json
 import sys
+import time
 
+import aiohttp
 import openai
 import pytest
+import requests
 
 from offbook import effect, explore_function, tool
 from offbook.errors import InputError
@@ -253,3 +256,48 @@ def test_an_answer_over_http_is_held_until_a_tool_has_ended_and_the_other_way_ro
     (result,) = exploration.results
     assert (exploration.clean.result, result.run.result) == (["model", "tool"], ["tool", "model"])
     assert str(result.case) == "call=1 attempt=1: held_until tool=look call=1"
+
+
+URL = "https://api.openai.com/v1/chat/completions"
+GREETING = {"_version": 2, "a": {"content": "Hello!"}}
+HI = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+
+
+def by_requests(harness):
+    """Ask with a client that nobody has given anything to, and try once more after a minute."""
+    with harness.intercept():
+        for wait_s in (60, 0):
+            try:
+                answer = requests.post(URL, json=HI, timeout=5)
+                answer.raise_for_status()
+                return answer.json()["choices"][0]["message"]["content"]
+            except requests.RequestException:
+                time.sleep(wait_s)
+    raise GaveUpError
+
+
+async def by_aiohttp(harness):
+    harness.intercept()
+    timeout = aiohttp.ClientTimeout(sock_read=5)
+    async with aiohttp.ClientSession(timeout=timeout) as client:
+        for wait_s in (60, 0):
+            try:
+                async with client.post(URL, json=HI, raise_for_status=True) as answer:
+                    return (await answer.json())["choices"][0]["message"]["content"]
+            except (aiohttp.ClientError, TimeoutError):
+                await asyncio.sleep(wait_s)
+    raise GaveUpError
+
+
+@pytest.mark.parametrize("agent", [by_requests, by_aiohttp])
+def test_an_intercepted_client_is_explored_in_virtual_time(agent, tmp_path):
+    recording = write_recording(tmp_path / "run.json", GREETING)
+    faults = "timeout,connection_reset,http_error 503"
+    exploration = explore_function(agent, recording, declared=[GaveUpError], workers=1, faults=faults)
+    verdicts = {str(each.case): each.verdict for each in exploration.results}
+    assert verdicts == {
+        f"call=1{attempt}: {fault}": verdict
+        for fault in ("connection_reset", "http_error 503", "timeout 60000")
+        for attempt, verdict in ((" attempt=1", "recovered"), ("", "failed cleanly"))
+    }
+    assert requests.adapters.HTTPAdapter.send.__module__ == "requests.adapters"

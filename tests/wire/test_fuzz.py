@@ -4,6 +4,9 @@ import json
 import logging
 import re
 import socket
+import ssl
+from base64 import b64encode
+from contextlib import suppress
 
 import orjson
 import pytest
@@ -11,7 +14,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from offbook import serving
+from offbook.wire.intercept.hosts import InterceptedHosts
+from offbook.wire.intercept.interception import Interception
+from offbook.wire.options import WireOptions
 from offbook.wire.request import HttpRequest
+from offbook.wire.server.wire_server import WireServer
 from tests.wire.http_requests import PROTOCOLS, TOOL, answer_to, call_of, entry_of, http_call, request_of, session_of
 from tests.wire.raw_client import RawClient, ask, bytes_of
 
@@ -216,4 +223,73 @@ def test_deep_nesting_does_no_harm(server, errors, path):
         for name in (b"messages", b"input", b"contents", b"content"):
             call = HttpRequest("POST", path, "", {}, start + b'"%b": %b}' % (name, nested))
             assert ask(server.url, call).status in (200, 400, 404, 405)
+    assert not errors, [record.getMessage() for record in errors]
+
+
+targets = st.sampled_from(
+    [
+        b"api.openai.com:443",
+        b"127.0.0.1:1",
+        b"[::1]:1",
+        b"a",
+        b"a:0",
+        b"a:65536",
+        b"[::",
+        b"*",
+        b"\xff:1",
+        b"." * 300 + b":1",
+    ]
+) | st.binary(max_size=20)
+proxied_lines = st.sampled_from(
+    [b"proxy-authorization: Basic %b\r\n", b"proxy-authorization: Basic =\r\n", b"host: a\r\n", b"x\r\n", b": y\r\n"]
+)
+proxied = st.builds(
+    lambda start, target, end, lines, rest: start + target + end + b"".join(lines) + b"\r\n" + rest,
+    st.sampled_from([b"CONNECT ", b"GET http://", b"POST http://", b"GET https://", b"connect ", b"CONNECT  "]),
+    targets,
+    st.sampled_from([b" HTTP/1.1\r\n", b"/x HTTP/1.1\r\n", b" HTTP/2.0\r\n", b"\r\n", b" HTTP/1.1\n"]),
+    st.lists(proxied_lines, max_size=3),
+    st.binary(max_size=20) | st.just(bytes_of(call_of())),
+)
+
+
+@pytest.fixture(scope="module")
+def intercepting(errors):
+    interception = Interception(InterceptedHosts(["llm.test"]), blocks_network=True)
+    with WireServer(WireOptions(responses={"a": {"content": "x"}}), interception=interception) as server:
+        yield server, b64encode(f"offbook:{interception.token}".encode()), interception.authority
+        assert ask(server.url, call_of()).status == 200
+
+
+@over_a_socket
+@given(proxied)
+def test_nonsense_to_a_proxy_does_no_harm(intercepting, errors, data):
+    server, credentials, _ = intercepting
+    check(server, errors, data.replace(b"%b", credentials))
+
+
+@over_a_socket
+@given(nonsense, st.integers(0, 300), st.binary(max_size=5))
+def test_nonsense_in_and_instead_of_tls_does_no_harm(intercepting, errors, data, cut, garbage):
+    server, credentials, authority = intercepting
+    head = b"CONNECT llm.test:443 HTTP/1.1\r\nhost: a\r\nproxy-authorization: Basic %b\r\n\r\n" % credentials
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = ssl.create_default_context(cadata=authority.pem.decode())
+    client_side = context.wrap_bio(incoming, outgoing, server_hostname="llm.test")
+    with suppress(ssl.SSLWantReadError):
+        client_side.do_handshake()
+    hello = outgoing.read()
+    for sent in (hello[:cut] + garbage + hello[cut:], data, b""):
+        with RawClient(server.url) as client:
+            client.send(head)
+            assert client.hear().status == 200
+            client.send(sent)
+            client.socket.shutdown(socket.SHUT_WR)
+            client.rest()
+    with RawClient(server.url) as client, suppress(OSError):
+        client.send(head)
+        assert client.hear().status == 200
+        client.socket = context.wrap_socket(client.socket, server_hostname="llm.test")
+        client.send(data)
+        client.socket.unwrap()
     assert not errors, [record.getMessage() for record in errors]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from random import Random
 from zlib import crc32
@@ -19,7 +20,11 @@ from offbook.errors import OffbookError
 from offbook.messages import Usage, deltas_of
 from offbook.recording.redact.rules import mask_json, mask_text
 from offbook.vendors import CODECS
+from offbook.wire.intercept.hosts import InterceptedHosts
+from offbook.wire.intercept.interception import Interception
+from offbook.wire.options import WireOptions
 from offbook.wire.request import HttpRequest
+from offbook.wire.server.wire_server import WireServer
 
 TOOL = {"type": "function", "function": {"name": "look_up", "parameters": {"type": "object", "properties": {}}}}
 MESSAGES = (
@@ -41,6 +46,7 @@ RECORDING = {"_version": 2, "a": {"content": "one two", "tool_calls": [{"name": 
 LOGGERS = ("offbook.wire", "offbook.wire.http", "asyncio")
 PATIENCE_S = 5.0
 CASES_A_SERVER = 100
+PROXY_TOKEN = "token"
 GOOD_SESSION = "untouched"
 """Of the calls that must be answered well: an input may be a request for faults in the session without a name."""
 
@@ -202,9 +208,12 @@ class Http(Target):
 
     def _start(self) -> None:
         """Start a server: one that has been asked for long remembers it."""
-        self._server = serving(responses=RECORDING, strict=False)
+        self._server = self._new_server()
         self._server.__enter__()
         self._port = int(self._server.url.rpartition(":")[2])
+
+    def _new_server(self) -> WireServer:
+        return serving(responses=RECORDING, strict=False)
 
     def _exchange(self, data: bytes) -> bytes:
         with socket.create_connection(("127.0.0.1", self._port), timeout=PATIENCE_S) as connection:
@@ -219,6 +228,27 @@ class Http(Target):
             except OSError:
                 return answer
             return answer
+
+
+class Proxy(Http):
+    """Bytes on a connection to a server that intercepts: requests to a proxy, and what comes behind them."""
+
+    def valid_inputs(self) -> Sequence[bytes]:
+        ordinary = super().valid_inputs()
+        key = b64encode(f"offbook:{PROXY_TOKEN}".encode())
+        fields = b"host: a\r\nproxy-authorization: Basic %b\r\n\r\n" % key
+        starts = [
+            b"CONNECT api.openai.com:443",
+            b"CONNECT example.org:443",
+            b"CONNECT 127.0.0.1:1",
+            b"GET http://a.test/x",
+        ]
+        return [*ordinary[:2], *(b"%b HTTP/1.1\r\n%b" % (start, fields) for start in starts)]
+
+    def _new_server(self) -> WireServer:
+        interception = Interception(InterceptedHosts(), blocks_network=True)
+        interception.token = PROXY_TOKEN
+        return WireServer(WireOptions(responses=RECORDING, strict=False), interception=interception)
 
 
 def _http(method: str, path: str, body: bytes = b"", *headers: str) -> bytes:

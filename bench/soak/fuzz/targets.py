@@ -22,6 +22,7 @@ TARGETS: dict[str, type[Target]] = {
     "requests": messages.Requests,
     "upstream": messages.Upstream,
     "http": messages.Http,
+    "proxy": messages.Proxy,
     "calls-in-text": messages.CallsInText,
     "secrets": messages.Secrets,
 }

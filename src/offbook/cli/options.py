@@ -133,6 +133,25 @@ RetryAfterMs: TypeAlias = Annotated[
     float | None,
     typer.Option("--retry-after-ms", help="Send retry-after with injected errors, in milliseconds."),
 ]
+Intercept: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--intercept",
+        help="Answer programs that no base URL moves, as their proxy: TLS is intercepted for this run alone.",
+    ),
+]
+InterceptHosts: TypeAlias = Annotated[
+    list[str],
+    typer.Option(
+        "--intercept-host",
+        metavar="HOST[=URL]",
+        help="Another host to intercept: llm.example.org, or *.example.org; URL is where to record from. Repeatable.",
+    ),
+]
+BlockNetwork: TypeAlias = Annotated[
+    bool,
+    typer.Option("--block-network", help="Refuse connections to all other hosts but this machine."),
+]
 Port: TypeAlias = Annotated[
     int, typer.Option("--port", metavar="N", min=0, max=65535, help="Listen on this port; 0 is any free port.")
 ]

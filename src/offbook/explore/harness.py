@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     import httpx2
 
     from offbook.explore.http_harness import ExploredHttp, HttpRecording
+    from offbook.wire.intercept.in_process import InProcessInterception
 
 NO_DECLARATIONS: Mapping[str, ToolDeclaration] = MappingProxyType({})
 
@@ -81,6 +82,7 @@ class Harness:
         self._on_endless: Callable[[str], object] = raise_endless
         self._on_hung: Callable[[str], object] = raise_endless
         self.answer_s = ANSWER_WAIT_S
+        self._interceptions: list[InProcessInterception] = []
         self._divergences: list[str] = []
         self._wrapped: dict[str, ToolDeclaration] = {}
         self._open_http, self._reporting = open_http, reporting
@@ -134,6 +136,20 @@ class Harness:
     def sync_http_client(self, transport: httpx2.BaseTransport | None = None) -> httpx2.Client:
         """Return a client for a synchronous SDK: `OpenAI(http_client=harness.sync_http_client())`."""
         return self._http.sync_http_client(transport)
+
+    def intercept(self, *hosts: str) -> InProcessInterception:
+        """Answer all requests of httpx, httpx2, requests and aiohttp to the APIs of vendors, and to `hosts`.
+
+        It lasts until the end of the run, or of the block. Raises like `StandIn.intercept`.
+        """
+        interception = self._http.intercept(*hosts)
+        self._interceptions.append(interception)
+        return interception
+
+    def end_interceptions(self) -> None:
+        """Undo what `intercept` has done."""
+        while self._interceptions:
+            self._interceptions.pop().close()
 
     @cached_property
     def _http(self) -> ExploredHttp:

@@ -217,6 +217,8 @@ class RunMonitor:
             if not hung and CaseProcess.current is None and not is_of_run:
                 raise
             error = None if hung else self._failure(raised)
+        finally:
+            self._harness.end_interceptions()
         return self._run(result=json_form(result).value, error=error, hung=hung)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:

@@ -46,6 +46,8 @@ from offbook.wire.request import HttpRequest
 if TYPE_CHECKING:
     import httpx2
 
+    from offbook.wire.intercept.in_process import InProcessInterception
+
 CLEAN = "clean"
 """The id of the item without a fault."""
 
@@ -135,6 +137,7 @@ class ExploredFixture:
         self.recording = recording
         self.provider: Provider = _CurrentHarness(self)
         self.stand_in: InProcessClients = _CurrentHttp(self)
+        self._interceptions: list[InProcessInterception] = []
         self._harness: Harness | None = None
         self._monitor: RunMonitor | None = None
         self._gateway: ProviderGateway | None = None
@@ -173,6 +176,20 @@ class ExploredFixture:
     def sync_http_client(self, transport: httpx2.BaseTransport | None = None) -> httpx2.Client:
         """Return a client for a synchronous SDK: `OpenAI(http_client=offbook.sync_http_client())`."""
         return self.stand_in.sync_http_client(transport)
+
+    def intercept(self, *hosts: str) -> InProcessInterception:
+        """Answer all requests of httpx, httpx2, requests and aiohttp to the APIs of vendors, and to `hosts`.
+
+        It lasts until the end of the test, or of the block.
+        """
+        interception = self.stand_in.intercept(*hosts)
+        self._interceptions.append(interception)
+        return interception
+
+    def close(self) -> None:
+        """Undo what `intercept` has done."""
+        for interception in self._interceptions:
+            interception.close()
 
     def tools(self, *given: GivenTool | GivenTools) -> Toolbox:
         """Wrap tools so that they are replayed, if the recording has calls of tools, and fail where the case says.

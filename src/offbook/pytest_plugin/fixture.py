@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from offbook.mcp.serving import ServedMcp
     from offbook.mcp.session import McpToolCall
+    from offbook.wire.intercept.in_process import InProcessInterception
     from offbook.wire.server.wire_server import WireServer
 
 
@@ -161,6 +162,15 @@ class Offbook:
         """Return a client for a synchronous SDK: `OpenAI(http_client=offbook.sync_http_client())`."""
         __tracebackhide__ = True
         return self._http("sync_http_client").stand_in.sync_http_client(transport)
+
+    def intercept(self, *hosts: str) -> InProcessInterception:
+        """Answer all requests of httpx, httpx2, requests and aiohttp in this process to the APIs of vendors.
+
+        Clients need not be told, wherever they are made. `hosts` are further ones, or patterns like `*.example.org`.
+        It lasts until the end of the test, or of a block: `with offbook.intercept(): …`. Raises like `provider`.
+        """
+        __tracebackhide__ = True
+        return self._http("intercept").intercept(hosts)
 
     def serving(
         self,

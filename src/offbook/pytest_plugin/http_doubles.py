@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from offbook.mcp.session import McpToolCall
     from offbook.scenarios.mocks import Mocks
     from offbook.tools.toolbox import GivenTool, GivenTools
+    from offbook.wire.intercept.in_process import InProcessInterception
     from offbook.wire.server.wire_server import WireServer
 
 GivenMcpTools: TypeAlias = "Iterable[GivenTool | GivenTools | Mocks]"
@@ -50,6 +51,7 @@ class HttpDoubles:
     def __init__(self, recording: str | None = None, **options: Unpack[StandInOptions]) -> None:
         self._recording, self._options = recording, options
         self._opened: list[CallInspection] = []
+        self._interceptions: list[InProcessInterception] = []
         self._tool_faults = FaultPlan()
         self._has_recorded_mcp = False
 
@@ -60,6 +62,12 @@ class HttpDoubles:
             stand_in = StandIn(self._recording, **self._options)
         self._opened.append(stand_in)
         return stand_in
+
+    def intercept(self, hosts: Iterable[str]) -> InProcessInterception:
+        """Answer all clients of this process that request the hosts of vendors, or these, until the test ends."""
+        interception = self.stand_in.intercept(*hosts)
+        self._interceptions.append(interception)
+        return interception
 
     @contextmanager
     def serving(
@@ -164,7 +172,9 @@ class HttpDoubles:
             opened.follow(self._tool_faults if opened is mcp_server else model_faults)
 
     def close(self) -> None:
-        """Stop the servers that still run, and close the recording."""
+        """Stop the servers that still run, intercept nothing more, and close the recording."""
+        for interception in self._interceptions:
+            interception.close()
         if "stand_in" in vars(self):
             self.stand_in.close()
         if "_mcp_server" in vars(self):

@@ -176,7 +176,9 @@ def _offbook(request: pytest.FixtureRequest) -> Iterator[Offbook | ExploredFixtu
 
         if isinstance(explored, UnreadableCases):
             pytest.fail(explored.problem, pytrace=False)
-        yield ExploredFixture(explored.recording)
+        fixture = ExploredFixture(explored.recording)
+        yield fixture
+        fixture.close()
         return
     if PLAN not in item.stash:  # requested by name while the test runs
         item.stash[PLAN] = recording_plan_of(item)

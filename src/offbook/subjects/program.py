@@ -42,9 +42,10 @@ from offbook.subjects.python_command import parse_python_command
 from offbook.subjects.specs import DEFAULT_SETTINGS, ExploreSettings
 from offbook.tools.effects import EFFECTS_URL_VARIABLE, EFFECTS_VARIABLE, Effect, prefer_reported
 from offbook.vendors import api_key_variables, base_url_variables, named_base_urls, plain_environment
+from offbook.wire.intercept.program_network import NetworkOptions, ProgramNetwork
 from offbook.wire.options import WireOptions
 from offbook.wire.replay import ExploredRun, ExploredScript
-from offbook.wire.server.wire_server import WireServer, no_proxy_variables
+from offbook.wire.server.wire_server import WireServer
 from offbook.wire.session import WireSession
 
 if TYPE_CHECKING:
@@ -151,13 +152,19 @@ class ProgramSubject:
             has_tools=self._mcp is not None,
             can_crash=True,
         )
-        self._server = WireServer(options, mount=None if self._mcp is None else self._mcp.hub).start()
+        network = NetworkOptions(
+            intercepts=settings.intercept, hosts=settings.intercept_hosts, blocks=settings.block_network
+        )
+        self._network = ProgramNetwork(network, self._inherited)
+        mount = None if self._mcp is None else self._mcp.hub
+        self._server = WireServer(options, mount=mount, interception=self._network.interception).start()
         self._fresh_launcher = FreshLauncher(self._patience)
         self._launcher = self._forks = self._choose_launcher()
 
     def _choose_launcher(self) -> ProgramLauncher:
         """Return what forks the runs of a Python program, and starts those of another one."""
-        program = None if self._settings.fresh else parse_python_command(self._command, self._inherited)
+        is_fresh = self._settings.fresh or self._settings.intercept  # Python waits for TLS where we do not see it
+        program = None if is_fresh else parse_python_command(self._command, self._inherited)
         if program is None:
             return self._fresh_launcher
         return ForkLauncher(program, self._server, self._patience)
@@ -323,6 +330,7 @@ class ProgramSubject:
         self.stop()
         self._forks.close()
         self._server.stop()
+        self._network.close()
         self._products.close()
         self._kept.close()
 
@@ -351,7 +359,7 @@ class ProgramSubject:
         return {"PYTHONHASHSEED": "0"} | os.environ | self._env
 
     def _environment(self, name: str, files: _RunFiles, *, waits_for_effects: bool) -> dict[str, str]:
-        url, inherited = self._server.session_url(name), self._inherited
+        url = self._server.session_url(name)
         own = {
             **base_url_variables(url),
             **named_base_urls(self._settings.base_url_vars, url),
@@ -362,7 +370,8 @@ class ProgramSubject:
             **({EFFECTS_URL_VARIABLE: f"{url}/_offbook/effects"} if waits_for_effects else {}),
             **({} if self._mcp is None else self._mcp.variables(files.mcp_config)),
         }
-        return {**plain_environment(inherited, url, is_replayed=True), **own, **no_proxy_variables(inherited)}
+        plain = plain_environment(self._inherited, url, is_replayed=True)
+        return self._network.environment_of(own, self._server.url, plain=plain, session=name)
 
     def _aliases(self, name: str, files: _RunFiles) -> dict[str, str]:
         """Return what differs in the texts of every run, and what replaces it."""
@@ -370,6 +379,7 @@ class ProgramSubject:
         address = url.removeprefix("http://")
         port = address.rpartition(":")[2]
         return {
+            **self._network.aliases(session=name),
             session_url: _URL_ALIAS,
             url: _URL_ALIAS,
             address: "offbook",

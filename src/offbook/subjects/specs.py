@@ -108,8 +108,10 @@ class ExploreSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, for
     Tools that would run for real are refused unless `runs_tools`: those with a side effect if the recording has no
     calls of tools, and all tools of a program that are not `read_only`.
 
-    `fresh` starts a program anew for every case, in real time. `base_url_vars` are further variables from which a
-    program takes the address of its models, like `MY_URL`, or `MY_URL=/v1` with the path of that address.
+    `fresh` starts a program anew for every case, in real time. So does `intercept`, which answers it as its proxy where
+    it calls a vendor, or one of `intercept_hosts`. With `block_network`, it reaches nothing else but this machine.
+    `base_url_vars` are further variables from which a program takes the address of its models, like `MY_URL`, or
+    `MY_URL=/v1` with the path of that address.
     """
 
     on_divergence: OnDivergence = DEFAULT_DIVERGENCE
@@ -129,6 +131,9 @@ class ExploreSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, for
     keep: tuple[str, ...] = ()
     fresh: bool = False
     base_url_vars: tuple[str, ...] = ()
+    intercept: bool = False
+    intercept_hosts: tuple[str, ...] = ()
+    block_network: bool = False
 
     @property
     def arguments(self) -> list[str]:
@@ -150,7 +155,9 @@ class ExploreSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, for
         options += [word for each in self.results for word in ("--result", each)]
         options += [word for folder in self.keep for word in ("--keep", folder)]
         options += [word for name in self.base_url_vars for word in ("--base-url-var", name)]
+        options += [word for host in self.intercept_hosts for word in ("--intercept-host", host)]
         flags = {"--crash": self.crashes, "--run-tools": self.runs_tools, "--fresh": self.fresh}
+        flags |= {"--intercept": self.intercept, "--block-network": self.block_network}
         return [*options, *(name for name, is_set in flags.items() if is_set)]
 
     @property
@@ -246,7 +253,7 @@ def open_subject(spec: AnySubjectSpec, settings: ExploreSettings) -> Iterator[Su
     if (settings.results or settings.check is not None) and not isinstance(spec, ProgramSpec):
         hint = "they are for a program; assert what must hold in the scenario, or with --invariants"
         raise InputError("there is no program", source="--result" if settings.results else "--check", hint=hint)
-    _check_crashes(spec, settings)
+    _check_program_settings(spec, settings)
     with ExitStack() as stack:
         match spec:
             case WorkflowSpec():
@@ -261,13 +268,18 @@ def open_subject(spec: AnySubjectSpec, settings: ExploreSettings) -> Iterator[Su
                 yield stack.enter_context(_open_program(spec, settings))
 
 
-def _check_crashes(spec: AnySubjectSpec, settings: ExploreSettings) -> None:
+def _check_program_settings(spec: AnySubjectSpec, settings: ExploreSettings) -> None:
     if settings.crashes and isinstance(spec, ScenarioSpec):
         hint = "only a program (-- COMMAND) and a workflow (FLOW.yaml) can be started again"
         raise InputError("a scenario cannot be killed and started again", source="--crash", hint=hint)
     if settings.keep and not isinstance(spec, ProgramSpec):
         hint = "a workflow keeps its progress as offbook run does, and needs no folder"
         raise InputError("it is for a program", source="--keep", hint=hint)
+    network = {"--intercept": settings.intercept, "--intercept-host": settings.intercept_hosts}
+    for option, is_given in (network | {"--block-network": settings.block_network}).items():
+        if is_given and not isinstance(spec, ProgramSpec):
+            hint = "what runs in this process is answered without the network; --intercept is for a program: -- COMMAND"
+            raise InputError("it is for a program", source=option, hint=hint)
 
 
 def _open_workflow(spec: WorkflowSpec, settings: ExploreSettings) -> WorkflowSubject:

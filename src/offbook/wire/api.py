@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import httpx
     import httpx2
 
+    from offbook.wire.intercept.in_process import InProcessInterception
     from offbook.wire.proxy.forwarding import InProcessForwarder
     from offbook.wire.transport import InProcessTransport
 
@@ -137,6 +138,19 @@ class InProcessClients(ABC):
         import httpx2  # noqa: PLC0415
 
         return httpx2.Client(transport=self.transport(live=transport))
+
+    def intercept(self, *hosts: str) -> InProcessInterception:
+        """Answer all requests of httpx, httpx2, requests and aiohttp in this process to the APIs of vendors.
+
+        Clients need not be told: those that were made before are answered, too. `hosts` are further ones, or patterns
+        like `*.example.org`. It lasts until the end of the block, or until `close`.
+
+        Raises:
+            InputError: one of `hosts` is not a host.
+        """
+        from offbook.wire.intercept.in_process import InProcessInterception  # noqa: PLC0415 - few tests need it
+
+        return InProcessInterception(self, hosts)
 
     def transport(
         self, *, live: httpx2.BaseTransport | None = None, live_async: httpx2.AsyncBaseTransport | None = None

@@ -6,6 +6,8 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from math import inf, isfinite
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -155,6 +157,19 @@ async def _sleep_async(wait_s: float) -> None:
         await asyncio.get_running_loop().create_future()
 
 
+is_upstream_call: ContextVar[bool] = ContextVar("is_upstream_call", default=False)
+"""Whether a request is for a real API, whoever intercepts those of other clients."""
+
+
+@contextmanager
+def _upstream_call() -> Iterator[None]:
+    token = is_upstream_call.set(True)
+    try:
+        yield
+    finally:
+        is_upstream_call.reset(token)
+
+
 class InProcessTransport:
     """Has `answers` answer the requests of httpx or httpx2 clients, and raises what the library raises over a socket.
 
@@ -193,26 +208,34 @@ class InProcessTransport:
         return self.library.Response(status, headers=delivery.headers, stream=self.delivered_body(delivery))
 
     def close(self) -> None:
-        if self._live is not None:
-            self._live.close()
+        self.close_live()
         self._answers.close()
 
     async def aclose(self) -> None:
+        await self.aclose_live()
+        self._answers.close()
+
+    def close_live(self) -> None:
+        """Close the connections to real APIs alone."""
+        if self._live is not None:
+            self._live.close()
+
+    async def aclose_live(self) -> None:
+        """Close the connections to real APIs alone."""
         if self._live_async is not None:
             await self._live_async.aclose()
-        self._answers.close()
 
     def _send_upstream(self, request: Any, forwarder: InProcessForwarder) -> Any:
         if self._live is None:
             self._live = self.library.HTTPTransport()
-        with forwarder.capturing():
+        with forwarder.capturing(), _upstream_call():
             response = self._live.handle_request(self._upstream_request(request))
         return self._captured_response(response, forwarder)
 
     async def _send_upstream_async(self, request: Any, forwarder: InProcessForwarder) -> Any:
         if self._live_async is None:
             self._live_async = self.library.AsyncHTTPTransport()
-        with forwarder.capturing():
+        with forwarder.capturing(), _upstream_call():
             response = await self._live_async.handle_async_request(self._upstream_request(request))
         return self._captured_response(response, forwarder)
 

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offbook.cli.options import BaseUrlVars, Port, Quiet, StrictUsage, with_wire_options
+from offbook.cli.options import (
+    BaseUrlVars,
+    BlockNetwork,
+    Intercept,
+    InterceptHosts,
+    Port,
+    Quiet,
+    StrictUsage,
+    with_wire_options,
+)
 
 if TYPE_CHECKING:
     from offbook.cli.output.wire import WireReportFile
@@ -34,6 +43,9 @@ def execute(
         ),
     ] = None,
     base_url_var: BaseUrlVars = [],  # noqa: B006
+    intercept: Intercept = False,
+    intercept_host: InterceptHosts = [],  # noqa: B006
+    block_network: BlockNetwork = False,
     strict_unused: StrictUsage = False,
     allow_no_calls: Annotated[
         bool, typer.Option("--allow-no-calls", help="Do not exit with 3 if there was no call.")
@@ -69,6 +81,8 @@ def execute(
       offbook exec --replay run.json --fault 'call=3: timeout' -- node x.mjs
 
       offbook exec --replay run.json --mcp .mcp.json -- node x.mjs {mcp}
+
+      offbook exec --intercept --record run.json -- some-agent-cli
     """
     from msgspec.structs import replace
 
@@ -76,12 +90,14 @@ def execute(
     from offbook.cli.runners.wire import ExitPolicy, print_notes
     from offbook.errors import InputError
     from offbook.vendors import named_base_urls
+    from offbook.wire.intercept.program_network import NetworkOptions
 
     if not command:
         raise InputError("a command is missing", source="exec", hint="offbook exec --replay PATH -- COMMAND …")
     if time_limit is not None and not time_limit > 0:
         raise InputError(f"{time_limit:g} is not a time limit", source="--time-limit", hint="use a number above 0")
-    options = replace(options, mcp=mcp, base_url_vars=base_url_var)
+    network = NetworkOptions(intercepts=intercept, hosts=intercept_host, blocks=block_network)
+    options = replace(options, mcp=mcp, base_url_vars=base_url_var, network=network)
     policy = ExitPolicy(options, command, is_strict=strict_unused, may_ask_nothing=allow_no_calls)
     file = WireReportFile(report, options, command)
     options.check()
@@ -106,6 +122,8 @@ def _run(
     """Run the command next to a server, and return how it ended and the tally of its calls."""
     import os
 
+    from msgspec.structs import replace
+
     from offbook.cli import SIGNALLED
     from offbook.cli.run_program import run_child
     from offbook.cli.runners.mcp import McpServers
@@ -116,6 +134,7 @@ def _run(
         keep_recording_of_failure,
         tally_wire_calls,
     )
+    from offbook.wire.intercept.program_network import ProgramNetwork
     from offbook.wire.server.wire_server import WireServer
 
     wire_options = options.wire_options(os.environ)
@@ -124,20 +143,21 @@ def _run(
         _muted_misses(),
         EffectReports(os.environ) as effects,
         McpServers(options, os.environ) as mcp,
-        WireServer(wire_options, port=port, mount=mcp.hub) as server,
+        ProgramNetwork(options.network, os.environ) as network,
+        WireServer(wire_options, port=port, mount=mcp.hub, interception=network.interception) as server,
     ):
         report.begin()
         try:
-            environment = (
-                child_environment(os.environ, server, options.base_url_vars) | effects.variables | mcp.point_to(server)
-            )
+            environment = child_environment(os.environ, server, network, options.base_url_vars)
+            environment |= effects.variables | mcp.point_to(server)
             end = run_child(mcp.command(command), environment, time_limit_s=time_limit_s)
         except OSError as error:
             raise typer.Exit(_print_not_started(command[0], error)) from None
         usage = [*server.unused_exchanges(), *mcp.unused(server)], server.overused_exchanges()
         keep_recording_of_failure(end, options)
         reported = effects.read(server, is_cut_off=end.is_late or end.code > SIGNALLED)
-    return end, tally_wire_calls(server, usage, options.fault_plan(), reported)
+    tally = tally_wire_calls(server, usage, options.fault_plan(), reported)
+    return end, replace(tally, network=network.tally)
 
 
 INTERPRETERS = {".py": "python", ".js": "node", ".cjs": "node", ".mjs": "node", ".sh": "sh"}

@@ -9,8 +9,11 @@ import typer
 from offbook.cli.options import (
     AsJson,
     BaseUrlVars,
+    BlockNetwork,
     Declared,
     HtmlReport,
+    Intercept,
+    InterceptHosts,
     ProgramCommand,
     Quiet,
     Settings,
@@ -127,6 +130,9 @@ def explore(
         ),
     ] = False,
     base_url_var: BaseUrlVars = [],  # noqa: B006
+    intercept: Intercept = False,
+    intercept_host: InterceptHosts = [],  # noqa: B006
+    block_network: BlockNetwork = False,
     deadline: Annotated[
         float | None,
         typer.Option(
@@ -212,6 +218,9 @@ def explore(
         keep=tuple(keep),
         fresh=fresh,
         base_url_vars=tuple(base_url_var),
+        intercept=intercept,
+        intercept_hosts=tuple(intercept_host),
+        block_network=block_network,
     )
     subject = SubjectArguments(
         file=file,

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from offbook.cli.output.console import echo, echo_json, print_message
-from offbook.cli.runners.wire import ExitDecision, WireArguments, WireTally
+from offbook.cli.runners.wire import SHOWN_HOSTS, ExitDecision, WireArguments, WireTally
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import InputError
 from offbook.faults import parse_fault
@@ -33,6 +33,8 @@ from offbook.wire.server.wire_server import WireServer
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
+
+    from offbook.wire.intercept.interception import NetworkTally
 
 MAX_WAITING = 1_000
 MAX_ALIKE, RATE_S = 100, 10.0
@@ -281,8 +283,18 @@ class WireSummary(Struct, frozen=True):
         if decision is not None and decision.reason:
             self._say(f"{decision.reason}\n  hint: {decision.hint}", is_wrong=True)
 
+    def _print_network(self, network: NetworkTally) -> None:
+        """Print the hosts that were refused, and those whose clients do not trust the authority of the run."""
+        if network.refused and not self.is_quiet:
+            self._say(f"--block-network refused {_describe_hosts(network.refused)}")
+        if network.distrusted:
+            message = f"the program did not accept our certificate for {_describe_hosts(network.distrusted)}"
+            self._say(f"{message}\n  hint: {_DISTRUST_HINT}", is_wrong=True)
+
     def _print_problems(self) -> None:
-        """Print misses, calls that could not be recorded, and faults that never fired."""
+        """Print hosts that were not reached, misses, calls that could not be recorded, and faults that never fired."""
+        if self.tally.network is not None:
+            self._print_network(self.tally.network)
         if not self.is_closing_log:
             self._print_misses()
         self.print_unrecorded()
@@ -335,6 +347,18 @@ def _describe_cache(cache: CacheCounts) -> str:
     parts += [f"{cache.gone:,} expired or evicted"] if cache.gone else []
     parts += [f"{pluralize(cache.unreached, 'call')} made live because the server was away"] if cache.unreached else []
     return f"shared recording: {', '.join(parts)}"
+
+
+_DISTRUST_HINT = (
+    "it does not read SSL_CERT_FILE, REQUESTS_CA_BUNDLE, NODE_EXTRA_CA_CERTS or the like: have it trust the file that "
+    "SSL_CERT_FILE names, or use a base URL"
+)
+
+
+def _describe_hosts(counts: Mapping[str, int]) -> str:
+    hosts = [f"{host} ({pluralize(count, 'time')})" for host, count in sorted(counts.items())]
+    more = f" and {len(hosts) - SHOWN_HOSTS:,} more" if len(hosts) > SHOWN_HOSTS else ""
+    return ", ".join(hosts[:SHOWN_HOSTS]) + more
 
 
 def _describe_fired(fired: list[str]) -> str:

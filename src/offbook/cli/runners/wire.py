@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 from msgspec import Struct
@@ -37,8 +37,12 @@ from offbook.vendors import (
 )
 from offbook.wire.backend import OverusedExchange, UnusedExchange
 from offbook.wire.calls import Miss, SessionTotals, WireCall, ignore_call
+from offbook.wire.intercept.program_network import NetworkOptions, ProgramNetwork
 from offbook.wire.options import END_WAIT_S, WireOptions
-from offbook.wire.server.wire_server import WireServer, no_proxy_variables
+from offbook.wire.server.wire_server import WireServer
+
+if TYPE_CHECKING:
+    from offbook.wire.intercept.interception import NetworkTally
 
 
 def parse_upstreams(lines: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
@@ -77,6 +81,7 @@ class WireArguments(Struct, frozen=True, kw_only=True):
     retry_after_ms: float | None = None
     allow_hosts: Sequence[str] = ()
     allow_origins: Sequence[str] = ()
+    network: NetworkOptions = NetworkOptions()
 
     @property
     def recording(self) -> str:
@@ -132,6 +137,7 @@ class WireArguments(Struct, frozen=True, kw_only=True):
 
     def check(self) -> None:
         """Raise InputError if options exclude each other or have no effect."""
+        self.network.check()
         if (self.replay is None) == (self.record is None):
             reason = "--record and --replay exclude each other" if self.record else "--replay or --record is required"
             hint = "leave one of them out" if self.record else "add --replay PATH, or --record PATH to make a recording"
@@ -164,12 +170,11 @@ def single_value(given: Sequence[str], option: str) -> str | None:
 
 
 def child_environment(
-    environment: Mapping[str, str], server: WireServer, base_url_vars: Iterable[str] = ()
+    environment: Mapping[str, str], server: WireServer, network: ProgramNetwork, base_url_vars: Iterable[str] = ()
 ) -> dict[str, str]:
-    """The `environment`, with the variables that lead to the server, past any proxy, and those that the user names."""
+    """The `environment`, with the variables that lead to the server, and those that the user names."""
     plain = plain_environment(environment, server.url, is_replayed=not server.is_live)
-    named = named_base_urls(base_url_vars, server.url)
-    return {**plain, **server.env, **named, **no_proxy_variables(environment)}
+    return network.environment_of(server.env | named_base_urls(base_url_vars, server.url), server.url, plain=plain)
 
 
 def print_notes(options: WireArguments) -> None:
@@ -280,6 +285,7 @@ class WireTally(Struct, frozen=True):
     effects: Sequence[Effect] = ()
     got_no_answer: bool = False
     cache: CacheCounts | None = None
+    network: NetworkTally | None = None
 
     @property
     def failed(self) -> int:
@@ -308,6 +314,7 @@ class WireTally(Struct, frozen=True):
         rest |= {"overused": self.overused} if self.overused else {}
         rest |= {"effects": self.effects} if self.effects else {}
         rest |= {"cache": self.cache} if self.cache is not None else {}
+        rest |= {"network": self.network} if self.network is not None else {}
         document.update(msgspec.to_builtins(rest))
         return document
 
@@ -367,7 +374,7 @@ class ExitPolicy(Struct, frozen=True):
 
     def _success(self, tally: WireTally) -> ExitDecision:
         if not tally.totals.tries and not self.may_ask_nothing:
-            return ExitDecision(MISMATCH, "the command made no call to the server", _BASE_URL_HINT)
+            return ExitDecision(MISMATCH, "the command made no call to the server", _no_call_hint(tally.network))
         if tally.got_no_answer:
             return ExitDecision(FAILED, "no call got an answer, so there is nothing to replay", _NO_ANSWER_HINT)
         if tally.unrecorded or tally.faults.unfired:
@@ -386,9 +393,17 @@ class ExitPolicy(Struct, frozen=True):
         return f"record it again, or undo the change: {again}"
 
 
+def _no_call_hint(network: NetworkTally | None) -> str:
+    if network is None or not network.passed:
+        return _BASE_URL_HINT
+    hosts = ", ".join(sorted(network.passed)[:SHOWN_HOSTS])
+    return f"it connected to {hosts}; name a model's host by --intercept-host, or add --allow-no-calls"
+
+
+SHOWN_HOSTS = 5
 _BASE_URL_HINT = (
     "let its clients take their base URL from OPENAI_BASE_URL, ANTHROPIC_BASE_URL, GOOGLE_GEMINI_BASE_URL, OLLAMA_HOST"
-    " or OFFBOOK_URL, as SDKs do by default; add --allow-no-calls if it makes no calls"
+    " or OFFBOOK_URL, as SDKs do by default, or try --intercept; add --allow-no-calls if it makes no calls"
 )
 _NO_ANSWER_HINT = "check the address of the API (--upstream, or the variable of its SDK) and the network"
 _TIME_LIMIT_HINT = (

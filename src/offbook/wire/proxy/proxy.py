@@ -31,7 +31,7 @@ from offbook.wire.proxy.recorder import (
     RecordedExchange,
     WireRecorder,
 )
-from offbook.wire.proxy.upstream import RawHeaders, Upstreams, upstream_request_headers
+from offbook.wire.proxy.upstream import ORIGIN, RawHeaders, Upstreams, upstream_request_headers
 from offbook.wire.request import HttpRequest, credentials_of, header_dict
 from offbook.wire.response import (
     STATUSES_WITHOUT_BODY,
@@ -83,9 +83,10 @@ class Proxy:
         session, attempt = accepted.session, accepted.attempt
         assert attempt is not None
         vendor = attempt.parsed.route.vendor
+        upstreams = self._upstreams.at(scope.get(ORIGIN), vendor)
         try:
-            address = self._upstreams.address(vendor)
-            upstream_request = await self._upstream_request(attempt, accepted.request, scope)
+            address = upstreams.address(vendor)
+            upstream_request = await _upstream_request(upstreams, attempt, accepted.request, scope)
             forwarder = StreamForwarder(
                 session,
                 attempt,
@@ -108,7 +109,9 @@ class Proxy:
             return
         forwarder.turn = turn
         try:
-            captured = await while_client_waits(forwarder.run(self._client(vendor), upstream_request), receive)
+            captured = await while_client_waits(
+                forwarder.run(self._client(upstreams, vendor), upstream_request), receive
+            )
         except RecordingWriteError:
             await _break_off(HttpResponse(None, ending="cut"), scope, receive)
             return
@@ -148,38 +151,47 @@ class Proxy:
             await client.aclose()
         self._clients.clear()
 
-    async def _upstream_request(self, attempt: CallAttempt, request: HttpRequest, scope: Scope) -> httpx2.Request:
-        import httpx2  # noqa: PLC0415 - loading it takes longer than the rest of offbook
-
-        route = attempt.parsed.route
-        raw_path = split_session_path(scope["raw_path"].decode("latin-1"))[1]
-        headers = upstream_request_headers(scope["headers"], auth=self._upstreams.auth(route))
-        try:
-            url = httpx2.URL(self._upstreams.url(route, raw_path, request.query))
-        except httpx2.InvalidURL:
-            raise InputError("the path cannot be requested upstream") from None
-        upstream = httpx2.URL(self._upstreams.address(route.vendor))
-        if (url.scheme, url.netloc, url.userinfo) != (upstream.scheme, upstream.netloc, b""):
-            raise InputError("the path leads to another server than the upstream")
-        if VENDORS[route.vendor].signed_as:
-            headers = await asyncio.to_thread(_signed, str(url), request.body, headers, VENDORS[route.vendor].signed_as)
-        logged_url = _without_secrets(url)  # httpx2 logs the URLs that it requests
-        extensions = {"target": url.raw_path} if logged_url != url else None
-        return httpx2.Request(request.method, logged_url, headers=headers, content=request.body, extensions=extensions)
-
-    def _client(self, vendor: str) -> httpx2.AsyncClient:
+    def _client(self, upstreams: Upstreams, vendor: str) -> httpx2.AsyncClient:
         """Return the client for a vendor's server. For one on this machine, proxy variables are ignored."""
         import httpx2  # noqa: PLC0415
 
-        if vendor not in self._clients:
-            is_plain = self._upstreams.address(vendor).startswith("http://")
-            self._clients[vendor] = httpx2.AsyncClient(
-                verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_plain else True,  # loading certificates takes long
+        address, is_loopback = upstreams.address(vendor), upstreams.is_loopback(vendor)
+        if address not in self._clients:
+            self._clients[address] = httpx2.AsyncClient(
+                verify=_own_context(address) if is_loopback or address.startswith("http://") else True,
                 timeout=httpx2.Timeout(self._timeout_s, connect=CONNECT_TIMEOUT_S, pool=None),
                 limits=httpx2.Limits(max_connections=None, max_keepalive_connections=None),
-                trust_env=not self._upstreams.is_loopback(vendor),
+                trust_env=not is_loopback,
             )
-        return self._clients[vendor]
+        return self._clients[address]
+
+
+def _own_context(address: str) -> ssl.SSLContext:
+    """Return a context without certificates where there is no TLS: loading them takes long. Else it has those of the
+    system, or of SSL_CERT_FILE, which httpx2 ignores together with the proxy variables."""
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if address.startswith("http://") else ssl.create_default_context()
+
+
+async def _upstream_request(
+    upstreams: Upstreams, attempt: CallAttempt, request: HttpRequest, scope: Scope
+) -> httpx2.Request:
+    import httpx2  # noqa: PLC0415 - loading it takes longer than the rest of offbook
+
+    route = attempt.parsed.route
+    raw_path = split_session_path(scope["raw_path"].decode("latin-1"))[1]
+    headers = upstream_request_headers(scope["headers"], auth=upstreams.auth(route))
+    try:
+        url = httpx2.URL(upstreams.url(route, raw_path, request.query))
+    except httpx2.InvalidURL:
+        raise InputError("the path cannot be requested upstream") from None
+    upstream = httpx2.URL(upstreams.address(route.vendor))
+    if (url.scheme, url.netloc, url.userinfo) != (upstream.scheme, upstream.netloc, b""):
+        raise InputError("the path leads to another server than the upstream")
+    if VENDORS[route.vendor].signed_as and upstreams.signs:
+        headers = await asyncio.to_thread(_signed, str(url), request.body, headers, VENDORS[route.vendor].signed_as)
+    logged_url = _without_secrets(url)  # httpx2 logs the URLs that it requests
+    extensions = {"target": url.raw_path} if logged_url != url else None
+    return httpx2.Request(request.method, logged_url, headers=headers, content=request.body, extensions=extensions)
 
 
 def _credentials(received: HttpRequest, sent: httpx2.Request) -> tuple[str, ...]:

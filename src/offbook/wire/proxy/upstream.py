@@ -16,6 +16,10 @@ MAX_DECODED = 5
 """How often a path is decoded to see where it leads. One that is encoded more often is refused."""
 
 
+ORIGIN = "offbook.origin"
+"""The key of an ASGI scope that holds the server that an intercepted request was sent to, as a URL without a path."""
+
+
 class Upstreams:
     """The base URLs of the vendors' APIs, as in the variables of their SDKs: OpenAI's ends with `/v1`, others have no
     path.
@@ -28,6 +32,9 @@ class Upstreams:
     Raises:
         InputError: a vendor is unknown, a URL is not that of a server, or a key cannot be sent.
     """
+
+    signs = True
+    """Whether requests to a vendor that wants it are signed for its server."""
 
     def __init__(
         self,
@@ -53,7 +60,7 @@ class Upstreams:
             InputError: the path leads out of the API.
         """
         if _leads_out(path):
-            raise InputError("a path with '.' or '..' between slashes is not sent upstream")
+            raise InputError(_LEADS_OUT)
         self.address(route.vendor)
         root = VENDORS[route.vendor].root_path
         if root and (path == root or path.startswith(f"{root}/")):
@@ -69,17 +76,23 @@ class Upstreams:
             return None
         return route.any_codec.auth_headers(key or "")
 
+    def at(self, origin: str | None, vendor: str) -> Upstreams:
+        """Return where a request goes that was sent to `origin`: there, unless another address is set for the vendor
+        that has its servers there. None is a request that was sent to us."""
+        if origin is None or (origin == _origin(VENDORS[vendor].base_url) and origin != self.address(vendor)):
+            return self
+        return _Origin(origin)
+
     def address(self, vendor: str) -> str:
         """Return the server of a vendor, like `https://api.openai.com`.
 
         Raises:
             InputError: the vendor has none that is the same for all users, and it was not named.
         """
-        parts = urlsplit(self._urls[vendor])
-        if not parts.netloc:
+        if not urlsplit(self._urls[vendor]).netloc:
             hint = f"export {VENDORS[vendor].address_variables[0]}=https://…, or --upstream {vendor}=https://…"
             raise InputError(f"the address of {vendor} is not known", source="upstreams", hint=hint)
-        return f"{parts.scheme}://{parts.netloc}"
+        return _origin(self._urls[vendor])
 
     def is_loopback(self, vendor: str) -> bool:
         """Return whether the server of a vendor is on this machine."""
@@ -89,6 +102,30 @@ class Upstreams:
         """Return the vendor whose server is at a port of this machine, if there is one."""
         ports = {vendor: urlsplit(url).port for vendor, url in self._urls.items() if self.is_loopback(vendor)}
         return next((vendor for vendor, known in ports.items() if known == port), None)
+
+
+class _Origin(Upstreams):
+    """The server that an intercepted request was sent to. It gets the path and the key of the client as they are, and
+    so does a signature fit, which is for that server."""
+
+    signs = False
+
+    def __init__(self, origin: str) -> None:
+        super().__init__()
+        self._urls = dict.fromkeys(VENDORS, origin)
+
+    def url(self, route: ApiRoute, path: str, query: str) -> str:
+        if _leads_out(path):
+            raise InputError(_LEADS_OUT)
+        return self._urls[route.vendor] + path + (f"?{query}" if query else "")
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+_LEADS_OUT = "a path with '.' or '..' between slashes is not sent upstream"
 
 
 def _leads_out(path: str) -> bool:

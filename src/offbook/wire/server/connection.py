@@ -53,6 +53,8 @@ REQUEST_LIMITS: RequestLimits = RequestLimits()
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _FLUSH_S = 0.001
+_TLS_ALERT_BYTES = 31
+"""The size of the largest record that says no more than that a TLS client closes: a request is larger."""
 _MAX_FRAMING = 8
 """How many bytes of chunk sizes and extensions a byte of a body may have: one in a chunk of its own has five."""
 
@@ -183,7 +185,9 @@ def has_left(transport: asyncio.Transport) -> bool:
         return True
     connection = socket.socket(wrapped.family, wrapped.type, wrapped.proto, fileno=wrapped.fileno())
     try:
-        return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        pending = connection.recv(_TLS_ALERT_BYTES + 1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        is_tls = transport.get_extra_info("ssl_object") is not None
+        return not pending or (is_tls and len(pending) <= _TLS_ALERT_BYTES)
     except BlockingIOError:
         return False
     except OSError:

@@ -25,7 +25,7 @@ from offbook.wire.options import LOOPBACK, WireOptions
 from offbook.wire.proxy.upstream import Upstreams
 from offbook.wire.request import HttpRequest, header_dict, route_of
 from offbook.wire.response import HttpResponse, refusal_response
-from offbook.wire.server.access import ALL_INTERFACES, Access, is_loopback_name
+from offbook.wire.server.access import ALL_INTERFACES, ANY, Access, is_loopback_name
 from offbook.wire.server.connection import REQUEST_LIMITS, DirectConnection, RequestLimits, has_left, send_response
 from offbook.wire.server.control import CONTROL_PREFIX, control_response
 from offbook.wire.server.http_protocol import TRANSPORT, OpenConnections, Receive, Scope, Send
@@ -33,6 +33,7 @@ from offbook.wire.server.listener import ServerThread, bind_socket, default_limi
 from offbook.wire.session import WireSession
 
 if TYPE_CHECKING:
+    from offbook.wire.intercept.interception import Interception
     from offbook.wire.proxy.proxy import Proxy
 
 
@@ -242,6 +243,7 @@ class WireServer(CallInspection):
         mount: Mount | None = None,
         listener: socket | None = None,
         processes: int = 1,
+        interception: Interception | None = None,
     ) -> None:
         if not is_loopback_name(host) and not api_key:
             hint = "anyone who can reach the address could use it; set api_key, and give it to the clients as their key"
@@ -258,7 +260,7 @@ class WireServer(CallInspection):
         except InputError:
             self._backend.close()
             raise
-        self._mount = mount
+        self._mount, self._interception = mount, interception
         self._app = WireApp(
             self._backend.sessions, access=access, upstream=self._proxy, mount=mount, processes=processes
         )
@@ -318,7 +320,7 @@ class WireServer(CallInspection):
         opened, buffer = OpenConnections(), memoryview(bytearray(READ_BYTES))
         return ServerThread(
             self._listener,
-            partial(DirectConnection, app, opened, accept=app.accept, buffer=buffer),
+            partial(self._connection_type(), app, opened, accept=app.accept, buffer=buffer),
             opened,
             limits=default_limits(files_a_connection=1 if self._proxy is None else 2),
             on_start=self._start_mount,
@@ -333,6 +335,16 @@ class WireServer(CallInspection):
     def check_order_free(self) -> None:
         """Raise InputError if an answer of the recording depends on the calls before."""
         self._backend.check_order_free()
+
+    def _connection_type(self) -> Callable[..., DirectConnection]:
+        """Return what creates connections: those of a proxy, too, if something is intercepted."""
+        if self._interception is None:
+            return DirectConnection
+        from offbook.wire.intercept.proxy_connection import ProxyConnection  # noqa: PLC0415 - few servers need it
+
+        open_to_all = Access(hosts=[ANY], origins=[ANY])  # who comes by CONNECT has proved to be of this run
+        app = WireApp(self._backend.sessions, access=open_to_all, upstream=self._proxy)
+        return partial(ProxyConnection, interception=self._interception, intercepted=(app, app.accept))
 
     def start(self) -> Self:
         self._thread.start()
