@@ -21,6 +21,7 @@ from bench import (
     scenarios,
     shards,
     start,
+    websocket,
     wire,
     workflow,
 )
@@ -40,6 +41,7 @@ SUBJECTS: dict[str, Callable[[Plan], Findings]] = {
     "workflow": workflow.measure,
     "scenarios": scenarios.measure,
     "wire": wire.measure,
+    "websocket": websocket.measure,
     "mcp": mcp.measure,
     "explore": explore.measure,
     "shards": shards.measure,

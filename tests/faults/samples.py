@@ -45,6 +45,9 @@ from offbook.faults import (
     WrongShape,
     WrongTypes,
     WrongValues,
+    WsClose,
+    WsReorder,
+    WsRepeat,
 )
 
 SAMPLES = [
@@ -70,6 +73,9 @@ SAMPLES = [
     WrongShape("[]"),
     WrongTypes(),
     WrongValues(),
+    WsClose(1013, "busy", 2),
+    WsReorder(1),
+    WsRepeat(2),
 ]
 TOOL_SAMPLES = [
     InjectedText("helpful"),

@@ -211,7 +211,7 @@ def test_a_place_in_a_stream_is_refused_for_a_fault_that_does_not_fire_there(tmp
     line = '{"at": {"chunk": 3}, "fault": {"type": "timeout"}}'
     error = refused(f'{{"faults": [{{"at": {{}}, "fault": {{"type": "timeout"}}}}, {line}]}}', tmp_path)
     assert (error.place, error.reason) == ("faults[1].at.chunk", "timeout does not fire inside a stream")
-    assert error.hint == "use stream_truncate or stream_stall, or leave chunk out"
+    assert error.hint == "use stream_truncate, stream_stall, ws_close, ws_reorder or ws_repeat, or leave chunk out"
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path):

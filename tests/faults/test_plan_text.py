@@ -170,7 +170,12 @@ SITES = "fields: attempt, call, chunk, since, step, tool, workflow"
             "one of: ConnectionError, Time",
         ),
         ("chunk=3: slow_drip", "chunk", "slow_drip does not fire inside a stream", "use stream_truncate"),
-        ("chunk=3: timeout", "chunk", "timeout does not fire inside a stream", "use stream_truncate or stream_stall"),
+        (
+            "chunk=3: timeout",
+            "chunk",
+            "timeout does not fire inside a stream",
+            "use stream_truncate, stream_stall, ws_close",
+        ),
         ("everywhere: tool_eror", "", "unknown fault type 'tool_eror'", f"did you mean 'tool_error'? {TYPES}"),
         ("tool=a: tool_timeout -5", "after_ms", "expected a number of at least 0", "fields: after_ms"),
         ("tool=a: tool_lost a b", "", "'b' is one word too many", "put text that has spaces in double quotes"),

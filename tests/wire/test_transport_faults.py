@@ -59,6 +59,9 @@ FAULTS = [
     'wrong_shape "[]"',
     "wrong_types",
     "wrong_values",
+    "ws_close 1013",
+    "ws_reorder",
+    "ws_repeat",
 ]
 
 

@@ -69,3 +69,6 @@ from offbook.faults.tools import ToolLost as ToolLost
 from offbook.faults.tools import ToolsChanged as ToolsChanged
 from offbook.faults.tools import ToolTimeout as ToolTimeout
 from offbook.faults.tools import Unauthorized as Unauthorized
+from offbook.faults.websocket import WsClose as WsClose
+from offbook.faults.websocket import WsReorder as WsReorder
+from offbook.faults.websocket import WsRepeat as WsRepeat

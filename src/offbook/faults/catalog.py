@@ -62,6 +62,7 @@ from offbook.faults.tools import (
     ToolTimeout,
     Unauthorized,
 )
+from offbook.faults.websocket import WsClose, WsReorder, WsRepeat
 from offbook.schema_errors import shape_hint
 from offbook.text import did_you_mean
 
@@ -88,6 +89,9 @@ AnyFault: TypeAlias = (
     | StreamTruncate
     | StreamStall
     | SlowDrip
+    | WsClose
+    | WsReorder
+    | WsRepeat
 )
 
 AnyToolFault: TypeAlias = (

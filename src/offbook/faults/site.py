@@ -161,7 +161,7 @@ class At(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_f
         after_chunks = getattr(fault, _STREAM_FIELD, None)
         if after_chunks is None:
             names = [name for name, kind in FAULT_TYPES.items() if _STREAM_FIELD in kind.__struct_fields__]
-            hint = f"use {' or '.join(names)}, or leave chunk out"
+            hint = f"use {', '.join(names[:-1])} or {names[-1]}, or leave chunk out"
             raise InputError(f"{fault.type} does not fire inside a stream", place="chunk", hint=hint)
         if after_chunks not in (0, self.chunk):
             reason = f"the site says after {self.chunk} chunks, the fault after {after_chunks}"

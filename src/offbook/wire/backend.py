@@ -26,7 +26,7 @@ from offbook.wire.calls import NO_FAULTS, CallAttempt, Miss, RecordingUse, Reque
 from offbook.wire.options import DEFAULT_RESPONSE, WireOptions, parse_fault_plan
 from offbook.wire.replay import CacheReplay, ExploredReplay, ExploredRun, WireReplay
 from offbook.wire.replay_source import RecordingSet, ReplaySource
-from offbook.wire.request import HttpRequest, RequestParser, route_of
+from offbook.wire.request import HttpRequest, ParsedRequest, RequestParser, route_of
 from offbook.wire.response import HttpResponse, refusal_response
 from offbook.wire.session import WireSession
 
@@ -443,10 +443,10 @@ def accept(sessions: SessionRegistry, request: HttpRequest) -> AcceptedCall:
     return accept_in(session, request)
 
 
-def accept_in(session: WireSession, request: HttpRequest) -> AcceptedCall:
+def accept_in(session: WireSession, request: HttpRequest, parsed: ParsedRequest | None = None) -> AcceptedCall:
     """Have a session answer a request, like `accept`."""
     try:
-        attempt = session.start(request)
+        attempt = session.start(request, parsed)
         return AcceptedCall(session, request, attempt, session.answer(attempt))
     except Exception:
         logger.exception("%s %s could not be answered", request.method, request.path)

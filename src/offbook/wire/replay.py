@@ -121,6 +121,10 @@ class WireReplay:
         if match.stored is not None:
             self._cursor.use(match.stored)
 
+    def can_answer(self, fingerprint: str) -> bool:
+        """Return whether an exchange with this fingerprint is left, or repeats."""
+        return self._cursor.match(None, fingerprint).mismatch is None
+
     @property
     def used_ids(self) -> Set[int]:
         """The ids of the exchanges that were served."""
@@ -149,7 +153,12 @@ class WireReplay:
             mismatch_error,
         )
 
-        if parsed.request is None:
+        if parsed.is_message:
+            from offbook.recording.match.websocket import websocket_mismatch_error  # noqa: PLC0415
+
+            fields = orjson.loads(parsed.fields)
+            error = websocket_mismatch_error(fields, self.source.websocket_turns, self.source.reader)
+        elif parsed.request is None:
             error = http_mismatch_error(
                 place=f"{parsed.method} {parsed.place}",
                 vendor=parsed.route.vendor,
@@ -306,8 +315,8 @@ class ExploredReplay(WireReplay):
 
     def continued(self, parsed: ParsedRequest, step_id: str | None) -> ReplayMatch | None:
         """Return what answers a call that missed; None if it is to be refused, as all calls after it are then."""
-        if not self._can_continue:
-            self._has_ended = self._has_ended or parsed.request is not None
+        if not self._can_continue or parsed.is_message:
+            self._has_ended = self._has_ended or parsed.request is not None or parsed.is_message
             return None
         if parsed.request is None:
             return ReplayMatch()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from msgspec import Struct
@@ -30,6 +30,9 @@ from offbook.vendors import CODEC_NAMES
 from offbook.wire.faults import FaultTarget, apply_fault, end_as_recorded
 from offbook.wire.request import ParsedRequest, RequestParser
 from offbook.wire.response import HttpResponse, encode_exchange, has_wire_bytes, recorded_response
+
+if TYPE_CHECKING:
+    from offbook.recording.match.websocket import TurnIndex
 
 
 class CrossProtocolIndex:
@@ -109,6 +112,13 @@ class ReplaySource:
     @cached_property
     def cross_protocol(self) -> CrossProtocolIndex:
         return CrossProtocolIndex(self.reader, self.rules)
+
+    @cached_property
+    def websocket_turns(self) -> TurnIndex:
+        """The exchanges of WebSocket sessions."""
+        from offbook.recording.match.websocket import TurnIndex  # noqa: PLC0415 - only sessions need it
+
+        return TurnIndex(self.reader, self.rules)
 
     @cached_property
     def written(self) -> list[StoredExchange[Exchange]]:

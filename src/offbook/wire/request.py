@@ -20,7 +20,7 @@ from offbook.codecs.base import Codec, OtherProtocolError, WireRequest
 from offbook.errors import RequestError
 from offbook.messages import JsonObject, Request
 from offbook.providers.aws_signature import SIGNED_SCHEME
-from offbook.recording.format.wire_record import PLAIN_HTTP, wire_text
+from offbook.recording.format.wire_record import PLAIN_HTTP, WEBSOCKET, wire_text
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules, canonical_bytes, identify
 from offbook.vendors import CREDENTIAL_HEADERS, SECRET_QUERY, VENDORS, VendorName, codec_of
 
@@ -60,12 +60,28 @@ def credentials_of(request: HttpRequest) -> tuple[str, ...]:
     for name, value in request.headers.items():
         if name.lower() == "cookie":
             found += [pair.partition("=")[2].strip() for pair in value.split(";")]
+        elif name.lower() == "sec-websocket-protocol":
+            found.append(subprotocol_key(value))
         elif name.lower() in CREDENTIAL_HEADERS:
             scheme, _, rest = value.strip().partition(" ")
             found += [value.strip(), rest.strip()]
             found += _basic_password(rest) if scheme.lower() == "basic" else []
             found += _SIGNATURE.findall(rest) if scheme == SIGNED_SCHEME else []
     return tuple(dict.fromkeys(filter(None, found)))
+
+
+_KEY_SUBPROTOCOL = "openai-insecure-api-key."
+
+
+def is_key_subprotocol(name: str) -> bool:
+    """Return whether a WebSocket subprotocol is the key of a client: pages in browsers cannot send headers."""
+    return name.startswith(_KEY_SUBPROTOCOL)
+
+
+def subprotocol_key(offered: str) -> str:
+    """Return the key in the subprotocols that a WebSocket client offers; empty if there is none."""
+    names = (name.strip() for name in offered.split(","))
+    return next((name.removeprefix(_KEY_SUBPROTOCOL) for name in names if is_key_subprotocol(name)), "")
 
 
 def _basic_password(encoded: str) -> list[str]:
@@ -178,7 +194,8 @@ Operation = Literal["generate", "count_tokens", "embed", "models", "other"]
 
 
 class ApiRoute(Struct, frozen=True):
-    """The endpoint that a path belongs to. `protocol` names the codec of a `generate`; others are plain HTTP."""
+    """The endpoint that a path belongs to. `protocol` names the codec of a `generate`; others are plain HTTP, or one
+    exchange of a WebSocket."""
 
     vendor: VendorName
     operation: Operation
@@ -187,7 +204,7 @@ class ApiRoute(Struct, frozen=True):
     @property
     def codec(self) -> Codec | None:
         """The codec of a `generate`."""
-        return None if self.protocol == PLAIN_HTTP else codec_of(self.protocol)
+        return None if self.protocol in (PLAIN_HTTP, WEBSOCKET) else codec_of(self.protocol)
 
     @property
     def any_codec(self) -> Codec:
@@ -262,7 +279,8 @@ class ParsedRequest(Struct, frozen=True):
     """A parsed request. `fields` is its content as canonical JSON, `request_hash` the fingerprint of that.
 
     `request` is set if a codec has decoded it. If a codec should have and could not, `problem` says why.
-    `wants_usage` and `is_array` are options of streaming clients that are not part of the fingerprint.
+    `wants_usage` and `is_array` are options of streaming clients that are not part of the fingerprint. `is_message` if
+    it was sent over a WebSocket, after the handshake.
     """
 
     route: ApiRoute
@@ -274,6 +292,7 @@ class ParsedRequest(Struct, frozen=True):
     is_array: bool = False
     problem: str = ""
     method: str = "POST"
+    is_message: bool = False
 
     @property
     def is_streamed(self) -> bool:
@@ -298,18 +317,18 @@ class RequestParser:
     """Parses requests, and caches model calls: clients repeat them when they retry, and tests all the time."""
 
     def __init__(self, rules: NormaliseRules = NO_RULES) -> None:
-        self._rules = rules
+        self.rules = rules
         self._cache: dict[tuple[str, str, bytes], ParsedRequest] = {}
         self._cached_bytes = 0
 
     def parse(self, request: HttpRequest) -> ParsedRequest:
         """Parse `request`. Never raises."""
         if "content-encoding" in request.headers:
-            return parse_request(request, self._rules)
+            return parse_request(request, self.rules)
         key = (request.path, request.query, request.body)
         parsed = self._cache.get(key) if request.method == "POST" else None
         if parsed is None:
-            parsed = parse_request(request, self._rules)
+            parsed = parse_request(request, self.rules)
             if parsed.request is not None:
                 self._add_to_cache(key, parsed)
         return parsed
@@ -375,7 +394,7 @@ def _parse_packed(request: HttpRequest, route: ApiRoute, *, problem: str) -> Par
 
 def _parse_plain_http(request: HttpRequest, route: ApiRoute, *, problem: str = "") -> ParsedRequest:
     """Parse a request as HTTP alone. Keys in its query and multipart boundaries are not part of the fingerprint."""
-    place = request.path + _query_without_secrets(request.query)
+    place = request.path + query_without_secrets(request.query)
     content = {"method": request.method, "path": place, "body": _json_or_text(request)}
     try:
         fields = canonical_bytes(content)
@@ -392,7 +411,8 @@ def _parse_plain_http(request: HttpRequest, route: ApiRoute, *, problem: str = "
     )
 
 
-def _query_without_secrets(query: str) -> str:
+def query_without_secrets(query: str) -> str:
+    """Return a query with its `?`, without the parameters that hold a key; empty if nothing is left."""
     pairs = parse_qsl(query, keep_blank_values=True)
     encoded = urlencode([(name, value) for name, value in pairs if name.lower() not in SECRET_QUERY])
     return f"?{encoded}" if encoded else ""

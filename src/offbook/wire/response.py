@@ -22,7 +22,7 @@ from offbook.faults import AnyFault
 from offbook.faults.catalog import AnyOrderFault
 from offbook.messages import Response, StreamDelta
 from offbook.recording.format.exchange import Exchange
-from offbook.recording.format.wire_record import WireRecord, json_documents
+from offbook.recording.format.wire_record import WEBSOCKET, WireRecord, json_documents
 from offbook.wire.request import ParsedRequest
 
 STATUSES_WITHOUT_BODY = frozenset((*range(100, 200), 204, 304))
@@ -46,7 +46,7 @@ def http_bytes(status: int | None, headers: Mapping[str, str], body: bytes, *, i
     return f"{line}{head}transfer-encoding: chunked\r\n\r\n".encode() + chunk + b"0\r\n\r\n"
 
 
-ResponseEnding = Literal["complete", "cut", "reset", "silence"]
+ResponseEnding = Literal["complete", "cut", "reset", "silence", "closed"]
 Frame: TypeAlias = tuple[float, bytes]
 """Bytes, and when they are due, in ms since the request."""
 
@@ -59,7 +59,8 @@ class HttpResponse(Struct, frozen=True, dict=True):
 
     Frames are due in order. After the last one the response ends at `end_ms`: `complete`; `cut` by a close without
     the end of the body; by a `reset` of the connection; or in `silence`, until the client leaves or `end_ms` has
-    passed. A response without a `status` sends nothing before it ends. With `live`, what that yields is sent after the
+    passed. One that is `closed` ends with a close frame of a WebSocket. A response without a `status` sends nothing
+    before it ends. With `live`, what that yields is sent after the
     frames, as it comes, until it ends.
     """
 
@@ -168,7 +169,11 @@ def has_wire_bytes(exchange: Exchange, parsed: ParsedRequest) -> bool:
 
 
 def recorded_response(wire: WireRecord) -> HttpResponse:
-    """Return the recorded bytes as a response."""
+    """Return the recorded bytes as a response; the messages of a WebSocket as frames."""
+    if wire.protocol == WEBSOCKET and wire.status == 101:
+        from offbook.wire.websocket.turn import recorded_frames  # noqa: PLC0415 - only sessions need it
+
+        return recorded_frames(wire)
     frames = tuple(wire.timed_frames())
     end_ms = frames[-1][0] if frames else 0.0
     return HttpResponse(wire.status, dict(wire.headers), frames, wire.is_streamed, end_ms=end_ms)

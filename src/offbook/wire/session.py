@@ -12,7 +12,9 @@ from offbook.errors import InputError, RecordingMismatchError, RecordingUnavaila
 from offbook.events import NULL_SINK, FaultFired, ReplayMissed, ReplayServed, Sink
 from offbook.faults import Crash, FaultPlan, PlannedFault
 from offbook.messages import Response
+from offbook.recording.format.wire_record import WEBSOCKET_METHOD
 from offbook.recording.match.cursor import OverusedEntry, UnusedEntry
+from offbook.recording.match.fingerprint import NormaliseRules
 from offbook.text import shorten
 from offbook.tools.effects import Effect
 from offbook.wire.calls import (
@@ -32,7 +34,7 @@ from offbook.wire.calls import (
 )
 from offbook.wire.faults import FaultTarget, apply_fault
 from offbook.wire.replay import ExploredReplay, ExploredRun, ReplayMatch, WireReplay
-from offbook.wire.request import HttpRequest, RequestParser
+from offbook.wire.request import HttpRequest, ParsedRequest, RequestParser
 from offbook.wire.response import NO_ANSWER, HttpResponse, refusal_response, spoils_answer
 from offbook.wire.server.session_clock import LOOP_CLOCK, ResponseClock
 
@@ -110,10 +112,15 @@ class WireSession:
         """The time on which its answers are due."""
         return LOOP_CLOCK if self._explored_run is None else self._explored_run.clock
 
-    def start(self, request: HttpRequest) -> CallAttempt:
-        """Parse the request and number it."""
+    @property
+    def rules(self) -> NormaliseRules:
+        """What the fingerprints of its calls ignore."""
+        return self._parser.rules
+
+    def start(self, request: HttpRequest, parsed: ParsedRequest | None = None) -> CallAttempt:
+        """Parse the request, unless it is `parsed` already, and number it."""
         self.on_request(request)
-        return self._counter.start(request, self._parser.parse(request))
+        return self._counter.start(request, self._parser.parse(request) if parsed is None else parsed)
 
     def answer(self, attempt: CallAttempt) -> HttpResponse | None:
         """Return the answer to the call, or None if only the real API can answer it."""
@@ -316,7 +323,13 @@ class WireSession:
 
     def _apply_fault(self, attempt: CallAttempt, target: FaultTarget) -> HttpResponse:
         assert attempt.fault is not None
-        answer = apply_fault(attempt.fault, replace(target, mark=attempt.mark)).merged()
+        target = replace(target, mark=attempt.mark)
+        if attempt.parsed.method == WEBSOCKET_METHOD:
+            from offbook.wire.websocket.faults import apply_to_frames  # noqa: PLC0415 - only sessions need it
+
+            answer = apply_to_frames(attempt.fault, target).merged()
+        else:
+            answer = apply_fault(attempt.fault, target).merged()
         self._sink.emit(
             FaultFired(
                 step_id=attempt.step_id,

@@ -27,5 +27,6 @@ def test_the_table_reports_what_an_sdk_does(sdk, is_streamed, server):
     assert column == observed(sdk, server, is_streamed=is_streamed), RENEWAL
 
 
-def test_every_fault_has_a_row():
-    assert {re.findall(r"\w+", fault)[0] for fault in shown(is_streamed=True)} == set(FAULT_TYPES)
+def test_every_fault_has_a_row_except_those_of_websockets():
+    of_http = {name for name in FAULT_TYPES if not name.startswith("ws_")}
+    assert {re.findall(r"\w+", fault)[0] for fault in shown(is_streamed=True)} == of_http

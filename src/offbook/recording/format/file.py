@@ -413,6 +413,8 @@ def _wire(record: WireRecord) -> JsonObject:
     fields: JsonObject = {"protocol": record.protocol, "status": record.status, "headers": record.headers}
     if record.body is not None:
         fields["body"] = msgspec.to_builtins(record.body)
+    if record.close is not None:
+        fields["close"] = record.close
     return fields if record.frames is None else fields | {"frames": _one_a_line(record.frames)}
 
 

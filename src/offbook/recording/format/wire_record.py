@@ -1,4 +1,4 @@
-"""The HTTP response of an exchange as it was received, and the JSON values in its bytes."""
+"""The HTTP response or WebSocket frames of an exchange as they were received, and the JSON values in their bytes."""
 
 from __future__ import annotations
 
@@ -19,6 +19,10 @@ from offbook.codecs.framing import SseDecoder
 
 PLAIN_HTTP = "http"
 """The protocol of an exchange that is not a model call, such as a list of models."""
+WEBSOCKET = "websocket"
+"""The protocol of an exchange of a WebSocket session. Each of its frames is one message."""
+WEBSOCKET_METHOD = "WS"
+"""The method of the requests of a WebSocket session, in recordings and lists of calls."""
 
 _HEADER_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
@@ -29,7 +33,8 @@ _REPLAYABLE_HEADER = re.compile(
 
 
 class BinaryText(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Bytes that are not text: as `base64`, or as a message of AWS's event stream.
+    """Bytes that are not text: as `base64`, as a message of AWS's event stream, or as a binary WebSocket message that
+    is UTF-8 (`binary`).
 
     Such a message has headers (`event`) and `data`. If its payload carries the data as base64, `around` is what the
     payload has before and after that.
@@ -42,12 +47,15 @@ class BinaryText(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     event: dict[str, str] | None = None
     data: str = ""
     around: tuple[str, str] | None = None
+    binary: str | None = None
 
     def __post_init__(self) -> None:
         self.decode()
 
     def decode(self) -> bytes:
         """Return the bytes."""
+        if self.binary is not None:
+            return self.binary.encode()
         try:
             return b64decode(self.base64, validate=True) if self.event is None else self._encode_event(self.event)
         except (ValueError, struct.error) as error:
@@ -67,7 +75,9 @@ TimedFrame: TypeAlias = tuple[Annotated[float, Meta(ge=0, le=MAX_WAIT_MS)], Wire
 class WireRecord(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
     """One HTTP response: `frames` if it was streamed, else `body`. Header names are lower-case.
 
-    `protocol` is the name of a codec, or `http` for an exchange that is not a model call.
+    `protocol` is the name of a codec, or `http` for an exchange that is not a model call. That of `websocket` has the
+    messages of the server as frames, and `close` if the server closed the connection after them: the code, 1006 if it
+    sent none, and the reason.
 
     Raises:
         ValueError: a header has invalid characters, or there are both frames and a body.
@@ -78,6 +88,7 @@ class WireRecord(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fie
     headers: dict[str, str] = field(default_factory=dict)
     body: WireText | None = None
     frames: list[TimedFrame] | None = None
+    close: tuple[Annotated[int, Meta(ge=1000, le=4999)], str] | None = None
 
     def __post_init__(self) -> None:
         for name, value in self.headers.items():
@@ -98,8 +109,8 @@ class WireRecord(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fie
         return [] if self.body is None else [(0.0, wire_bytes(self.body))]
 
     def content(self) -> bytes:
-        """Return all bytes of the response."""
-        return b"".join(data for _, data in self.timed_frames())
+        """Return all bytes of the response; the messages of a WebSocket on lines of their own."""
+        return (b"\n" if self.protocol == WEBSOCKET else b"").join(data for _, data in self.timed_frames())
 
 
 def _unfit_header_reason(name: str, value: str) -> str:
@@ -121,6 +132,12 @@ def wire_text(data: bytes) -> WireText:
 def _event_text(frame: EventFrame) -> BinaryText:
     around = None if frame.around is None else (frame.around[0].decode(), frame.around[1].decode())
     return BinaryText(event=frame.headers, data=frame.data.decode(), around=around)
+
+
+def websocket_text(data: bytes, *, is_text: bool) -> WireText:
+    """Return a WebSocket message in the format of the file."""
+    text = wire_text(data)
+    return BinaryText(binary=text) if isinstance(text, str) and not is_text else text
 
 
 def wire_bytes(text: WireText) -> bytes:

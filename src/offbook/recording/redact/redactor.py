@@ -29,6 +29,7 @@ from offbook.recording.format.exchange import (
 from offbook.recording.format.keys import is_fingerprint
 from offbook.recording.format.wire_record import (
     PLAIN_HTTP,
+    WEBSOCKET,
     WireRecord,
     frame_texts,
     is_still_json,
@@ -50,6 +51,7 @@ from offbook.recording.redact.secret_patterns import (
     put_marks,
     quoted_names,
 )
+from offbook.recording.redact.websocket import redact_websocket
 from offbook.text import compile_pattern
 from offbook.vendors import DUMMY_KEY, KEY_HEADERS
 
@@ -391,6 +393,8 @@ class _Walk:
         secrets, the bytes may have them in a form that no search finds. An exchange of plain HTTP has nothing but its
         record, so that its body becomes a mark instead.
         """
+        if record.protocol == WEBSOCKET:
+            return redact_websocket(record, self)
         is_http = record.protocol == PLAIN_HTTP
         path = "wire.frames" if record.is_streamed else "wire.body"
         headers, texts = self._headers(record.headers), frame_texts(record)

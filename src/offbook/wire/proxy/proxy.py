@@ -7,6 +7,7 @@ import logging
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, MutableMapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from msgspec.structs import replace
 
@@ -52,10 +53,13 @@ from offbook.wire.session import WireSession
 if TYPE_CHECKING:
     import httpx2
 
+    from offbook.wire.websocket.connection import WebSocketConnection
+
 logger = logging.getLogger("offbook.wire")
 
 CONNECT_TIMEOUT_S = 10.0
 _LARGEST_STATUS = 599
+_PATH_CHARS = "/:@!$&'()*+,;=~-._"
 
 
 class Proxy:
@@ -144,6 +148,23 @@ class Proxy:
         if turn is None or not turn.is_answered:
             return turn
         return session.answer(attempt)
+
+    def forward_websocket(self, accepted: AcceptedCall, connection: WebSocketConnection) -> None:
+        """Open the session at the real API, and forward what both sides send."""
+        from offbook.wire.websocket.live import LiveSession, UpstreamPlace  # noqa: PLC0415 - most clients use none
+
+        assert accepted.attempt is not None
+        request, route = accepted.request, accepted.attempt.parsed.route
+        place = UpstreamPlace(
+            url=lambda: self._upstreams.url(route, quote(request.path, safe=_PATH_CHARS), request.query),
+            address=self._upstreams.address(route.vendor),
+            auth=self._upstreams.auth(route),
+            connect_timeout_s=CONNECT_TIMEOUT_S,
+            credentials=self._credentials(accepted.attempt, request),
+        )
+        live = LiveSession(connection, accepted, self._recorder, place)
+        connection.dialogue = live
+        connection.start(live.run())
 
     async def close(self) -> None:
         """Close the connections."""

@@ -241,6 +241,23 @@ class WireRecorder:
         self._emit(attempt, exchange, latency_ms=answer.end_ms)
         return RecordedExchange(key, exchange)
 
+    def record_frames(self, attempt: CallAttempt, wire: WireRecord, *, credentials: Iterable[str] = ()) -> str:
+        """Record one exchange of a WebSocket session, and return its key. Raises like `record`."""
+        parsed = attempt.parsed
+        end_ms = wire.frames[-1][0] if wire.frames else 0.0
+        exchange = Exchange(
+            provider=parsed.route.vendor,
+            latency_ms=end_ms,
+            recorded_at=timestamp(self.clock),
+            request_hash=parsed.request_hash,
+            request=Raw(parsed.fields),
+            wire=wire,
+        )
+        redacted = self._redactor.knowing(credentials).redact(exchange)
+        self._append(RecordedExchange(parsed.request_hash, redacted), is_answered=True)
+        self._emit(attempt, exchange, latency_ms=end_ms)
+        return parsed.request_hash
+
     @property
     def got_no_answer(self) -> bool:
         """Whether calls were made, and no API has answered any of them."""

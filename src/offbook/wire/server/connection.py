@@ -11,7 +11,7 @@ import termios
 from collections.abc import AsyncGenerator, Callable, Coroutine, MutableMapping
 from contextlib import aclosing
 from itertools import chain
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import httptools
@@ -26,12 +26,16 @@ from offbook.wire.server.http_protocol import (
     Application,
     HttpConnection,
     OpenConnections,
+    Phase,
     Receive,
     RequestCycle,
     Scope,
     Send,
 )
 from offbook.wire.server.session_clock import ANY_ACTIVITY, LOOP_CLOCK, Activity, ResponseClock
+
+if TYPE_CHECKING:
+    from offbook.wire.websocket.connection import WebSocketConnection
 
 T = TypeVar("T")
 
@@ -318,7 +322,8 @@ class DirectConnection(ClientConnection, asyncio.BufferedProtocol):
     """Holds a request until it is complete, and has `accept` answer it. An answer that is due at once is sent directly.
 
     Everything else goes to the application: accepted calls with other answers, and requests that are not a plain POST,
-    are large, or arrive before an earlier one is answered.
+    are large, or arrive before an earlier one is answered. A WebSocket handshake goes to `open_websocket`, which
+    returns where the activity of its session is counted.
 
     All connections of a loop read into `buffer`, one after the other: a new buffer for each read would cost more than
     handling what was read.
@@ -330,10 +335,12 @@ class DirectConnection(ClientConnection, asyncio.BufferedProtocol):
         open_connections: OpenConnections,
         *,
         accept: Callable[[HttpRequest], AcceptedCall | None],
+        open_websocket: Callable[[HttpRequest, WebSocketConnection], Activity],
         buffer: memoryview,
     ) -> None:
         super().__init__(application, open_connections)
-        self._accept, self._buffer = accept, buffer
+        self._accept, self._open_websocket, self._buffer = accept, open_websocket, buffer
+        self._websocket: WebSocketConnection | None = None
         self._is_held = False
         self._pieces: list[bytes] = []
         self._receiver: AcceptedCall | None = None
@@ -347,11 +354,40 @@ class DirectConnection(ClientConnection, asyncio.BufferedProtocol):
         self._activity.count += 1
         if exc is not None and self._receiver is not None:
             self._receiver.left()  # a client that reads its answer before it leaves resets nothing
+        if self._websocket is not None:
+            self._websocket.connection_lost()
         super().connection_lost(exc)
 
     @property
     def is_in_body(self) -> bool:
         return self._is_held or super().is_in_body
+
+    @property
+    def phase(self) -> Phase:
+        return super().phase if self._websocket is None else "response"
+
+    def data_received(self, data: bytes) -> None:
+        if self._websocket is None:
+            super().data_received(data)
+        else:
+            self._websocket.feed(data)
+
+    def on_upgrade(self, rest: bytes) -> None:
+        request = self._http_request("GET")
+        is_websocket = request.headers.get("upgrade", "").lower() == "websocket" and self.parser.get_method() == b"GET"
+        if not is_websocket or not (self.cycle is None or self.cycle.response_complete):
+            super().on_upgrade(rest)
+            return
+        from offbook.wire.websocket.connection import WebSocketConnection  # noqa: PLC0415 - most clients use none
+
+        self._websocket = WebSocketConnection(self.transport, self.flow, self._open.tasks)
+        self._activity = self._open_websocket(request, self._websocket)
+        self._websocket.feed(rest)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._websocket is not None:
+            self.flow.resume_reading()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._buffer
@@ -410,11 +446,11 @@ class DirectConnection(ClientConnection, asyncio.BufferedProtocol):
         is_plain = parser.get_method() == b"POST" and self._version == "1.1" and parser.should_keep_alive()
         return is_idle and is_small and is_plain and not self.expects_100
 
-    def _http_request(self) -> HttpRequest:
+    def _http_request(self, method: str = "POST") -> HttpRequest:
         url = httptools.parse_url(self.url)
         path = url.path.decode("ascii")
         return HttpRequest(
-            "POST",
+            method,
             unquote(path) if "%" in path else path,
             url.query.decode("latin-1") if url.query else "",
             header_dict(self.headers),

@@ -229,7 +229,8 @@ Phase: TypeAlias = Literal["new", "idle", "head", "body", "response"]
 class HttpConnection(asyncio.Protocol):
     """One connection of a client. Requests that are sent ahead wait until those before them are answered.
 
-    A request to upgrade to another protocol is answered as if it had no Upgrade header. Trailers are ignored.
+    A request to upgrade to another protocol is answered as if it had no Upgrade header, unless `on_upgrade` does
+    something else. Trailers are ignored.
     `message_count` and `received_bytes` count what has arrived; `is_in_message` is whether a request has begun that is
     not complete.
     """
@@ -324,9 +325,9 @@ class HttpConnection(asyncio.Protocol):
         except httptools.HttpParserError:
             self.refuse_invalid()
         except httptools.HttpParserUpgrade as upgrade:
-            self._go_on_without_upgrade(data[upgrade.args[0] :])
+            self.on_upgrade(data[upgrade.args[0] :])
 
-    def _go_on_without_upgrade(self, rest: bytes) -> None:
+    def on_upgrade(self, rest: bytes) -> None:
         """Parse a request again without its Upgrade header, which makes the parser leave the body unread.
 
         Java's HTTP client asks for HTTP/2 with its first request.

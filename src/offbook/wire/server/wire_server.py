@@ -30,11 +30,13 @@ from offbook.wire.server.connection import REQUEST_LIMITS, DirectConnection, Req
 from offbook.wire.server.control import CONTROL_PREFIX, control_response
 from offbook.wire.server.http_protocol import TRANSPORT, OpenConnections, Receive, Scope, Send
 from offbook.wire.server.listener import ServerThread, bind_socket, default_limits
+from offbook.wire.server.session_clock import Activity
 from offbook.wire.session import WireSession
 
 if TYPE_CHECKING:
     from offbook.wire.intercept.interception import Interception
     from offbook.wire.proxy.proxy import Proxy
+    from offbook.wire.websocket.connection import WebSocketConnection
 
 
 logger = logging.getLogger("offbook.wire")
@@ -54,6 +56,10 @@ class Forwarder(Protocol):
 
     async def forward(self, accepted: AcceptedCall, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the request to the real API, and forward its response."""
+        ...
+
+    def forward_websocket(self, accepted: AcceptedCall, connection: WebSocketConnection) -> None:
+        """Open the session at the real API, and forward what both sides send."""
         ...
 
 
@@ -136,6 +142,12 @@ class WireApp:
         if len(request.body) > self._limits.body_bytes:
             return None
         return self._accept_mounted(request) if self._is_mounted(request) else accept(self._sessions, request)
+
+    def open_websocket(self, request: HttpRequest, connection: WebSocketConnection) -> Activity:
+        """Answer a WebSocket handshake, and what follows it. Return where the activity of its session is counted."""
+        from offbook.wire.websocket.opening import open_session  # noqa: PLC0415 - most clients use none
+
+        return open_session(request, connection, self._sessions, access=self._access, proxy=self._upstream)
 
     def _is_mounted(self, request: HttpRequest) -> bool:
         if self._mount is None:
@@ -320,7 +332,14 @@ class WireServer(CallInspection):
         opened, buffer = OpenConnections(), memoryview(bytearray(READ_BYTES))
         return ServerThread(
             self._listener,
-            partial(self._connection_type(), app, opened, accept=app.accept, buffer=buffer),
+            partial(
+                self._connection_type(),
+                app,
+                opened,
+                accept=app.accept,
+                open_websocket=app.open_websocket,
+                buffer=buffer,
+            ),
             opened,
             limits=default_limits(files_a_connection=1 if self._proxy is None else 2),
             on_start=self._start_mount,

@@ -15,7 +15,7 @@ from offbook.codecs.framing import encode_sse_event
 from offbook.errors import ProviderError
 from offbook.messages import Response, ToolCall
 from offbook.recording.format.exchange import Exchange
-from offbook.recording.format.wire_record import PLAIN_HTTP, WireRecord, json_documents
+from offbook.recording.format.wire_record import PLAIN_HTTP, WEBSOCKET, WireRecord, json_documents
 from offbook.text import pluralize, printable, suggestion
 from offbook.vendors import CODECS
 
@@ -33,11 +33,11 @@ def disagreement(exchange: Exchange) -> str:
     A call that failed, and one that is not a model call, has no fields to compare.
     """
     record = exchange.wire
-    if record is None or record.protocol == PLAIN_HTTP or exchange.fault is not None:
+    if record is None or record.protocol in (PLAIN_HTTP, WEBSOCKET) or exchange.fault is not None:
         return ""
     codec = CODECS.get(record.protocol)
     if codec is None:
-        known = suggestion(record.protocol, [*CODECS, PLAIN_HTTP], kind="protocols")
+        known = suggestion(record.protocol, [*CODECS, PLAIN_HTTP, WEBSOCKET], kind="protocols")
         return f"the protocol {ascii(record.protocol)[:60]} is unknown; {known}"
     if record.status >= 400:
         return f"the status is {record.status}, but the fields have a response"

@@ -239,8 +239,11 @@ def _print_line(console: Console, text: str, *, style: str = "") -> None:
 
 def _print_request(console: Console, exchange: Exchange) -> None:
     if place := exchange.http_place():
-        body = (exchange.http_fields() or {}).get("body")
+        fields = exchange.http_fields() or {}
+        body = fields.get("body")
         _print_line(console, place if body is None else f"{place}: {_as_text(body)}")
+        for at_ms, message in fields.get("sent", ()):
+            _print_line(console, f"  {at_ms:9.1f} ms  {_as_text(message)}")
     for message in (exchange.request_fields() or {}).get("messages", []):
         _print_line(console, f"{message.get('role')}: {_plain(message)}")
 

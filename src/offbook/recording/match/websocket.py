@@ -1,0 +1,378 @@
+"""Matches what a client sends over a WebSocket with the recorded exchanges of a session.
+
+A session is recorded as a chain of exchanges: what the client sent together, and what the server sent until the client
+sent more. The handshake is the first; each other one names the exchange `after` which it came. A replay follows that
+chain: the messages of the client lead from one exchange to the next.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import sha256
+from typing import Any, TypeAlias
+
+import orjson
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from offbook.errors import RecordingMismatchError
+from offbook.messages import JsonObject
+from offbook.recording.format.wire_record import WEBSOCKET, WEBSOCKET_METHOD, websocket_text
+from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules, apply_rules, canonical_bytes
+from offbook.recording.stores.store import RecordingReader
+from offbook.text import printable_line, shorten
+
+MAX_NAMED_IDS = 256
+MAX_SHOWN_CHARS = 80
+_TOOL_OUTPUT = "function_call_output"
+
+SentMessage: TypeAlias = Any
+"""A message of a client as JSON: that of a text message, its text if it is not JSON, or `{"base64": …}`."""
+
+
+def sent_message(data: bytes, *, is_text: bool) -> SentMessage:
+    """Return a message in the form in which recordings have it."""
+    if not is_text:
+        return {"base64": b64encode(data).decode()}
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        value = None
+    is_plain = isinstance(value, dict) and value.keys() != {"base64"}
+    return value if is_plain or isinstance(value, list) else websocket_text(data, is_text=True)
+
+
+class Audio(Struct, frozen=True):
+    """Neighbouring messages that append audio, joined: how a client cuts it is not what it says."""
+
+    around: bytes
+    data: bytes
+
+
+class ClientIds(Struct, frozen=True):
+    """The ids that a client chose, each with the id that stands for it in a recording."""
+
+    names: dict[str, str]
+
+    def plus(self, actual: SentMessage, recorded: SentMessage) -> ClientIds:
+        """Return these ids and those of a message that stands for a recorded one."""
+        pairs = zip(_own_ids(actual), _own_ids(recorded), strict=False)
+        added = {new: old for new, old in pairs if new and old and self.names.get(new) != old}
+        if not added:
+            return self
+        names = self.names | added
+        return ClientIds(dict(list(names.items())[-MAX_NAMED_IDS:]))
+
+    def renamed(self) -> dict[bytes, bytes]:
+        """Return the recorded ids that are others now, as JSON has them."""
+        return {orjson.dumps(old): orjson.dumps(new) for new, old in self.names.items() if new != old}
+
+
+def _own_ids(message: SentMessage) -> list[str]:
+    """Return the ids in a message that its client chose: of the event, and of the item that it creates."""
+    if not isinstance(message, dict):
+        return []
+    item = message.get("item")
+    ids = [message.get("event_id"), item.get("id") if isinstance(item, dict) else None]
+    return [each if isinstance(each, str) else "" for each in ids]
+
+
+def plain_message(message: SentMessage, ids: ClientIds, rules: NormaliseRules = NO_RULES) -> SentMessage:
+    """Return a message without its event id, and with the recorded ids instead of the client's own."""
+    if not isinstance(message, dict):
+        return message
+    plain = {name: value for name, value in message.items() if name != "event_id"}
+    if any(new != old for new, old in ids.names.items()):
+        plain = _replaced(plain, ids.names)
+    return plain if rules is NO_RULES else apply_rules(plain, rules)
+
+
+def _replaced(value: Any, names: dict[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {name: _replaced(item, names) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_replaced(item, names) for item in value]
+    return names.get(value, value) if isinstance(value, str) else value
+
+
+def audio_of(message: SentMessage) -> Audio | None:
+    """Return the audio that a message appends to what the client says; None if it is another message."""
+    if not isinstance(message, dict):
+        return None
+    if message.get("type") == "input_audio_buffer.append":
+        return _audio({"data": message.get("audio")})
+    if message.keys() - {"realtimeInput", "realtime_input"}:
+        return None
+    match next(iter(message.values()), None):
+        case {"audio": dict(audio)}:
+            return _audio(audio)
+        case {"mediaChunks": [dict(audio)]} | {"media_chunks": [dict(audio)]}:
+            return _audio(audio)
+        case _:
+            return None
+
+
+def _audio(fields: JsonObject) -> Audio | None:
+    try:
+        data = b64decode(fields["data"])
+    except (KeyError, TypeError, ValueError):
+        return None
+    return Audio(canonical_bytes({name: value for name, value in fields.items() if name != "data"}), data)
+
+
+Item: TypeAlias = Audio | SentMessage
+
+
+def items_of(messages: Iterable[SentMessage], rules: NormaliseRules = NO_RULES) -> list[Item]:
+    """Return what messages say, with neighbouring audio joined."""
+    items: list[Item] = []
+    for message in messages:
+        audio, last = audio_of(message), items[-1] if items else None
+        if audio is None:
+            items.append(plain_message(message, NO_IDS, rules))
+        elif isinstance(last, Audio) and last.around == audio.around:
+            items[-1] = replace(last, data=last.data + audio.data)
+        else:
+            items.append(audio)
+    return items
+
+
+NO_IDS = ClientIds({})
+
+
+class Turn(Struct, frozen=True):
+    """A recorded exchange of a session, by its fingerprint: what the client sent, and after which exchange."""
+
+    fingerprint: str
+    after: str
+    request: Raw
+    sent: list[SentMessage]
+    items: list[Item]
+
+
+def turn_fields(*, path: str, after: str, sent: Sequence[tuple[float, SentMessage]]) -> JsonObject:
+    """Return the request of an exchange, as recordings have it. `sent` has the times in ms since the first message."""
+    return {"method": WEBSOCKET_METHOD, "path": path, "after": after, "sent": [list(each) for each in sent]}
+
+
+def turn_fingerprint(fields: JsonObject, ids: dict[str, str], rules: NormaliseRules = NO_RULES) -> str:
+    """Return the fingerprint of an exchange, which covers all that the client has sent before.
+
+    `ids` has the ids that the client chose so far, renamed in order of appearance; those of this exchange are added.
+    """
+    messages = [message for _, message in fields["sent"]]
+    for own in (_own_ids(message)[1] for message in messages if isinstance(message, dict)):
+        if own:
+            ids.setdefault(own, f"item {len(ids) + 1}")
+    items = [
+        {"around": item.around.decode(), "sha256": sha256(item.data).hexdigest()} if isinstance(item, Audio) else item
+        for item in items_of((plain_message(message, ClientIds(ids)) for message in messages), rules)
+    ]
+    content = {"method": WEBSOCKET_METHOD, "path": fields["path"], "after": fields["after"], "sent": items}
+    return sha256(canonical_bytes(content)).hexdigest()
+
+
+class TurnIndex:
+    """The exchanges of the WebSocket sessions in a recording, by the exchange that they follow."""
+
+    def __init__(self, reader: RecordingReader, rules: NormaliseRules = NO_RULES) -> None:
+        self.rules = rules
+        self._following: dict[str, dict[str, Turn]] = {}
+        for stored in reader:
+            wire, fingerprint = stored.exchange.wire, stored.exchange.fingerprint
+            if wire is not None and wire.protocol == WEBSOCKET and fingerprint is not None:
+                self._add(stored.exchange.http_fields() or {}, stored.exchange.request, fingerprint)
+
+    def _add(self, fields: JsonObject, request: Raw, fingerprint: str) -> None:
+        match fields:
+            case {"after": str(after), "sent": [_, *_]}:
+                sent = [each[1] if isinstance(each, list) and len(each) == 2 else each for each in fields["sent"]]
+                turn = Turn(fingerprint, after, request, sent, items_of(sent, self.rules))
+                self._following.setdefault(after, {}).setdefault(fingerprint, turn)
+            case _:
+                return
+
+    def following(self, fingerprint: str) -> list[Turn]:
+        """Return the exchanges that were recorded after one, in the order of the recording."""
+        return list(self._following.get(fingerprint, {}).values())
+
+    def expected(self, after: str, sent: Sequence[SentMessage]) -> SentMessage | None:
+        """Return what a client was expected to send instead of the last of these messages; None if nothing follows."""
+        turns = [turn for turn in self.following(after) if len(turn.sent) >= len(sent)] or self.following(after)
+        alike = [turn for turn in turns if items_of(turn.sent[: len(sent) - 1]) == items_of(sent[:-1])] or turns
+        return alike[0].sent[min(len(sent), len(alike[0].sent)) - 1] if alike else None
+
+
+class _Candidate:
+    """An exchange that may be under way: what of it the client has still to send, and which ids it has chosen."""
+
+    def __init__(self, turn: Turn, ids: ClientIds) -> None:
+        self.turn, self.ids = turn, ids
+        self.missing = list(turn.items)
+
+    def take(self, message: SentMessage, rules: NormaliseRules) -> SentMessage | None:
+        """Take a message that is next here. Return what is left of it if its audio goes on, None if it is another."""
+        audio = audio_of(message)
+        if audio is not None:
+            return self._take_audio(message, audio)
+        for place, expected in enumerate(self.missing):
+            ids = self.ids.plus(message, expected)
+            if not isinstance(expected, Audio) and _is_same(expected, message, ids, rules):
+                del self.missing[place]
+                self.ids = ids.plus(message, self._raw_of(expected)) if "event_id" in message else ids
+                return _ALL_OF_IT
+            if not _is_tool_output(expected) or not _is_tool_output(message):
+                return None
+        return None
+
+    def _raw_of(self, expected: SentMessage) -> SentMessage:
+        """Return the recorded message with its event id."""
+        return next((each for each in self.turn.sent if plain_message(each, NO_IDS) == expected), expected)
+
+    def _take_audio(self, message: SentMessage, audio: Audio) -> SentMessage | None:
+        expected = self.missing[0]
+        if not isinstance(expected, Audio) or expected.around != audio.around:
+            return None
+        common = min(len(expected.data), len(audio.data))
+        if expected.data[:common] != audio.data[:common]:
+            return None
+        if common == len(expected.data):
+            del self.missing[0]
+        else:
+            self.missing[0] = replace(expected, data=expected.data[common:])
+        return _ALL_OF_IT if common == len(audio.data) else _with_audio(message, audio.data[common:])
+
+
+_ALL_OF_IT: SentMessage = object()
+
+
+def _is_same(expected: SentMessage, message: SentMessage, ids: ClientIds, rules: NormaliseRules) -> bool:
+    plain = plain_message(message, ids, rules)
+    if plain == expected:
+        return True
+    from offbook.recording.redact.rules import mask_json  # noqa: PLC0415 - only other messages need its patterns
+
+    return "<redacted" in orjson.dumps(expected).decode() and bool(mask_json(plain) == expected)
+
+
+def _is_tool_output(message: SentMessage) -> bool:
+    match message:
+        case {"item": {"type": kind}}:
+            return bool(kind == _TOOL_OUTPUT)
+        case _:
+            return False
+
+
+def _with_audio(message: JsonObject, data: bytes) -> JsonObject:
+    """Return a message that appends audio, with other audio."""
+    text = b64encode(data).decode()
+    if "audio" in message:
+        return message | {"audio": text}
+    name, content = next(iter(message.items()))
+    if "audio" in content:
+        return {name: {"audio": content["audio"] | {"data": text}}}
+    field, [chunk] = next(iter(content.items()))
+    return {name: {field: [chunk | {"data": text}]}}
+
+
+class SessionMatcher:
+    """Follows what one client sends along the recorded exchanges of a session."""
+
+    def __init__(self, index: TurnIndex, position: str) -> None:
+        self._index, self._position = index, position
+        self._ids = NO_IDS
+        self._unmatched: list[SentMessage] = []
+        self._candidates = self._open()
+
+    @property
+    def position(self) -> str:
+        """The fingerprint of the last exchange."""
+        return self._position
+
+    @property
+    def unmatched(self) -> list[SentMessage]:
+        """What the client has sent since the last exchange."""
+        return self._unmatched
+
+    @property
+    def renamed(self) -> dict[bytes, bytes]:
+        """The recorded ids for which the client uses others, as JSON has them."""
+        return self._ids.renamed()
+
+    def feed(self, message: SentMessage, *, prefers: Callable[[Turn], bool] = lambda _: True) -> list[Turn] | None:
+        """Return the exchanges that a message completes; None if the recording has none that goes on with it.
+
+        Where several would be complete, the first is returned for which `prefers` returns True.
+        """
+        completed: list[Turn] = []
+        self._unmatched.append(message)
+        left: SentMessage = message
+        while left is not _ALL_OF_IT:
+            taking = [
+                (each, rest) for each in self._candidates if (rest := each.take(left, self._index.rules)) is not None
+            ]
+            if not taking:
+                return completed if self._is_surplus(left) else None
+            self._candidates = [each for each, _ in taking]
+            whole = [(each, rest) for each, rest in taking if not each.missing]
+            if not whole:
+                return completed
+            chosen, left = next((pair for pair in whole if prefers(pair[0].turn)), whole[0])
+            completed.append(chosen.turn)
+            self._go_on_after(chosen)
+        return completed
+
+    def allow_again(self, turn: Turn) -> None:
+        """Accept the last exchange once more: its answer failed, and the client may repeat it."""
+        self._candidates.append(_Candidate(turn, self._ids))
+
+    def _open(self) -> list[_Candidate]:
+        return [_Candidate(turn, self._ids) for turn in self._index.following(self._position)]
+
+    def _go_on_after(self, chosen: _Candidate) -> None:
+        self._position, self._ids = chosen.turn.fingerprint, chosen.ids
+        self._unmatched, self._candidates = [], self._open()
+
+    def _is_surplus(self, message: SentMessage) -> bool:
+        """Return whether a message is audio after all that is recorded: how much of it a client sends is chance."""
+        return audio_of(message) is not None and not self._index.following(self._position)
+
+
+def describe_message(message: SentMessage) -> str:
+    """Describe a message: its type, or its only field."""
+    match message:
+        case {"type": str(kind)}:
+            return shorten(printable_line(kind), MAX_SHOWN_CHARS)
+        case dict() if message:
+            return shorten(printable_line(str(next(iter(message)))), MAX_SHOWN_CHARS)
+        case _:
+            return shorten(printable_line(str(message)), MAX_SHOWN_CHARS)
+
+
+def websocket_mismatch_error(fields: JsonObject, index: TurnIndex, reader: RecordingReader) -> RecordingMismatchError:
+    """Return the error for a message that a strict replay refuses, with the difference to what was expected."""
+    from offbook.recording.match.mismatch import difference_between  # noqa: PLC0415 - most runs have no mismatch
+    from offbook.recording.redact.rules import mask_json  # noqa: PLC0415
+
+    place = shorten(printable_line(f"{WEBSOCKET_METHOD} {fields['path']}"), 200)
+    messages = [message for _, message in fields["sent"]]
+    message, expected = mask_json(messages[-1]), index.expected(fields["after"], messages)
+    sent = f"{place}: the message {describe_message(message)!r} is not in the recording at this place of the session."
+    if expected is None:
+        return RecordingMismatchError(
+            f"{reader.source}: {sent} The recorded session ends before it.", kind="missing", key=fields["after"]
+        )
+    is_comparable = isinstance(expected, dict) and isinstance(message, dict)
+    plain = [{"content": each} if not is_comparable else plain_message(each, NO_IDS) for each in (expected, message)]
+    return RecordingMismatchError(
+        f"{reader.source}: {sent} The nearest is {describe_message(expected)!r}:",
+        kind="drifted",
+        key=fields["after"],
+        difference=difference_between(_comparable(plain[0]), _comparable(plain[1])),
+    )
+
+
+def _comparable(message: JsonObject) -> JsonObject:
+    """Return a message whose fields can be compared; those of model calls named `messages` have another form."""
+    return {f"{name} ": value for name, value in message.items()} if "messages" in message else message

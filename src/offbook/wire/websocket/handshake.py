@@ -1,0 +1,70 @@
+"""The handshake of a WebSocket: which requests ask for one, and the HTTP response that opens or refuses it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from offbook.wire.request import HttpRequest, is_key_subprotocol, subprotocol_key
+from offbook.wire.response import HttpResponse, http_bytes, whole_response
+from offbook.wire.websocket.framing import accept_key, is_key
+
+VERSION = "13"
+
+
+def handshake_problem(request: HttpRequest) -> HttpResponse | None:
+    """Return the refusal of a request that asks for a WebSocket in a wrong way; None if it is right."""
+    headers = request.headers
+    if headers.get("sec-websocket-version", "").strip() != VERSION:
+        text = b"this server speaks version 13 of the WebSocket protocol"
+        return whole_response(426, text, headers={"sec-websocket-version": VERSION}, content_type="text/plain")
+    if not is_key(headers.get("sec-websocket-key", "").strip()):
+        text = b"a WebSocket handshake needs a Sec-WebSocket-Key of 16 bytes"
+        return whole_response(400, text, content_type="text/plain")
+    return None
+
+
+def with_key_header(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return headers in which the key that a client offers as a subprotocol is where other clients put theirs."""
+    key = subprotocol_key(headers.get("sec-websocket-protocol", ""))
+    return {"authorization": f"Bearer {key}"} | dict(headers) if key else dict(headers)
+
+
+def offered_subprotocols(headers: Mapping[str, str]) -> list[str]:
+    """Return the subprotocols that a client offers, without those that are a key."""
+    names = (name.strip() for name in headers.get("sec-websocket-protocol", "").split(","))
+    return [name for name in names if name and not is_key_subprotocol(name)]
+
+
+def opening_head(request: HttpRequest, answered: Mapping[str, str]) -> bytes:
+    """Return the head that opens the connection. `answered` are the headers of the recorded, or real, response.
+
+    Of the subprotocols that the client offers, it gets the one that was chosen then, else the first: many clients leave
+    if they get none.
+    """
+    offered = offered_subprotocols(request.headers)
+    chosen = answered.get("sec-websocket-protocol", "")
+    lines = [
+        "HTTP/1.1 101 Switching Protocols",
+        "upgrade: websocket",
+        "connection: Upgrade",
+        f"sec-websocket-accept: {accept_key(request.headers['sec-websocket-key'].strip())}",
+    ]
+    if offered:
+        lines.append(f"sec-websocket-protocol: {chosen if chosen in offered else offered[0]}")
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+
+def refusing_bytes(answer: HttpResponse) -> HttpResponse:
+    """Return an HTTP answer that refuses a handshake, as bytes after which the connection is closed."""
+    if answer.status is None:
+        return answer
+    at_ms = answer.frames[-1][0] if answer.frames else answer.end_ms
+    whole = replace(answer, frames=((0.0, answer.content),), ending="complete", is_streamed=False)
+    data = http_bytes(answer.status, whole.sent_headers, answer.content, is_streamed=False)
+    if data is None:  # a status or header that needs the checks of an HTTP response
+        data = http_bytes(500, {"content-length": "0"}, b"", is_streamed=False) or b""
+    head, gap, body = data.partition(b"\r\n\r\n")
+    ending = "cut" if answer.ending == "complete" else answer.ending
+    return replace(answer, frames=((at_ms, head + b"\r\nconnection: close" + gap + body),), ending=ending)

@@ -1,0 +1,248 @@
+"""A WebSocket session with the real API: forwards what both sides send, and records it exchange by exchange."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import orjson
+from msgspec import Struct
+from msgspec.structs import replace
+
+from offbook.errors import InputError, RecordingWriteError
+from offbook.recording.format.wire_record import (
+    WEBSOCKET,
+    TimedFrame,
+    WireRecord,
+    replayable_headers,
+    websocket_text,
+    wire_text,
+)
+from offbook.recording.match.websocket import SentMessage, sent_message, turn_fields, turn_fingerprint
+from offbook.wire.backend import AcceptedCall
+from offbook.wire.calls import CallAttempt, CallOutcome
+from offbook.wire.proxy.recorder import MAX_KEPT_BYTES, WireRecorder
+from offbook.wire.proxy.upstream import RawHeaders, upstream_request_headers
+from offbook.wire.request import is_key_subprotocol
+from offbook.wire.response import HttpResponse, error_response, refusal_response
+from offbook.wire.websocket.connection import WebSocketConnection
+from offbook.wire.websocket.framing import ABNORMAL_CLOSURE, CloseMessage, Message, encode_frame
+from offbook.wire.websocket.handshake import opening_head, refusing_bytes
+from offbook.wire.websocket.turn import SWITCHING_PROTOCOLS, TurnRequest, with_sent
+from offbook.wire.websocket.upstream import RefusedHandshakeError, UpstreamSocket, connect
+
+logger = logging.getLogger("offbook.wire")
+
+_SUBPROTOCOL = "sec-websocket-protocol"
+
+
+class UpstreamPlace(Struct, frozen=True):
+    """Where a session goes: its URL, which may raise InputError, and the `address` that messages name.
+
+    `auth` replaces the client's key if it is not None. `credentials` are all secrets that the handshake carries.
+    """
+
+    url: Callable[[], str]
+    address: str
+    auth: dict[str, str] | None
+    connect_timeout_s: float
+    credentials: tuple[str, ...]
+
+
+class TurnCapture:
+    """What both sides have sent in one exchange, with the times in ms: of the client since its first message here, of
+    the server since the client's last."""
+
+    def __init__(self, now_s: float) -> None:
+        self.sent: list[tuple[float, SentMessage]] = []
+        self.frames: list[TimedFrame] = []
+        self.size_bytes = 0
+        self._first_s = self._last_s = now_s
+
+    def add_sent(self, message: Message, now_s: float) -> None:
+        self._first_s, self._last_s = (self._first_s if self.sent else now_s), now_s
+        self.sent.append((_ms(now_s - self._first_s), sent_message(message.data, is_text=message.is_text)))
+        self.size_bytes += len(message.data)
+
+    def add_frame(self, message: Message, now_s: float) -> None:
+        self.frames.append((_ms(now_s - self._last_s), websocket_text(message.data, is_text=message.is_text)))
+        self.size_bytes += len(message.data)
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1000.0, 3)
+
+
+class LiveSession:
+    """Forwards one session to the real API. An exchange is recorded before the client's next message is forwarded.
+
+    Faults that are planned for its calls do not fire: what the server sends is not known before it is forwarded.
+    """
+
+    def __init__(
+        self,
+        connection: WebSocketConnection,
+        accepted: AcceptedCall,
+        recorder: WireRecorder,
+        place: UpstreamPlace,
+    ) -> None:
+        assert accepted.attempt is not None
+        assert isinstance(accepted.attempt.parsed, TurnRequest)
+        self._connection, self._session, self._request = connection, accepted.session, accepted.request
+        self._recorder, self._place = recorder, place
+        self._handshake: TurnRequest = accepted.attempt.parsed
+        self._attempt: CallAttempt | None = accepted.attempt
+        self._socket: UpstreamSocket | None = None
+        self._early: list[Message] = []
+        self._turn = TurnCapture(self._now_s())
+        self._headers: dict[str, str] = {}
+        self._after, self._ids = "", dict[str, str]()
+        self._has_ended = False
+
+    def receive(self, message: Message) -> None:
+        if self._socket is None:
+            self._early.append(message)
+            return
+        if self._turn.frames or self._attempt is not None:
+            self._record()
+        self._turn.add_sent(message, self._now_s())
+        self._socket.send(message)
+
+    def lost(self) -> None:
+        """Record what is left, and leave the real API."""
+        self._end()
+        if self._socket is not None:
+            self._connection.start(self._socket.close(CloseMessage(1000)))
+
+    async def run(self) -> None:
+        """Open the session at the real API, and forward what it sends until one side ends it."""
+        try:
+            self._socket = await connect(
+                self._place.url(), self._upstream_headers(), timeout_s=self._place.connect_timeout_s
+            )
+        except RefusedHandshakeError as refusal:
+            self._refuse(refusal)
+            return
+        except InputError as error:
+            self._answer_error(refusal_response(self._handshake.route.any_codec, 400, str(error)), "refused")
+            return
+        except (OSError, TimeoutError, ValueError) as error:
+            self._answer_unreachable(error)
+            return
+        self._open(self._socket)
+        async for message in self._socket.messages():
+            if isinstance(message, CloseMessage):
+                self._forward_close(message)
+                return
+            self._turn.add_frame(message, self._now_s())
+            self._connection.write(encode_frame(message.opcode, message.data))
+            if self._connection.flow.is_writing_paused:
+                await self._connection.flow.until_writable()
+
+    def _open(self, socket: UpstreamSocket) -> None:
+        self._headers = {name: value for name, value in socket.headers.items() if name == _SUBPROTOCOL}
+        if is_key_subprotocol(self._headers.get(_SUBPROTOCOL, "")):
+            self._headers = {}
+        self._connection.write(opening_head(self._request, self._headers))
+        self._turn = TurnCapture(self._now_s())
+        early, self._early = self._early, []
+        for message in early:
+            self.receive(message)
+
+    def _upstream_headers(self) -> RawHeaders:
+        """Return the headers of the client's handshake. A key among its subprotocols goes as far as other keys do."""
+        auth = self._place.auth
+        raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in self._request.headers.items()]
+        headers = upstream_request_headers(raw, auth=auth)
+        if auth is None:
+            return headers
+        offered = self._request.headers.get(_SUBPROTOCOL, "").split(",")
+        kept = ", ".join(name.strip() for name in offered if not is_key_subprotocol(name.strip()))
+        others = [header for header in headers if header[0] != _SUBPROTOCOL.encode()]
+        return [*others, (_SUBPROTOCOL.encode(), kept.encode("latin-1"))] if kept else others
+
+    def _forward_close(self, close: CloseMessage) -> None:
+        self._end(close)
+        if close.code == ABNORMAL_CLOSURE:
+            self._connection.transport.close()
+        else:
+            self._connection.close(close)
+
+    def _end(self, close: CloseMessage | None = None) -> None:
+        """Record the last exchange. Safe to call again: the first call counts."""
+        if self._has_ended or self._socket is None:
+            return
+        self._has_ended = True
+        if self._turn.sent or self._turn.frames or self._attempt is not None or close is not None:
+            self._record(close)
+
+    def _record(self, close: CloseMessage | None = None) -> None:
+        """Record the exchange so far, and begin the next."""
+        turn, self._turn = self._turn, TurnCapture(self._now_s())
+        attempt = self._next_attempt(turn)
+        wire = WireRecord(
+            protocol=WEBSOCKET,
+            status=SWITCHING_PROTOCOLS,
+            headers=self._headers if not attempt.parsed.is_message else {},
+            frames=turn.frames,
+            close=None if close is None else (close.code, close.reason),
+        )
+        answer = HttpResponse(SWITCHING_PROTOCOLS, is_streamed=True)
+        if turn.size_bytes > MAX_KEPT_BYTES:
+            reason = f"an exchange of the session has more than {MAX_KEPT_BYTES:,} bytes"
+            self._session.note(attempt, answer, CallOutcome("passed", unrecorded=reason))
+            return
+        self._write(attempt, wire, answer)
+
+    def _write(self, attempt: CallAttempt, wire: WireRecord, answer: HttpResponse, *, failure: str = "") -> None:
+        try:
+            key = self._recorder.record_frames(attempt, wire, credentials=self._place.credentials)
+        except RecordingWriteError as error:
+            logger.error("%s: not recorded, and so not continued: %s", attempt.parsed.place, error)  # noqa: TRY400
+            self._session.note(attempt, answer, CallOutcome("refused", unrecorded=error.reason))
+            self._has_ended = True
+            self._connection.transport.abort()
+            return
+        self._session.note(attempt, answer, CallOutcome("recorded", key, failure))
+
+    def _next_attempt(self, turn: TurnCapture) -> CallAttempt:
+        """Return the call of an exchange; its fault, if one was planned, has changed nothing."""
+        attempt, self._attempt = self._attempt, None
+        if attempt is None:
+            fields = turn_fields(path=self._handshake.place, after=self._after, sent=turn.sent)
+            fields = orjson.loads(orjson.dumps(fields))
+            fingerprint = turn_fingerprint(fields, self._ids, self._session.rules)
+            attempt = self._session.start(self._request, with_sent(self._handshake, fields, fingerprint))
+        self._after = attempt.parsed.request_hash
+        if attempt.fault is None:
+            return attempt
+        self._session.order.take_back(attempt)
+        return replace(attempt, fault=None)
+
+    def _refuse(self, refusal: RefusedHandshakeError) -> None:
+        """Record that the real API has refused the handshake, and refuse it."""
+        headers = replayable_headers(refusal.headers)
+        answer = HttpResponse(refusal.status, headers, ((0.0, refusal.body),))
+        wire = WireRecord(protocol=WEBSOCKET, status=refusal.status, headers=headers, body=wire_text(refusal.body))
+        attempt = self._next_attempt(self._turn)
+        self._write(attempt, wire, answer, failure=f"status {refusal.status} from {self._place.address}")
+        self._send_refusal(answer)
+
+    def _answer_unreachable(self, error: Exception) -> None:
+        failure = f"no answer from {self._place.address} ({type(error).__name__})"
+        status = 504 if isinstance(error, TimeoutError) else 502
+        self._answer_error(error_response(self._handshake.route.any_codec, status, failure), "passed", failure)
+
+    def _answer_error(self, answer: HttpResponse, outcome: str, failure: str = "") -> None:
+        attempt = self._next_attempt(self._turn)
+        kind = CallOutcome("refused" if outcome == "refused" else "passed", failure=failure, unrecorded=failure)
+        self._session.note(attempt, answer, kind)
+        self._send_refusal(answer)
+
+    def _send_refusal(self, answer: HttpResponse) -> None:
+        self._has_ended = True
+        self._connection.write(refusing_bytes(answer).content)
+        self._connection.transport.close()
+
+    def _now_s(self) -> float:
+        return self._recorder.clock.monotonic_s()
