@@ -155,12 +155,14 @@ class Proxy:
 
         assert accepted.attempt is not None
         request, route = accepted.request, accepted.attempt.parsed.route
+        auth = self._upstreams.auth(route)
+        own_key = replace(request, headers=auth or {}, query="")
         place = UpstreamPlace(
             url=lambda: self._upstreams.url(route, quote(request.path, safe=_PATH_CHARS), request.query),
             address=self._upstreams.address(route.vendor),
-            auth=self._upstreams.auth(route),
+            auth=auth,
             connect_timeout_s=CONNECT_TIMEOUT_S,
-            credentials=self._credentials(accepted.attempt, request),
+            credentials=(*credentials_of(request), *credentials_of(own_key)),
         )
         live = LiveSession(connection, accepted, self._recorder, place)
         connection.dialogue = live

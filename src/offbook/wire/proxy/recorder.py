@@ -254,7 +254,7 @@ class WireRecorder:
             wire=wire,
         )
         redacted = self._redactor.knowing(credentials).redact(exchange)
-        self._append(RecordedExchange(parsed.request_hash, redacted), is_answered=True)
+        self._append(RecordedExchange(parsed.request_hash, redacted), OWN_TURN, is_answered=True)
         self._emit(attempt, exchange, latency_ms=end_ms)
         return parsed.request_hash
 
