@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from offbook.wire.backend import SESSION_HEADER, AcceptedCall
+from offbook.wire.backend import SESSION_HEADER
 from offbook.wire.intercept.interception import Interception
 from offbook.wire.intercept.tunnel import TunnelError, join_ends, open_tunnel
 from offbook.wire.proxy.upstream import ORIGIN
-from offbook.wire.request import HttpRequest
 from offbook.wire.server.connection import REQUEST_LIMITS, DirectConnection
 from offbook.wire.server.http_protocol import Application, OpenConnections, Phase
+
+if TYPE_CHECKING:
+    from offbook.wire.server.wire_server import WireApp
 
 HANDSHAKE_TIMEOUT_S = 30.0
 _ORDINARY = re.compile(rb"[A-Za-z]+ [/*]")
@@ -145,12 +147,11 @@ class ProxyConnection(DirectConnection):
         application: Application,
         open_connections: OpenConnections,
         *,
-        accept: Callable[[HttpRequest], AcceptedCall | None],
-        buffer: memoryview,
         interception: Interception,
-        intercepted: tuple[Application, Callable[[HttpRequest], AcceptedCall | None]],
+        intercepted: WireApp,
+        **more: Any,
     ) -> None:
-        super().__init__(application, open_connections, accept=accept, buffer=buffer)
+        super().__init__(application, open_connections, **more)
         self._interception, self._intercepted = interception, intercepted
         self._head: bytes | None = b""
         self._is_proxied = False
@@ -275,13 +276,13 @@ class ProxyConnection(DirectConnection):
         connection.data_received(request.origin_head() + rest)
 
     def _as_host(self, request: ProxyRequest, session: str) -> InterceptedConnection:
-        application, accept = self._intercepted
-        hosts = self._interception.hosts
+        app, hosts = self._intercepted, self._interception.hosts
         assert hosts is not None
         return InterceptedConnection(
-            application,
+            app,
             self._open,
-            accept=accept,
+            accept=app.accept,
+            open_websocket=app.open_websocket,
             buffer=self._buffer,
             origin=hosts.origin(request.scheme, request.host, request.port),
             session=session,

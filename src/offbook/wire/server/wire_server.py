@@ -363,7 +363,7 @@ class WireServer(CallInspection):
 
         open_to_all = Access(hosts=[ANY], origins=[ANY])  # who comes by CONNECT has proved to be of this run
         app = WireApp(self._backend.sessions, access=open_to_all, upstream=self._proxy)
-        return partial(ProxyConnection, interception=self._interception, intercepted=(app, app.accept))
+        return partial(ProxyConnection, interception=self._interception, intercepted=app)
 
     def start(self) -> Self:
         self._thread.start()
