@@ -4,7 +4,7 @@ import pytest
 
 from offbook import Response
 from offbook.config import Config, ErrorGrouping, error_grouping
-from offbook.config.participants import AgentStepProvider, RetryingAgent
+from offbook.config.agents import AgentStepProvider, RetryingAgent
 from offbook.errors import ProviderTimeoutError
 from offbook.gateway.retry import RetryPolicy
 from offbook.scenarios import HandlerTarget, Mocks

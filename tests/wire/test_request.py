@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from offbook.recording.match.fingerprint import NormaliseRules, fingerprint
 from offbook.vendors import CODECS
+from offbook.wire.packed_body import MAX_UNPACKED_BYTES
 from offbook.wire.request import (
     MAX_CACHED,
     MAX_CACHED_BYTES,
-    MAX_UNPACKED_BYTES,
     HttpRequest,
     RequestParser,
     parse_request,

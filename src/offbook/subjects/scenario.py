@@ -11,8 +11,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from offbook.config import Config, collect_scenarios, find_config, load_config, run_rules
+from offbook.config.agents import build_agent
 from offbook.config.file import EndpointConfig, HandlerConfig
-from offbook.config.participants import build_agent, user_maker
+from offbook.config.participants import user_maker
 from offbook.config.recordings import MissingRecording
 from offbook.config.roles import StepNames, open_role_providers
 from offbook.errors import InputError, MockError, RecordingMismatchError, TargetError

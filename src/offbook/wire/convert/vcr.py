@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 
 from offbook.messages import JsonObject
 from offbook.wire.convert.trace import HttpCall, Trace, Unmapped, ended_at, header_map
-from offbook.wire.request import HttpRequest, PackedBodyError, unpack_body
+from offbook.wire.packed_body import PackedBodyError, unpack_body
+from offbook.wire.request import HttpRequest
 
 
 def read_cassette(document: JsonObject) -> Trace:

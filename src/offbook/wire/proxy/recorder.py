@@ -45,7 +45,7 @@ _LAST_FRAME = re.compile(
 
 def is_last_frame(frame: bytes) -> bool:
     """Return whether a client may treat `frame` as the last. Text never matches, as its quotes are escaped."""
-    message = read_frame(frame)
+    message = read_frame(frame) if frame[:1] == b"\0" else None  # the high byte of an event's length
     if message is None:
         return _LAST_FRAME.search(frame) is not None
     return message.headers.get(EVENT_TYPE) == "metadata" or _LAST_FRAME.search(message.data) is not None

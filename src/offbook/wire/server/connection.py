@@ -1,13 +1,8 @@
-"""The connections of the server: sends responses on time, ends them as they say, and limits requests."""
+"""The connections of the server: limits requests, sends responses on time, and ends them as they say."""
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import socket
-import struct
-import sys
-import termios
 from collections.abc import AsyncGenerator, Callable, Coroutine, MutableMapping
 from contextlib import aclosing
 from itertools import chain
@@ -32,6 +27,7 @@ from offbook.wire.server.http_protocol import (
     Scope,
     Send,
 )
+from offbook.wire.server.listener import has_left, reset_connection
 from offbook.wire.server.session_clock import ANY_ACTIVITY, LOOP_CLOCK, Activity, ResponseClock
 
 if TYPE_CHECKING:
@@ -55,10 +51,6 @@ class RequestLimits(Struct, frozen=True, kw_only=True):
 
 REQUEST_LIMITS: RequestLimits = RequestLimits()
 
-_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
-_FLUSH_S = 0.001
-_TLS_ALERT_BYTES = 31
-"""The size of the largest record that says no more than that a TLS client closes: a request is larger."""
 _MAX_FRAMING = 8
 """How many bytes of chunk sizes and extensions a byte of a body may have: one in a chunk of its own has five."""
 
@@ -160,44 +152,6 @@ class ClientConnection(HttpConnection):
             super().refuse_invalid()
         else:
             self.refuse(*self._refusal)
-
-
-async def reset_connection(transport: asyncio.Transport) -> None:
-    """Reset a connection, after all that was written has arrived: a reset discards what is in transit."""
-    connection: socket.socket | None = transport.get_extra_info("socket")
-    while not transport.is_closing() and (transport.get_write_buffer_size() or _unsent_bytes(connection)):  # noqa: ASYNC110
-        await asyncio.sleep(_FLUSH_S)  # there is no event for it
-    if connection is not None and connection.fileno() >= 0:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
-    transport.abort()
-
-
-def _unsent_bytes(connection: socket.socket | None) -> int:
-    """Return the number of bytes that the client's system has not acknowledged; 0 if that is unknown."""
-    if connection is None or connection.fileno() < 0:
-        return 0
-    try:
-        return int.from_bytes(fcntl.ioctl(connection, termios.TIOCOUTQ, b"\0\0\0\0"), sys.byteorder)
-    except OSError:
-        return 0
-
-
-def has_left(transport: asyncio.Transport) -> bool:
-    """Return whether the client has closed the connection, even if the end of it was not read yet."""
-    wrapped: socket.socket | None = transport.get_extra_info("socket")
-    if wrapped is None or wrapped.fileno() < 0:
-        return True
-    connection = socket.socket(wrapped.family, wrapped.type, wrapped.proto, fileno=wrapped.fileno())
-    try:
-        pending = connection.recv(_TLS_ALERT_BYTES + 1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        is_tls = transport.get_extra_info("ssl_object") is not None
-        return not pending or (is_tls and len(pending) <= _TLS_ALERT_BYTES)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-    finally:
-        connection.detach()
 
 
 async def send_response(
