@@ -11,7 +11,9 @@ AIMOCK_STAMP := $(AIMOCK)/.ready-$(AIMOCK_VERSION)
 NODE_OPENAI_VERSION := 7.53.0
 NODE_ANTHROPIC_VERSION := 1.8.0
 NODE_SDKS := .scratch/node_sdks
-NODE_SDKS_STAMP := $(NODE_SDKS)/.ready-$(NODE_OPENAI_VERSION)-$(NODE_ANTHROPIC_VERSION)
+# what OpenAI's SDK opens WebSockets with
+NODE_WS_VERSION := 8.22.2
+NODE_SDKS_STAMP := $(NODE_SDKS)/.ready-$(NODE_OPENAI_VERSION)-$(NODE_ANTHROPIC_VERSION)-$(NODE_WS_VERSION)
 MCP1_VERSION := 1.30.0
 MCP2_VERSION := 2.3.0
 FASTMCP_VERSION := 4.1.2
@@ -67,7 +69,7 @@ $(AIMOCK_STAMP):
 node-sdks: $(NODE_SDKS_STAMP) ## Install the vendors' SDKs for Node that the wire server is tested with
 
 $(NODE_SDKS_STAMP):
-	npm install --prefix $(NODE_SDKS) --no-audit --no-fund --silent openai@$(NODE_OPENAI_VERSION) @anthropic-ai/sdk@$(NODE_ANTHROPIC_VERSION)
+	npm install --prefix $(NODE_SDKS) --no-audit --no-fund --silent openai@$(NODE_OPENAI_VERSION) @anthropic-ai/sdk@$(NODE_ANTHROPIC_VERSION) ws@$(NODE_WS_VERSION)
 	@touch $@
 
 mcp-clients: $(MCP_CLIENTS_STAMP) $(MCP_CONFORMANCE_STAMP) ## Install the clients, agents, servers and conformance suite of MCP for the tests, each in its own environment
