@@ -24,6 +24,11 @@ for url in sys.argv[2:]:
     print(json.load(urllib.request.urlopen(request))["choices"][0]["message"]["content"])
 """
 LIBRARIES = {
+    "boto3": """
+import boto3
+asked = [{"role": "user", "content": [{"text": "Hi"}]}]
+print(boto3.client("bedrock-runtime", region_name="eu-west-1").converse(modelId="m", messages=asked))
+""",
     "requests": "import requests; print(requests.post(sys.argv[2], data=sys.argv[1]).text)",
     "httpx": "import httpx; print(httpx.post(sys.argv[2], content=sys.argv[1]).text)",
     "aiohttp": """
