@@ -75,6 +75,6 @@ class EchoServer:
             connection.sendall(b"bye")
 
     def __exit__(self, *_):
-        self._listener.close()
         self._thread.join(10)
+        self._listener.close()
         assert not self._thread.is_alive()
