@@ -11,7 +11,8 @@ def names(variants):
 
 
 ORDERS = ["held_until", "cancelled", "cancelled after"]
-OPTIONAL = ["wrong_values", "doubled_tool_calls", *ORDERS]
+SOCKETS = ["ws_close 1011", "ws_close 1013", "ws_close 1001", "ws_reorder", "ws_repeat"]
+OPTIONAL = ["wrong_values", "doubled_tool_calls", *SOCKETS, *ORDERS]
 
 
 def test_all_is_the_whole_menu_but_what_only_some_agents_can_withstand():

@@ -163,7 +163,7 @@ class RecordingGroup(LazyGroup):
         "check": LazyCommand("recording.check", "check", "Check that recordings can be replayed and hold no secrets."),
         "diff": LazyCommand("recording.diff", "diff", "Show the differences between two recordings, call by call."),
         "merge": LazyCommand("recording.edit", "merge", "Merge recordings into one."),
-        "copy": LazyCommand("recording.edit", "copy", "Copy a recording to another store: JSON, SQLite or Redis."),
+        "copy": LazyCommand("recording.edit", "copy", "Copy a recording to another store."),
         "redact": LazyCommand("recording.edit", "redact", "Remove secrets from recordings, in place."),
         "import": LazyCommand(
             "recording.convert", "import_traces", "Make a recording of what another tool has written."

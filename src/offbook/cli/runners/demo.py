@@ -118,7 +118,7 @@ FAULTS = (
 )
 PROMPT_CHANGE = ("Classify the message as question, complaint or request.", "Is the message a question or a complaint?")
 NEXT_COMMANDS = """\
-  offbook init my-agent                  a project of your own, with tests that pass at once
+  offbook init my-agent --sdk yaml       a project of your own, with tests that pass at once
   offbook graph my-agent/flow.yaml       a drawing of its workflow
   offbook explore my-agent/flow.yaml --recording my-agent/recordings/flow.json
   offbook replay my-agent/flow.yaml --recording my-agent/recordings/flow.json --fault 'call=2 attempt=1: timeout'"""
