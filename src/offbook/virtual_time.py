@@ -121,14 +121,16 @@ class VirtualTime:
         """
         due_s = self.now_s + seconds
         if not self._threads.others() and math.isfinite(due_s):
-            self.advance_to(due_s)
-            return None
+            found = pause(0.0)  # a thread may have ended the wait, and itself, just now
+            if not found:
+                self.advance_to(due_s)
+            return found
         started_s = REAL["monotonic"]()
         with Wait(self, due_s, pause=pause, is_woken=is_woken) as wait:
-            found: T | None = self._pause(wait, started_s + seconds) if math.isfinite(due_s) else pause(None)
+            answer: T | None = self._pause(wait, started_s + seconds) if math.isfinite(due_s) else pause(None)
         if not self.is_exact:
             self.advance_to(min(self.now_s + REAL["monotonic"]() - started_s, due_s))
-        return found
+        return answer
 
     def _pause(self, wait: Wait, real_due_s: float) -> Any:
         """Pause until the wait is over: by what a pause returns, because nobody works, or in real time."""
