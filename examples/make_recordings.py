@@ -65,7 +65,7 @@ def main(folder: Path, *, project: Path, demo: Path) -> None:
     """Record the workflows in `folder`, and the templates of a project and of the demo at those paths."""
     recordings = {WORKFLOWS / f"{name}.yaml": folder / f"{name}.json" for name in NAMES}
     with serving(answer) as base_url:
-        for flow, path in (recordings | {TEMPLATES / "project" / "flow.yaml": project}).items():
+        for flow, path in (recordings | {TEMPLATES / "projects" / "yaml" / "flow.yaml": project}).items():
             path.unlink(missing_ok=True)
             run(record(flow, path, base_url))
         demo.unlink(missing_ok=True)
@@ -79,7 +79,7 @@ if __name__ == "__main__":
     else:
         main(
             WORKFLOWS / "recordings",
-            project=TEMPLATES / "project" / "recordings" / "flow.json",
+            project=TEMPLATES / "projects" / "yaml" / "recordings" / "flow.json",
             demo=TEMPLATES / "demo" / "recordings" / "refund.json",
         )
         copy_demo()

@@ -17,7 +17,7 @@ import pytest
 
 from offbook.clock import run
 from offbook.explore.isolation import CaseProcess, ForkedProcess, wait_for_any
-from offbook.virtual_time import STUCK_S, NewThreads, TimeReferences
+from offbook.virtual_time import STUCK_S, NewThreads, TimeReferences, VirtualTime
 
 REFERENCES = TimeReferences()
 HOUR_S = 3600.0

@@ -13,6 +13,7 @@ from botocore.config import Config
 
 from offbook import serving
 from offbook.cli.runners.wire import child_environment
+from offbook.wire.intercept.program_network import NetworkOptions, ProgramNetwork
 from tests.wire.conformance.answers import ODD_TEXT, PLAIN, QUESTION, REASONING, STEP
 from tests.wire.conformance.sdks import CONVERSE_MESSAGES, without_waits
 
@@ -222,8 +223,9 @@ print(answer["output"]["message"]["content"][0]["text"])
 def test_a_program_needs_no_login_and_no_region(tmp_path):
     environment = {"HOME": str(tmp_path), "AWS_BEARER_TOKEN_BEDROCK": "only by TLS"}
     with serving(responses={"plain": {"content": PLAIN}}) as server:
-        command = [sys.executable, "-c", PROGRAM]
-        said = subprocess.check_output(command, env=child_environment(environment, server), text=True)
+        with ProgramNetwork(NetworkOptions(), environment) as network:
+            variables = child_environment(environment, server, network)
+        said = subprocess.check_output([sys.executable, "-c", PROGRAM], env=variables, text=True)
     assert said == f"{PLAIN}\n"
 
 

@@ -11,6 +11,7 @@ import offbook
 from tests.servers import aimock
 from tests.wire.node import driver as node
 from tests.wire.websocket.clients import tls_before
+from tests.wire.websocket.test_clients import at_last_call
 
 PROGRAM = Path(__file__).with_name("realtime.mjs")
 
@@ -62,7 +63,7 @@ def test_the_client_hears_the_same_when_the_server_is_gone(recorded):
 )
 def test_the_client_hears_how_a_fault_ends_the_session(recorded, fault, code):
     path, heard = recorded
-    with offbook.serving(path, faults=[f"call=2: {fault}"]) as server:
+    with offbook.serving(path, faults=at_last_call(path, fault)) as server:
         got = hear(server.url)
     assert got[-1] == {"close": code}
     assert got[:-1] != heard[:-1]
