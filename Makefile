@@ -34,7 +34,7 @@ CONFORMANCE := tests/wire/frameworks tests/wire/intercept_clients tests/wire/nod
 # explored with every fault, which takes minutes; its programs wait more than they work, hence more workers than cores
 ZOO := tests/explore/test_agents.py
 # tests that try a sample of their cases in 'make test', and every case in 'make zoo'
-SAMPLED := tests/cli/commands/test_resume_crashes.py tests/subjects/test_function_sdks.py
+SAMPLED := tests/cli/commands/test_init.py tests/cli/commands/test_resume_crashes.py tests/explore/test_sharing.py tests/subjects/test_function_sdks.py
 ZOO_WORKERS := $(shell echo $$((2 * $$(nproc))))
 
 # tests start many Python processes, and none should compile again what the one before has

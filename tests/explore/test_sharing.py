@@ -6,6 +6,7 @@ from offbook import tool
 from offbook.explore.explorer import Explorer, runs_of
 from offbook.explore.options import ExploreOptions, select_variants
 from offbook.subjects.function import FunctionSubject
+from tests.every_case import sampled
 from tests.explore.runs import write_recording
 from tests.fakes import user
 
@@ -75,7 +76,7 @@ def explored(function, tmp_path, faults=FAULTS, **options):
     return subject, Explorer(subject, ExploreOptions(variants=select_variants(faults), **options)).explore()
 
 
-@pytest.mark.parametrize("function", [careless, starting_over, retrying])
+@pytest.mark.parametrize("function", sampled([careless, starting_over, retrying]))
 def test_every_case_that_shares_a_run_would_have_made_the_very_same(function, tmp_path):
     subject, exploration = explored(function, tmp_path, pairs=True)
     shared = [each for each in exploration.results if each.same_as]

@@ -20,13 +20,13 @@ from offbook.explore.options import WIRE_VARIANTS, Deadlines, ExploreOptions, se
 from offbook.subjects.program import ProgramSubject
 from offbook.subjects.specs import ExploreSettings
 from offbook.tools.effects import ToolDeclaration
-from tests.every_case import EVERY_CASE
+from tests.every_case import EVERY_CASE, sampled
 from tests.explore.runs import write_recording
 from tests.subjects.sdk_agents import ASKED, PARAMETERS, RECORDING, GaveUpError, agent, agents
 
 REPEATED = ("repeated side effect", ("refund(order=42) ran 2 times instead of once",))
 SOUND_FAULTS = "all" if EVERY_CASE else "connection_reset,http_error 429,stream_truncate,wrong_content_type"
-SDKS = [pytest.param(*each, id=f"{each[0]} {'streamed' if each[1] else 'whole'}") for each in agents()]
+SDKS = [pytest.param(*each, id=f"{each[0]} {'streamed' if each[1] else 'whole'}") for each in sampled(agents(), step=3)]
 
 
 @pytest.fixture

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from offbook.cli.commands.init import KINDS
+from tests.every_case import sampled
 
+SDK_KINDS = sampled(["openai", "anthropic"])
 SDK_FILES = [
     *(".github/workflows/test.yml", ".gitignore", "README.md", "agent.py"),
     *("recordings/agent.json", "requirements.txt", "test_agent.py"),
@@ -44,7 +46,7 @@ def test_fresh_scenarios_pass_at_once(run, tmp_path, monkeypatch):
     assert (code, "1 of 1 scenario passed" in out) == (0, True)
 
 
-@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+@pytest.mark.parametrize("kind", SDK_KINDS)
 def test_a_fresh_agent_passes_its_tests_at_once_without_a_key(run, tmp_path, monkeypatch, kind):
     assert run("init", tmp_path / "new", "--sdk", kind)[0] == 0
     assert files_in(tmp_path / "new") == SDK_FILES

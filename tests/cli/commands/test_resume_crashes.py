@@ -205,7 +205,7 @@ def test_what_is_noted_as_ended_never_runs_again(shop, command, tears):
     whole = shop("whole")
     code, changes, writes = whole.run(*command)
     assert (code, whole.effects, len(changes) > 30, len(writes) > 10) == (0, EFFECTS, True, True)
-    for at in sampled(writes if tears else changes):
+    for at in sampled(writes if tears else changes, step=10):
         broken = shop(f"at-{at}")
         assert broken.run(*command, crash_at=at, tears=tears)[0] == KILLED
         Resumption(broken, command).check(whole)
@@ -217,7 +217,7 @@ def test_a_resumed_run_can_be_killed_wherever_the_first_one_could(shop):
     _, changes, _ = whole.run(*command)
     middle = len(changes) // 2
     assert once.run(*command, crash_at=middle)[0] == KILLED
-    for at in sampled(once.run("resume", "last")[1]):
+    for at in sampled(once.run("resume", "last")[1], step=10):
         broken = shop(f"at-{at}")
         assert broken.run(*command, crash_at=middle)[0] == KILLED
         assert broken.run("resume", "last", crash_at=at)[0] == KILLED

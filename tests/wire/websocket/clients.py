@@ -2,12 +2,11 @@
 
 import asyncio
 import ssl
-import subprocess
 from contextlib import asynccontextmanager, suppress
-from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
 import openai
+import trustme
 from google import genai
 from google.genai import types
 
@@ -58,15 +57,10 @@ async def live(url):
 @asynccontextmanager
 async def tls_before(url):
     """A port of this machine that speaks TLS, and passes everything on to `url`; and a context that trusts it."""
-    with TemporaryDirectory() as folder:
-        names = [f"{folder}/cert.pem", f"{folder}/key.pem"]
-        subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
-        kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-        command = ["openssl", "req", "-x509", *kind, *subject, "-out", names[0], "-keyout", names[1]]
-        await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True)
-        serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        serving.load_cert_chain(*names)
-        trusting = ssl.create_default_context(cafile=names[0])
+    authority = trustme.CA()
+    serving, trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    authority.issue_cert("127.0.0.1").configure_cert(serving)
+    authority.configure_trust(trusting)
 
     async def pass_on(reader, writer):
         other_reader, other_writer = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
