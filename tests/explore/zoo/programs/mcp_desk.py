@@ -49,7 +49,7 @@ class Stdio:
             raise LostError("the server does not read") from error
 
     def lines(self):
-        """Yield what the server writes, each line within the patience of its client."""
+        """Yield what the server writes, as long as it is not silent for longer than its client is patient."""
         end_s = time.monotonic() + PATIENCE_S
         while True:
             line, found, rest = self._rest.partition(b"\n")
@@ -63,9 +63,9 @@ class Stdio:
             data = os.read(self._process.stdout.fileno(), 65536)
             if not data and self._sees_end:
                 raise LostError("the server has ended")
+            end_s = time.monotonic() + PATIENCE_S
             if not data:
-                end_s = time.monotonic() + PATIENCE_S  # it may still come
-                time.sleep(0.05)
+                time.sleep(0.05)  # it may still come
             self._rest += data
 
 
