@@ -108,7 +108,7 @@ class TestLocation:
         monkeypatch.setattr(builtins, "__import__", refuse)
         with pytest.raises(InputError, match="redis is not installed") as caught:
             open_store("redis://cache")
-        assert caught.value.hint == "install offbook[redis]"
+        assert caught.value.hint == "pip install 'offbook[redis]'"
 
 
 class TestLifetime:

@@ -85,14 +85,16 @@ def _kind(chosen: str | None) -> str:
     import sys
 
     from offbook.errors import InputError
-    from offbook.text import did_you_mean
+    from offbook.text import suggestion
 
     if chosen is None and sys.stdin.isatty() and sys.stdout.isatty():
         typer.echo("".join(f"  {name:<12} {kind.title}\n" for name, kind in KINDS.items()))
         chosen = typer.prompt("Which kind of project", default=DEFAULT_KIND)
     name = DEFAULT_KIND if chosen is None else chosen
     if name not in KINDS:
-        raise InputError(f"there is no kind of project {name!r}", source="--sdk", hint=did_you_mean(name, KINDS))
+        raise InputError(
+            f"there is no kind of project {name!r}", source="--sdk", hint=suggestion(name, KINDS, kind="kinds")
+        )
     return name
 
 

@@ -278,7 +278,7 @@ def _suite_shard(plan: RunPlan, options: ScenarioOptions, rules: RunRules, group
         "command": f"offbook test{_arguments(options)}",
         "options": f"{mode}, repeat {repeat}, {rules}",
         "recording": _recordings_digest(options.mode),
-        "scenarios": digest_of(each.id for each in planned),
+        "scenarios": digest_of([*(each.id for each in planned), *_declarations(planned)]),
     }
     return SuiteShard(
         shard=str(options.shard),
@@ -288,6 +288,13 @@ def _suite_shard(plan: RunPlan, options: ScenarioOptions, rules: RunRules, group
         is_grouped=grouping.by == "label",
         record_again=_record_again(options),
     )
+
+
+def _declarations(planned: Iterable[PlannedScenario]) -> Iterator[bytes]:
+    """Yield the contents of the files that declare the scenarios."""
+    for file in dict.fromkeys(each.source.rpartition(":")[0] for each in planned):
+        with suppress(OSError):
+            yield Path(file).read_bytes()
 
 
 def _recordings_digest(mode: Live | Record | Replay) -> str:

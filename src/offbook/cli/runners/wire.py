@@ -389,7 +389,11 @@ class ExitPolicy(Struct, frozen=True):
 
     def _record_again(self) -> str:
         path = "PATH" if self.options.is_folder else shlex.quote(self.options.recording)
-        again = f"offbook exec --record {path} --record-mode fresh -- {shlex.join(self.command)}"
+        network = self.options.network
+        named = [word for host in network.hosts for word in ("--intercept-host", host)]
+        words = ["--intercept", *named] if network.intercepts else []
+        kept = "".join(f"{shlex.quote(word)} " for word in words)
+        again = f"offbook exec {kept}--record {path} --record-mode fresh -- {shlex.join(self.command)}"
         return f"record it again, or undo the change: {again}"
 
 

@@ -8,7 +8,8 @@ FIXTURES = {"fixtures": [{"match": {}, "response": {"content": "Hello"}}, {"matc
 def test_a_recording_goes_out_and_comes_in_again(run, record, tmp_path):
     recorded = record("run.json", greet="Hello!")
     archive, back = tmp_path / "run.har", tmp_path / "back.json"
-    assert run("recording", "export", recorded, "--format", "har", "--output", archive) == (0, "", "")
+    code, out, err = run("recording", "export", recorded, "--format", "har", "--output", archive)
+    assert (code, out.endswith(": 1 exchange, 0 not mapped\n"), err) == (0, True, "")
     assert run("recording", "export", recorded) == (0, archive.read_text(), "")
     code, out, _ = run("recording", "import", archive, "--output", back)
     assert (code, out) == (0, f"{back}: 1 exchange, 0 not mapped\n")
@@ -43,8 +44,15 @@ def test_nothing_is_replaced_without_force_and_nothing_is_written_without_a_call
     write("none.json", json.dumps({"fixtures": FIXTURES["fixtures"][1:]}))
     code, out, err = run("recording", "import", "none.json", "-o", "new.json")
     assert (code, "there is no call that can be recorded" in err) == (2, True)
-    assert "not mapped: fixture 1" in out
+    assert (out, "not mapped: fixture 1" in err) == ("", True)
     assert not (tmp_path / "new.json").exists()
+
+
+def test_a_recording_without_requests_is_not_exported(run, write, tmp_path):
+    write("hand.json", '{"_version": 2, "any": {"content": "Hello"}}')
+    code, out, err = run("recording", "export", "hand.json", "-o", "hand.har")
+    assert (code, "not mapped: any" in out, "no exchange can be exported" in err) == (2, True, True)
+    assert not (tmp_path / "hand.har").exists()
 
 
 def test_a_kind_that_the_file_is_not_is_refused(run, write):

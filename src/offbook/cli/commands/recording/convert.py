@@ -64,7 +64,8 @@ def import_traces(
     trace = read_traces(files, kind=None if kind is None else kind.value)
     unmapped = record_trace(trace, document, redactor=redactor_in_force())
     if not document.size:
-        _report(output, 0, unmapped, as_json=as_json, enclosing=trace.enclosing)
+        for each in unmapped:
+            echo(f"not mapped: {each.place}: {each.reason}", err=True)
         raise InputError("there is no call that can be recorded", source=", ".join(files))
     save_new(store, document, force=force)
     _report(output, document.size, unmapped, as_json=as_json, enclosing=trace.enclosing)
@@ -79,7 +80,7 @@ def export(
 ) -> None:
     """Write a recording in the format of other tools.
 
-    Exits with 1 if an exchange could not be mapped, and lists it.
+    Exits with 1 if an exchange could not be mapped, and lists it; with 2 if none could, and nothing is written.
 
     [bold]Examples[/bold]
 
@@ -92,7 +93,13 @@ def export(
     from offbook.recording.stores.locate import open_store
     from offbook.wire.convert.har import write_har
 
-    data, unmapped = write_har(open_store(file).load())
+    document = open_store(file).load()
+    data, unmapped = write_har(document)
+    for each in unmapped:
+        echo(f"not mapped: {each.place}: {each.reason}", err=not output)
+    if document.size and document.size == len(unmapped):
+        hint = "record it over HTTP: an entry without its request has no place there"
+        raise InputError("no exchange can be exported", source=file, hint=hint)
     if not output:
         echo(data.decode(), nl=False)
     elif Path(output).exists() and not force:
@@ -102,8 +109,7 @@ def export(
             write_output(output, data)
         except OSError as error:
             raise InputError(error.strerror or str(error), source=output) from None
-    for each in unmapped:
-        echo(f"not mapped: {each.place}: {each.reason}", err=not output)
+        echo(f"{output}: {pluralize(document.size - len(unmapped), 'exchange')}, {len(unmapped):,} not mapped")
     raise typer.Exit(1 if unmapped else 0)
 
 

@@ -32,7 +32,7 @@ def import_redis() -> Any:
     try:
         import redis  # noqa: PLC0415 - an extra, and only recordings in Redis need it
     except ImportError as error:
-        reason, hint = "redis is not installed", "install offbook[redis]"
+        reason, hint = "redis is not installed", "pip install 'offbook[redis]'"
         raise InputError(reason, source="redis://", hint=hint) from error
     return redis
 

@@ -36,4 +36,4 @@ def answer(question: str, client: anthropic.Anthropic) -> str:
 
 
 if __name__ == "__main__":
-    print(answer(" ".join(sys.argv[1:]) or "Order 42 never came.", anthropic.Anthropic(timeout=30)))
+    print(answer(" ".join(sys.argv[1:]) or "Order 42 never came.", anthropic.Anthropic(timeout=10)))

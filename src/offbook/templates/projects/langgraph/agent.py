@@ -30,4 +30,4 @@ def answer(question: str, model: ChatOpenAI) -> str:
 
 
 if __name__ == "__main__":
-    print(answer(" ".join(sys.argv[1:]) or "Order 42 never came.", ChatOpenAI(model="gpt-4o-mini", timeout=30)))
+    print(answer(" ".join(sys.argv[1:]) or "Order 42 never came.", ChatOpenAI(model="gpt-4o-mini", timeout=10)))

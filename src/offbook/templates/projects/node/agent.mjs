@@ -20,7 +20,7 @@ function refund({ order }) {
 }
 
 /** Ask the model, and run the tools that it asks for, until it answers. */
-export async function answer(question, client = new OpenAI({ timeout: 30_000 })) {
+export async function answer(question, client = new OpenAI({ timeout: 10_000 })) {
   const messages = [
     { role: "system", content: SYSTEM },
     { role: "user", content: question },

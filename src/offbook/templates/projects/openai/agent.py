@@ -40,4 +40,4 @@ def answer(question: str, client: openai.OpenAI) -> str:
 
 
 if __name__ == "__main__":
-    print(answer(" ".join(sys.argv[1:]) or "Order 42 never came.", openai.OpenAI(timeout=30)))
+    print(answer(" ".join(sys.argv[1:]) or "Order 42 never came.", openai.OpenAI(timeout=10)))

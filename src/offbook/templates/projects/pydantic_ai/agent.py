@@ -26,4 +26,4 @@ if __name__ == "__main__":
     import asyncio
 
     asked = " ".join(sys.argv[1:]) or "Order 42 never came."
-    print(asyncio.run(answer(asked, AsyncOpenAI(timeout=30))))
+    print(asyncio.run(answer(asked, AsyncOpenAI(timeout=10))))
