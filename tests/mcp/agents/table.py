@@ -63,7 +63,9 @@ def _cell(server: McpWireServer, fault: str, outcome: dict[str, str]) -> str:
     told = [_text(message["content"]) for message in asked[-1].messages if message["role"] == "tool"]
     calls = sum(call.session == fault for call in server.tool_calls)
     parts = ["the result" if text == RESULT else f"“{shorten(text, SHOWN_CHARS)}”" for text in told[:1]]
-    parts += [f"`{outcome['error']}`"] if "error" in outcome else []
+    error = outcome.get("error", "")
+    is_by_chance = bool(told) and error.startswith("httpx")  # its transport may notice the same, at about the same time
+    parts += [f"`{error}`"] if error and not is_by_chance else []
     more = f" ({calls} calls)" if calls > 2 else ""
     return ", then ".join(parts) + more
 
