@@ -8,18 +8,23 @@ from websockets.sync.server import serve
 
 
 def realtime(socket):  # noqa: C901
-    """A little of OpenAI's Realtime API: greets, confirms updates, and answers in three deltas."""
+    """A little of OpenAI's Realtime API: greets, confirms updates, and answers in three deltas.
+
+    It confirms an item with the next answer, so that what a client sends together is always one exchange.
+    """
     socket.send(json.dumps({"type": "session.created", "event_id": "event_1"}))
-    turn = 0
+    turn, items = 0, []
     for raw in socket:
         message = json.loads(raw) if isinstance(raw, str) else {"type": "binary"}
         match message.get("type"):
             case "session.update":
                 socket.send(json.dumps({"type": "session.updated", "session": message["session"]}))
             case "conversation.item.create":
-                socket.send(json.dumps({"type": "conversation.item.added", "item": message["item"]}))
+                items.append({"type": "conversation.item.added", "item": message["item"]})
             case "response.create":
                 turn += 1
+                while items:
+                    socket.send(json.dumps(items.pop(0)))
                 for text in ("one", "two", f"turn {turn}"):
                     socket.send(json.dumps({"type": "response.output_text.delta", "delta": text}))
                 socket.send(json.dumps({"type": "response.done", "turn": turn}))
