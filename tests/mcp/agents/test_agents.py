@@ -53,8 +53,11 @@ def test_an_agent_is_recorded_and_replayed_without_its_servers_and_keys(tmp_path
         "stdio": {"command": str(MCP2), "args": [str(PYTHON_SERVER)]},
         "HTTP": {"type": "http", "url": f"http://127.0.0.1:{web}/mcp"},
     }
-    write_config(tmp_path, notes=python[transport], everything={"command": "node", "args": [str(NODE_SERVER)]})
-    with serving(responses=script(*TOOLS), strict=True) as model:
+    # the stdio client of mcp 1 fails if a server sends something while it closes, as the one in Node does
+    has_node = framework.environment != "mcp1"
+    everything = {"everything": {"command": "node", "args": [str(NODE_SERVER)]}} if has_node else {}
+    write_config(tmp_path, notes=python[transport], **everything)
+    with serving(responses=script(*TOOLS[: 1 + has_node]), strict=True) as model:
         upstream = f"openai={model.url}/v1"
         recorded = execute(
             tmp_path, framework, "--record", "run.json", "--upstream", upstream, OPENAI_API_KEY="sk-a-real-key"
@@ -62,9 +65,10 @@ def test_an_agent_is_recorded_and_replayed_without_its_servers_and_keys(tmp_path
     assert (recorded.returncode, recorded.stdout) == (0, ANSWER), recorded.stderr
     recording = json.loads((tmp_path / "run.json").read_text())
     results = {tool: [each["result"] for each in calls] for tool, calls in recording["_tools"].items()}
-    assert results == {"notes.add": [3], "everything.get-sum": ["The sum of 1 and 2 is 3."]}
+    sums = {"everything.get-sum": ["The sum of 1 and 2 is 3."]} if has_node else {}
+    assert results == {"notes.add": [3], **sums}
 
-    write_config(tmp_path, notes=ENTRIES[transport], everything=ENTRIES["stdio"])
+    write_config(tmp_path, notes=ENTRIES[transport], **dict.fromkeys(everything, ENTRIES["stdio"]))
     replayed = execute(tmp_path, framework, "--replay", "run.json", "--strict-unused")
     assert (replayed.returncode, replayed.stdout) == (0, ANSWER), replayed.stderr
 
