@@ -15,7 +15,6 @@ from offbook.wire.backend import (
     MAX_SESSIONS,
     SESSION_HEADER,
     SessionRegistry,
-    UnusedExchange,
     WireBackend,
     WireOptions,
     parse_fault_plan,
@@ -23,6 +22,7 @@ from offbook.wire.backend import (
     split_session_path,
 )
 from offbook.wire.calls import CallOutcome, RequestMemory
+from offbook.wire.replay_source import UnusedExchange
 from offbook.wire.request import HttpRequest, RequestParser
 from offbook.wire.response import HttpResponse
 from offbook.wire.session import CALL_BYTES, WireSession

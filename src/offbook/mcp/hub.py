@@ -31,13 +31,12 @@ from offbook.recording.stores.store import ExchangeIndex, StoredExchange
 from offbook.text import printable, shorten
 from offbook.tools.result_text import result_text
 from offbook.wire.backend import (
-    MAX_DESCRIPTION_CHARS,
     SessionRegistry,
-    UnusedExchange,
     session_prefix,
     split_session_path,
 )
 from offbook.wire.options import LOOPBACK
+from offbook.wire.replay_source import MAX_DESCRIPTION_CHARS, UnusedExchange
 from offbook.wire.request import HttpRequest
 from offbook.wire.response import HttpResponse, whole_response
 from offbook.wire.server.connection import send_response, while_client_waits

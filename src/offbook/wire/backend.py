@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
@@ -16,102 +16,26 @@ from offbook.errors import InputError
 from offbook.events import guard_sink
 from offbook.faults import FaultPlan, PlannedFault
 from offbook.recording.call_cache import CacheCounts
-from offbook.recording.format.exchange import Exchange
 from offbook.recording.latency import Latency
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.match.fingerprint import NO_RULES
-from offbook.recording.stores.store import StoredExchange
-from offbook.text import printable, shorten
 from offbook.wire.calls import NO_FAULTS, CallAttempt, Miss, RecordingUse, RequestMemory, SessionTotals, WireCall
 from offbook.wire.options import DEFAULT_RESPONSE, WireOptions, parse_fault_plan
 from offbook.wire.replay import CacheReplay, ExploredReplay, ExploredRun, WireReplay
-from offbook.wire.replay_source import RecordingSet, ReplaySource
+from offbook.wire.replay_source import (
+    OverusedExchange,
+    RecordingSet,
+    ReplaySource,
+    UnusedExchange,
+    describe_exchange,
+    unused_exchanges,
+)
 from offbook.wire.request import HttpRequest, ParsedRequest, RequestParser, route_of
 from offbook.wire.response import HttpResponse, refusal_response
 from offbook.wire.session import WireSession
 
 if TYPE_CHECKING:
     from offbook.wire.proxy.recorder import WireRecorder
-
-MAX_DESCRIPTION_CHARS = 60
-
-
-class UnusedExchange(Struct, frozen=True):
-    """An exchange that no session was served: its key, and its position in the key's list from 0.
-
-    `about` describes it: the model and its last message, or `GET /v1/models`. `recording` is where it is recorded;
-    `session` is the session that was answered from there, empty if there were several.
-    """
-
-    key: str
-    position: int
-    about: str
-    recording: str
-    session: str
-
-
-class OverusedExchange(Struct, frozen=True):
-    """A recorded exchange that a session was served more often than it was recorded, like an UnusedExchange."""
-
-    key: str
-    about: str
-    served: int
-    session: str
-
-
-def unused_exchanges(
-    uses: Mapping[ReplaySource, RecordingUse], file_of: Callable[[ReplaySource, Exchange], str]
-) -> list[UnusedExchange]:
-    """Return what the sessions did not use, source by source. An exchange of two sources is used if one served it."""
-    known = [(source, stored) for source, use in uses.items() for stored in source.reader if stored.id in use.ids]
-    unused: list[UnusedExchange] = []
-    for source, use in uses.items():
-        elsewhere: dict[str, list[Exchange]] = {}
-        for other, stored in known:
-            if other is not source:
-                elsewhere.setdefault(stored.key, []).append(stored.exchange)
-        session = min(use.sessions) if len(use.sessions) == 1 else ""
-        for position, stored in _unused_in(source, use):
-            if not any(stored.exchange.is_same(each) for each in elsewhere.get(stored.key, ())):
-                file = file_of(source, stored.exchange)
-                unused.append(UnusedExchange(stored.key, position, describe_exchange(stored.exchange), file, session))
-                known.append((source, stored))
-    return unused
-
-
-def _unused_in(source: ReplaySource, use: RecordingUse) -> Iterator[tuple[int, StoredExchange[Exchange]]]:
-    """Return the exchanges that were not served from this source, each with its position in its key's list."""
-    positions = dict[str, int]()
-    for stored in source.reader:
-        position = positions[stored.key] = positions.get(stored.key, -1) + 1
-        if stored.id not in use.ids:
-            yield position, stored
-
-
-def describe_exchange(exchange: Exchange) -> str:
-    """Describe an exchange: `gpt-4o: What is the weather?`, `GET /v1/models`, or its answer if no request is recorded.
-
-    Control characters are escaped.
-    """
-    if place := exchange.http_place():
-        return shorten(place, MAX_DESCRIPTION_CHARS)
-    question = _last_message(exchange)
-    about = ": ".join(filter(None, [exchange.model, question])) if question else f"answers {_answer_text(exchange)}"
-    return shorten(" ".join(printable(about).split()), MAX_DESCRIPTION_CHARS)
-
-
-def _last_message(exchange: Exchange) -> str:
-    """Return the last text that was sent to the model."""
-    messages = (exchange.request_fields() or {}).get("messages", [])
-    texts = [message["content"] for message in messages if isinstance(message.get("content"), str)]
-    return texts[-1] if texts else ""
-
-
-def _answer_text(exchange: Exchange) -> str:
-    """Return the text of the answer, else its tool calls, else its fault."""
-    calls = [f"{call.name}(…)" for call in exchange.tool_calls or ()]
-    return exchange.content or ", ".join(calls) or ("nothing" if exchange.fault is None else exchange.fault.type)
-
 
 MAX_SESSIONS = 10_000
 MAX_SESSION_NAME_CHARS = 2_000

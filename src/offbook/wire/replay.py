@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from typing import Literal
 
 import orjson
@@ -28,7 +28,7 @@ from offbook.recording.match.cursor import (
 )
 from offbook.recording.stores.store import StoredExchange
 from offbook.vendors import VENDORS
-from offbook.wire.calls import CallObserver
+from offbook.wire.calls import CallAttempt, CallObserver
 from offbook.wire.replay_source import PreparedResponse, ReplaySource, prepare_response
 from offbook.wire.request import ParsedRequest
 from offbook.wire.response import HttpResponse, encode_model_response, error_response, whole_response
@@ -361,3 +361,22 @@ class ExploredReplay(WireReplay):
         run = self._explored_run
         answer = self._conversations.answer(step, request, run.continuation, run.mark)
         return ReplayMatch(answer.stored, given=answer.response if answer.stored is None else None)
+
+
+class DeferredMatch:
+    """A match that is looked up when a fault needs it, if ever."""
+
+    def __init__(self, replay: Callable[[], WireReplay], attempt: CallAttempt) -> None:
+        self.match: ReplayMatch | None = None
+        self._replay, self._attempt = replay, attempt
+
+    def answer(self) -> HttpResponse:
+        return self._replay().answer(self._find(), self._attempt.parsed).split
+
+    def response(self) -> Response:
+        return self._replay().response(self._find(), self._attempt.parsed)
+
+    def _find(self) -> ReplayMatch:
+        if self.match is None:
+            self.match = self._replay().find(self._attempt.parsed, self._attempt.step_id)
+        return self.match

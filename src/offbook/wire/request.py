@@ -15,13 +15,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.codecs.base import Codec, OtherProtocolError, WireRequest
+from offbook.codecs.packed_body import PackedBodyError, unpack_body
 from offbook.errors import RequestError
 from offbook.messages import JsonObject, Request
 from offbook.providers.aws_signature import SIGNED_SCHEME
 from offbook.recording.format.wire_record import PLAIN_HTTP, WEBSOCKET, wire_text
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules, canonical_bytes, identify
 from offbook.vendors import CREDENTIAL_HEADERS, SECRET_QUERY, VENDORS, VendorName, codec_of
-from offbook.wire.packed_body import PackedBodyError, unpack_body
 
 _AWS_ATTEMPT = re.compile(r"attempt=([1-9][0-9]{0,4})(?![0-9])")
 

@@ -33,7 +33,7 @@ from offbook.wire.calls import (
     ignore_request,
 )
 from offbook.wire.faults import FaultTarget, apply_fault
-from offbook.wire.replay import ExploredReplay, ExploredRun, ReplayMatch, WireReplay
+from offbook.wire.replay import DeferredMatch, ExploredReplay, ExploredRun, ReplayMatch, WireReplay
 from offbook.wire.request import HttpRequest, ParsedRequest, RequestParser
 from offbook.wire.response import NO_ANSWER, HttpResponse, refusal_response, spoils_answer
 from offbook.wire.server.session_clock import LOOP_CLOCK, ResponseClock
@@ -313,7 +313,7 @@ class WireSession:
 
     def _answer_with_fault(self, attempt: CallAttempt) -> HttpResponse:
         """Apply the call's fault to its recorded answer. An entry whose answer failed stays for the next attempt."""
-        deferred = _DeferredMatch(self._require_replay, attempt)
+        deferred = DeferredMatch(self._require_replay, attempt)
         answer = self._apply_fault(attempt, FaultTarget(attempt.parsed, deferred.answer, deferred.response))
         if deferred.match is not None:
             self._report_served(attempt, deferred.match)
@@ -438,25 +438,6 @@ class WireSession:
                 is_after_fault=bool(self.fired),
             )
         )
-
-
-class _DeferredMatch:
-    """A match that is looked up when a fault needs it, if ever."""
-
-    def __init__(self, replay: Callable[[], WireReplay], attempt: CallAttempt) -> None:
-        self.match: ReplayMatch | None = None
-        self._replay, self._attempt = replay, attempt
-
-    def answer(self) -> HttpResponse:
-        return self._replay().answer(self._find(), self._attempt.parsed).split
-
-    def response(self) -> Response:
-        return self._replay().response(self._find(), self._attempt.parsed)
-
-    def _find(self) -> ReplayMatch:
-        if self.match is None:
-            self.match = self._replay().find(self._attempt.parsed, self._attempt.step_id)
-        return self.match
 
 
 def _outcome(match: ReplayMatch, attempt: CallAttempt) -> WireOutcome:

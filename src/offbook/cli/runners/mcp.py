@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from offbook.recording.format.document import Document
     from offbook.recording.latency import Latency
     from offbook.recording.match.fingerprint import NormaliseRules
-    from offbook.wire.backend import UnusedExchange
     from offbook.wire.options import WireOptions
+    from offbook.wire.replay_source import UnusedExchange
     from offbook.wire.server.wire_server import WireServer
     from offbook.wire.session import WireSession
 

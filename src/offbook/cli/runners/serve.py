@@ -22,9 +22,9 @@ from offbook.cli.runners.wire import WireArguments, WireTally, discard_empty_rec
 from offbook.clock import SYSTEM_CLOCK
 from offbook.errors import InputError, OffbookError
 from offbook.faults.catalog import ORDER_FAULT_TYPES
-from offbook.wire.backend import UnusedExchange
 from offbook.wire.calls import Miss, SessionTotals
 from offbook.wire.options import WireOptions
+from offbook.wire.replay_source import UnusedExchange
 from offbook.wire.server.listener import bind_sockets
 from offbook.wire.server.wire_server import WireServer
 

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, Protocol
@@ -257,11 +257,8 @@ class SqliteStore:
             return writer
 
     def load(self) -> Document:
-        reader = self.read()
-        try:
+        with closing(self.read()) as reader:
             return reader.document()
-        finally:
-            reader.close()
 
     def save(self, document: Document) -> None:
         self._make_folder()
@@ -344,8 +341,7 @@ def _replace_all(database: SqliteDatabase, document: Document) -> None:
     database.run("DELETE FROM metadata")
     for statement in (*_TOOL_SCHEMA, "DELETE FROM tool_exchanges"):
         database.run(statement)
-    metadata = {"_version": document.version, "_meta": document.meta} | document.rest
-    for name, value in metadata.items():
+    for name, value in ({"_version": document.version, "_meta": document.meta} | document.rest).items():
         database.run(_SET_METADATA, name, orjson.dumps(value))
     for key, exchange in document:
         database.run(_INSERT, *_row_values(key, exchange, listed=isinstance(document.entries[key], list)))
@@ -372,8 +368,7 @@ def _make_tool_table(database: SqliteDatabase) -> None:
 
 
 def _tools_in_metadata(database: SqliteDatabase) -> dict[str, ToolEntry]:
-    data = orjson.dumps(_metadata(database).get("_tools", {}))
-    return parse_tools(data, source=database.source)
+    return parse_tools(orjson.dumps(_metadata(database).get("_tools", {})), source=database.source)
 
 
 def _row_values(key: str, exchange: Exchange | ToolExchange, *, listed: bool) -> tuple[Any, ...]:
