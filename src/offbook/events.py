@@ -81,6 +81,15 @@ class FaultFired(Struct, frozen=True, gc=False):
     tool: str | None = None
 
 
+class ToolCalled(Struct, frozen=True, gc=False):
+    """A tool was called, and returned or raised `error`, the name of a class. `call` counts the calls of this tool."""
+
+    tool: str
+    latency_s: float
+    error: str | None = None
+    call: int = 0
+
+
 class CallStarted(Struct, frozen=True, gc=False):
     """A call entered the gateway. `call` counts the calls of its step, from 1."""
 
@@ -229,6 +238,7 @@ Event: TypeAlias = (
     | CallRecorded
     | CacheUsed
     | FaultFired
+    | ToolCalled
     | CallStarted
     | AttemptStarted
     | AttemptEnded

@@ -53,6 +53,7 @@ def test_replay_and_the_other_sinks_do_without_the_extra():
         ("PrometheusSink", "prometheus_client"),
         ("OtelSink", "opentelemetry"),
         ("SpanFileSink", "opentelemetry.sdk"),
+        ("OtlpSink", "opentelemetry.exporter"),
     ],
 )
 def test_a_sink_whose_package_is_missing_says_what_to_install(sink, package):
@@ -75,8 +76,8 @@ def test_a_sink_does_without_the_package_of_another(sink, other):
 
 
 def test_an_unknown_name_is_an_attribute_error_that_names_it():
-    with pytest.raises(AttributeError, match="has no attribute 'OtlpSink'"):
-        _ = observe.OtlpSink
+    with pytest.raises(AttributeError, match="has no attribute 'StatsdSink'"):
+        _ = observe.StatsdSink
 
 
 def test_all_names_are_sorted_and_resolve():

@@ -5,6 +5,8 @@ import gc
 import weakref
 
 import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -21,6 +23,7 @@ from offbook.events import (
     FaultFired,
     ReplayServed,
     RetryScheduled,
+    ToolCalled,
 )
 from offbook.faults.http import HttpError
 from offbook.faults.injector import FaultInjector
@@ -40,6 +43,14 @@ class Trace:
         self.exporter = InMemorySpanExporter()
         self.provider = TracerProvider()
         self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
+        self._reader = InMemoryMetricReader()
+        self.meters = MeterProvider([self._reader], shutdown_on_exit=False)
+
+    def points(self, metric):
+        """The points of a metric."""
+        (resource,) = self._reader.get_metrics_data().resource_metrics
+        metrics = [each for scope in resource.scope_metrics for each in scope.metrics if each.name == metric]
+        return [point for each in metrics for point in each.data.data_points]
 
     @property
     def spans(self):
@@ -182,15 +193,14 @@ def test_a_span_of_its_own_has_what_the_event_reports(trace, event, attributes, 
     assert seconds(span) == lasted_s
 
 
-def test_a_fault_that_fires_at_a_tool_makes_a_span_of_the_tool_even_while_a_call_of_that_number_is_open(trace):
+def test_a_fault_that_fires_at_a_tool_makes_a_span_of_its_own_even_while_a_call_of_that_number_is_open(trace):
     sink = OtelSink(trace.provider)
     sink.emit(CallStarted(None, "m", call=2))
     sink.emit(AttemptStarted(None, "p", "m", call=2))
     sink.emit(FaultFired(None, "", "tool_lost", call=2, tool="refund"))
     (span,) = trace.spans
-    assert (span.name, span.kind, span.parent) == ("execute_tool refund", SpanKind.INTERNAL, None)
+    assert (span.name, span.kind, span.parent) == ("fault tool_lost", SpanKind.INTERNAL, None)
     assert dict(span.attributes) == {
-        "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": "refund",
         "mock.fault_type": "tool_lost",
         "offbook.call": 2,
@@ -366,3 +376,41 @@ def test_googles_provider_goes_by_its_conventional_name(trace):
 
     run(main(), virtual_time=True)
     assert {span.attributes["gen_ai.provider.name"] for span in trace.spans} == {"gcp.gemini"}
+
+
+DURATION, TOKENS = "gen_ai.client.operation.duration", "gen_ai.client.token.usage"
+
+
+def test_the_duration_and_tokens_of_calls_are_the_metrics_of_the_conventions(trace):
+    sink = OtelSink(trace.provider, meter_provider=trace.meters)
+    sink.emit(CallEnded("greet", "google", "gemini-3", 1.5, prompt_tokens=100, completion_tokens=20))
+    sink.emit(CallEnded("greet", "google", "gemini-3", 0.5, error="RateLimitError"))
+    common = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": "gcp.gemini", "gen_ai.request.model": "gemini-3"}
+    durations = {tuple(sorted(point.attributes.items())): point.sum for point in trace.points(DURATION)}
+    assert durations == {
+        tuple(sorted(common.items())): 1.5,
+        tuple(sorted((common | {"error.type": "RateLimitError"}).items())): 0.5,
+    }
+    assert {point.attributes["gen_ai.token.type"]: point.sum for point in trace.points(TOKENS)} == {
+        "input": 100,
+        "output": 20,
+    }
+    assert trace.points(TOKENS)[0].explicit_bounds[:4] == (1, 4, 16, 64)
+
+
+def test_the_call_of_a_tool_is_a_span_and_a_duration(trace):
+    sink = OtelSink(trace.provider, meter_provider=trace.meters, conversation_id="run-7")
+    sink.emit(ToolCalled("refund", 2.0, "ValueError", 3))
+    (span,) = trace.spans
+    assert (span.name, span.kind, seconds(span)) == ("execute_tool refund", SpanKind.INTERNAL, 2.0)
+    assert span.status.status_code is StatusCode.ERROR
+    assert dict(span.attributes) == {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "refund",
+        "gen_ai.tool.type": "function",
+        "gen_ai.conversation.id": "run-7",
+        "error.type": "ValueError",
+        "offbook.call": 3,
+    }
+    (point,) = trace.points(DURATION)
+    assert (point.sum, point.attributes["gen_ai.tool.name"]) == (2.0, "refund")

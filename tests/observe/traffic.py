@@ -10,7 +10,7 @@ from offbook.faults.plan import At, FaultPlan
 from offbook.gateway.breaker import BreakerPolicy
 from offbook.gateway.gateway import ProviderGateway
 from offbook.gateway.retry import RetryPolicy
-from offbook.messages import Request, Response, TextDelta, Usage, WholeReply
+from offbook.messages import Request, Response, TextDelta, ToolCall, Usage, WholeReply
 from offbook.providers.provider import Provider
 from offbook.recording.call_cache import CallCache
 from offbook.recording.format.document import Document
@@ -18,6 +18,7 @@ from offbook.recording.match.fingerprint import fingerprint
 from offbook.recording.record import RecordingProvider
 from offbook.recording.replay import MockProvider
 from offbook.recording.stores.memory import MemoryReader
+from offbook.tools import observe_tools, run_tools
 from offbook.workflow import WorkflowBuilder
 from tests.agent.context.transcripts import call
 from tests.fakes import user
@@ -84,6 +85,13 @@ async def look_up(sink):
     cache.note_hit()
 
 
+async def wait(fails: bool = False) -> str:
+    await asyncio.sleep(SLOW_S)
+    if fails:
+        raise ValueError("late")
+    return "done"
+
+
 async def drive(sink, folder):
     """Answers, a retry, a recorded fault, a recorded fallback, two misses, an open breaker, a context that is full."""
     gateway = ProviderGateway(
@@ -101,6 +109,7 @@ async def drive(sink, folder):
     strict = MockProvider(responses={"_version": 2}, strict=True, sink=sink)
     await refused(strict, request("unheard"), RecordingMismatchError)
     await look_up(sink)
+    await run_tools(observe_tools([wait], sink), [ToolCall("wait", {}), ToolCall("wait", {"fails": True})])
     flow = WorkflowBuilder("tour", model="m").llm_call("ask", "Hi").llm_call("then", "Ho", depends_on=["ask"])
     await flow.engine(
         MockProvider(responses={"ask": {"fault": {"type": "http_error", "status_code": 400}}}), sink=sink

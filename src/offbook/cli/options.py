@@ -58,6 +58,10 @@ Spans: TypeAlias = Annotated[
     str | None,
     typer.Option("--spans", metavar="FILE", help="Write OpenTelemetry spans to this file, as lines of JSON."),
 ]
+Otel: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--otel", metavar="URL", help="Send OpenTelemetry spans and metrics here: http://127.0.0.1:4318."),
+]
 RUNS_DIR = ".offbook/runs"
 RunsDir: TypeAlias = Annotated[str, typer.Option(envvar="OFFBOOK_RUNS_DIR", help="Where runs are stored.")]
 Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="Print failures only.")]
@@ -180,12 +184,17 @@ def wire_arguments(
     retry_after_ms: RetryAfterMs = None,
     upstream: Upstreams = [],  # noqa: B006
     upstream_end_wait: UpstreamEndWait = None,
+    trace: Trace = None,
+    metrics: Metrics = None,
+    spans: Spans = None,
+    otel: Otel = None,
 ) -> WireArguments:
     """Return the values of the options that `exec` and `serve` share: how calls are answered, broken or recorded.
 
     Raises:
         InputError: an option that may be given once was given twice.
     """
+    from offbook.cli.runners.events import EventOptions
     from offbook.cli.runners.wire import WireArguments, single_value
 
     return WireArguments(
@@ -201,6 +210,7 @@ def wire_arguments(
         latency_model=latency_model,
         latency_ms=latency_ms,
         retry_after_ms=retry_after_ms,
+        events=EventOptions(trace=trace, metrics=metrics, spans=spans, otel=otel),
     )
 
 

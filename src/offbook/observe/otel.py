@@ -21,10 +21,12 @@ from offbook.events import (
     ReplayMissed,
     ReplayServed,
     RetryScheduled,
+    ToolCalled,
 )
 from offbook.recording.redact.rules import mask_text
 
 try:
+    from opentelemetry.metrics import Histogram, MeterProvider, get_meter
     from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider, get_tracer, set_span_in_context
 except ImportError as error:
     reason, hint = "opentelemetry-api is not installed", "install offbook[observability]"
@@ -100,15 +102,27 @@ class OtelSink:
     The span of a call is the conventions' inference span, which covers all retries: `chat {model}` with `gen_ai.*`
     attributes, `error.type` if it failed, and an event for each retry and fallback. Events of a replay, a recorder or
     a fault injector become `mock.*` and `recording.*` attributes of the attempt's span; without a gateway, they get a
-    span of their own. A fault that fires at a tool gets a span `execute_tool {tool}`. Times are the clock's, so spans
-    of a run in virtual time have virtual times.
+    span of their own. A call of a tool is a span `execute_tool {tool}`, a fault that fires at one is `fault {type}`.
+    Times are the clock's, so spans of a run in virtual time have virtual times.
 
     Args:
         tracer_provider: receives the spans; None for the global provider.
+        meter_provider: receives the conventions' metrics, the durations of operations and the tokens that they used;
+            None for the global provider.
+        conversation_id: is set on every span.
     """
 
-    def __init__(self, tracer_provider: TracerProvider | None = None, *, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self,
+        tracer_provider: TracerProvider | None = None,
+        *,
+        meter_provider: MeterProvider | None = None,
+        conversation_id: str | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
         self._tracer = get_tracer("offbook", tracer_provider=tracer_provider)
+        self._metrics = _OperationMetrics(meter_provider)
+        self._common: _Attributes = {"gen_ai.conversation.id": conversation_id}
         self._clock = clock
         self._open = OpenSpans()
         self._handlers: dict[type, Callable[[Any], None]] = {
@@ -122,6 +136,7 @@ class OtelSink:
             ReplayMissed: self._replay_missed,
             CallRecorded: self._call_recorded,
             FaultFired: self._fault_fired,
+            ToolCalled: self._tool_called,
         }
 
     def emit(self, event: Event) -> None:
@@ -175,6 +190,7 @@ class OtelSink:
         )
 
     def _call_ended(self, event: CallEnded) -> None:
+        self._metrics.add_call(event)
         span = self._open.pop(_key(event), attempt=WHOLE_CALL)
         if span is None:
             return
@@ -213,14 +229,28 @@ class OtelSink:
         if event.tool is None:
             self._set_on_attempt(event, attributes | {"mock.step_id": event.step_id})
         else:
-            self._tool_span(event.tool, attributes | {"offbook.call": event.call})
+            self._short_span(
+                f"fault {event.fault_type}", attributes | {"gen_ai.tool.name": event.tool, "offbook.call": event.call}
+            )
 
-    def _tool_span(self, tool: str, attributes: _Attributes) -> None:
-        """Create a span for a tool call."""
-        conventional: _Attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool}
-        name, now_ns = f"execute_tool {tool}", self._now_ns()
-        span = self._begin(name, conventional | attributes, parent=None, start_ns=now_ns, kind=SpanKind.INTERNAL)
-        span.end(now_ns)
+    def _tool_called(self, event: ToolCalled) -> None:
+        self._metrics.add_tool(event)
+        attributes: _Attributes = {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": event.tool,
+            "gen_ai.tool.type": "function",
+            "offbook.call": event.call,
+        }
+        self._short_span(f"execute_tool {event.tool}", attributes, lasted_s=event.latency_s, error=event.error)
+
+    def _short_span(
+        self, name: str, attributes: _Attributes, *, lasted_s: float = 0.0, error: str | None = None
+    ) -> None:
+        """Create a span for what has ended now."""
+        now_ns = self._now_ns()
+        start_ns = now_ns - round(lasted_s * 1e9)
+        span = self._begin(name, attributes, parent=None, start_ns=start_ns, kind=SpanKind.INTERNAL)
+        self._end(span, error=error, at_ns=now_ns)
 
     def _set_on_attempt(self, event: _AttemptEvent, attributes: _Attributes, *, lasted_s: float = 0.0) -> None:
         """Set the attributes on the span of the event's attempt, or on a new span if that is not open."""
@@ -252,18 +282,58 @@ class OtelSink:
             mask_text(name),
             context=None if parent is None else set_span_in_context(parent),
             kind=kind,
-            attributes=_without_none(attributes),
+            attributes=_without_none(self._common | attributes),
             start_time=self._now_ns() if start_ns is None else start_ns,
         )
 
-    def _end(self, span: Span, *, error: str | None) -> None:
+    def _end(self, span: Span, *, error: str | None, at_ns: int | None = None) -> None:
         if error is not None:
             span.set_attribute("error.type", mask_text(error))
             span.set_status(Status(StatusCode.ERROR))
-        span.end(self._now_ns())
+        span.end(self._now_ns() if at_ns is None else at_ns)
 
     def _now_ns(self) -> int:
         return (self._clock.utc_now() - _EPOCH) // timedelta(microseconds=1) * 1000
+
+
+_DURATION_BOUNDS_S = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+_TOKEN_BOUNDS = tuple(4.0**power for power in range(14))
+
+
+class _OperationMetrics:
+    """The histograms that the conventions describe for clients, with the bounds that they name."""
+
+    def __init__(self, provider: MeterProvider | None) -> None:
+        meter = get_meter("offbook", meter_provider=provider)
+        self._duration: Histogram = meter.create_histogram(
+            "gen_ai.client.operation.duration",
+            "s",
+            "GenAI operation duration.",
+            explicit_bucket_boundaries_advisory=_DURATION_BOUNDS_S,
+        )
+        self._tokens: Histogram = meter.create_histogram(
+            "gen_ai.client.token.usage",
+            "{token}",
+            "Number of input and output tokens used.",
+            explicit_bucket_boundaries_advisory=_TOKEN_BOUNDS,
+        )
+
+    def add_call(self, event: CallEnded) -> None:
+        common: _Attributes = _chat_attributes(event.model) | {
+            "gen_ai.provider.name": _conventional(event.provider) or None
+        }
+        self._duration.record(event.latency_s, _without_none(common | {"error.type": event.error}))
+        if event.error is None:
+            for kind, tokens in (("input", event.prompt_tokens), ("output", event.completion_tokens)):
+                self._tokens.record(tokens, _without_none(common | {"gen_ai.token.type": kind}))
+
+    def add_tool(self, event: ToolCalled) -> None:
+        attributes: _Attributes = {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": event.tool,
+            "error.type": event.error,
+        }
+        self._duration.record(event.latency_s, _without_none(attributes))
 
 
 def _key(event: _CallEvent | _AttemptEvent) -> CallKey:

@@ -24,6 +24,7 @@ from offbook.events import (
     ReplayServed,
     RetryScheduled,
     StepEnded,
+    ToolCalled,
     WorkflowEnded,
 )
 from offbook.recording.redact.rules import mask_text
@@ -86,6 +87,7 @@ class PrometheusSink:
             CallEnded: self._call_ended,
             ContextCompacted: self._context_compacted,
             StepEnded: self._step_ended,
+            ToolCalled: self._tool_called,
             WorkflowEnded: self._workflow_ended,
         }
 
@@ -163,6 +165,8 @@ class PrometheusSink:
         self._compactions = counter(
             "offbook_context_compactions_total", "Compactions of a context", "strategy", "phase"
         )
+        self._tools = counter("offbook_tool_calls_total", "Calls of tools, by ok or error class", "tool", "outcome")
+        self._tool_s = histogram("offbook_tool_seconds", "Duration of calls of tools", "tool")
         self._runs = counter("offbook_workflow_runs_total", "Runs of workflows", "workflow", "status")
         self._steps = counter("offbook_workflow_steps_total", "Steps of workflows", "workflow", "type", "status")
         self._step_s = histogram("offbook_workflow_step_seconds", "Duration of steps that ran", "workflow", "type")
@@ -216,6 +220,10 @@ class PrometheusSink:
         self._steps[event.workflow, event.type, event.status].inc()
         if event.status != "skipped":
             self._step_s[event.workflow, event.type].observe(event.latency_s)
+
+    def _tool_called(self, event: ToolCalled) -> None:
+        self._tools[event.tool, event.error or "ok"].inc()
+        self._tool_s[event.tool,].observe(event.latency_s)
 
     def _workflow_ended(self, event: WorkflowEnded) -> None:
         self._runs[event.workflow, event.status].inc()

@@ -9,6 +9,8 @@ from offbook.tools.dispatch import run_tools as run_tools
 from offbook.tools.function_tool import FunctionTool as FunctionTool
 from offbook.tools.function_tool import tool as tool
 from offbook.tools.function_tool import tool_of as tool_of
+from offbook.tools.observed import ObservedTools as ObservedTools
+from offbook.tools.observed import observe_tools as observe_tools
 from offbook.tools.parameters import DeclaredParameters as DeclaredParameters
 from offbook.tools.parameters import Parameters as Parameters
 from offbook.tools.result_text import result_text as result_text

@@ -121,6 +121,19 @@ def test_a_program_is_answered_from_the_recording(execute):
     assert err == "offbook: 2 calls, 2 served (run.json)\n"
 
 
+def test_calls_are_events_and_metrics(execute):
+    code, _, _ = execute("--replay", "run.json", "--trace", "t.jsonl", "--metrics", "m.prom", "--", *ASK, "Hi")
+    assert code == 0
+    assert [json.loads(line)["event"] for line in Path("t.jsonl").read_text().splitlines()] == ["ReplayServed"]
+    assert 'offbook_mock_replays_total{matched_by="prompt_hash",workflow=""} 1.0' in Path("m.prom").read_text()
+
+
+def test_a_collector_that_is_none_is_refused_before_the_program_runs(execute):
+    code, out, err = execute("--replay", "run.json", "--otel", "localhost:4318", "--", *TOUCH)
+    assert (code, out, Path("ran").exists()) == (2, "", False)
+    assert "use http://127.0.0.1:4318" in err
+
+
 def test_the_dashes_may_be_left_out_and_further_options_are_those_of_the_program(execute):
     code, out, _ = execute("--replay", "run.json", *PYTHON, "import sys; print(sys.argv[1:])", "--quiet", "--", "-x")
     assert (code, out) == (3, "['--quiet', '--', '-x']\n")

@@ -139,12 +139,15 @@ def _run(
 
     wire_options = options.wire_options(os.environ)
     with (
+        options.events.open() as sink,
         discard_empty_recording(options.record),
         _muted_misses(),
         EffectReports(os.environ) as effects,
         McpServers(options, os.environ) as mcp,
         ProgramNetwork(options.network, os.environ) as network,
-        WireServer(wire_options, port=port, mount=mcp.hub, interception=network.interception) as server,
+        WireServer(
+            replace(wire_options, sink=sink), port=port, mount=mcp.hub, interception=network.interception
+        ) as server,
     ):
         report.begin()
         try:

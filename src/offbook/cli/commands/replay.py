@@ -11,6 +11,7 @@ from offbook.cli.options import (
     Declared,
     Faults,
     Metrics,
+    Otel,
     Plan,
     Quiet,
     RealTime,
@@ -42,6 +43,7 @@ def replay(
     trace: Trace = None,
     metrics: Metrics = None,
     spans: Spans = None,
+    otel: Otel = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
     real_time: RealTime = False,
@@ -67,7 +69,8 @@ def replay(
     from pathlib import Path
 
     from offbook.cli.parse import check_models, parse_faults, parse_state
-    from offbook.cli.runners.workflow import EventOptions, RunOptions, folder_of, run_workflow
+    from offbook.cli.runners.events import EventOptions
+    from offbook.cli.runners.workflow import RunOptions, folder_of, run_workflow
     from offbook.errors import InputError, RecordingMismatchError
     from offbook.pipeline import Replay
     from offbook.workflow.file.load import load_workflow
@@ -100,7 +103,7 @@ def replay(
         is_quiet=quiet,
         is_real_time=real_time,
         is_strict=strict_unused,
-        events=EventOptions(trace=trace, metrics=metrics, spans=spans),
+        events=EventOptions(trace=trace, metrics=metrics, spans=spans, otel=otel),
     )
     try:
         ending = run_workflow(definition, options, folder=folder_of(flow))

@@ -12,6 +12,7 @@ from offbook.cli.options import (
     Faults,
     Flow,
     Metrics,
+    Otel,
     Plan,
     Quiet,
     RealTime,
@@ -55,6 +56,7 @@ def run(
     trace: Trace = None,
     metrics: Metrics = None,
     spans: Spans = None,
+    otel: Otel = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
     real_time: RealTime = False,
@@ -77,9 +79,9 @@ def run(
       offbook run flow.yaml --mock-responses recordings/run.json --fault 'step=answer attempt=1: timeout'
     """
     from offbook.cli.parse import check_models, parse_faults, parse_state
+    from offbook.cli.runners.events import EventOptions
     from offbook.cli.runners.resume import resume_options, start_resumable
     from offbook.cli.runners.workflow import (
-        EventOptions,
         RunOptions,
         folder_of,
         is_mocked,
@@ -99,7 +101,7 @@ def run(
         is_json=as_json,
         is_quiet=quiet,
         is_real_time=real_time,
-        events=EventOptions(trace=trace, metrics=metrics, spans=spans),
+        events=EventOptions(trace=trace, metrics=metrics, spans=spans, otel=otel),
     )
     warn_if_recorded(definition, mode)
     if no_checkpoint or is_mocked(definition, mode):
@@ -227,6 +229,7 @@ def resume(
     trace: Trace = None,
     metrics: Metrics = None,
     spans: Spans = None,
+    otel: Otel = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -247,8 +250,9 @@ def resume(
     import msgspec
 
     from offbook.cli.commands.run import override_config
+    from offbook.cli.runners.events import EventOptions
     from offbook.cli.runners.resume import ResumeOptions, resume_run
-    from offbook.cli.runners.workflow import EventOptions, RunOptions
+    from offbook.cli.runners.workflow import RunOptions
     from offbook.errors import RunError
     from offbook.workflow.file.load import load_workflow
     from offbook.workflow.runs.store import RunStore
@@ -266,6 +270,6 @@ def resume(
                 faults=stored.plan,
                 is_json=as_json,
                 is_quiet=quiet,
-                events=EventOptions(trace=trace, metrics=metrics, spans=spans),
+                events=EventOptions(trace=trace, metrics=metrics, spans=spans, otel=otel),
             )
             raise typer.Exit(resume_run(run, definition, options, runs_dir=runs_dir))

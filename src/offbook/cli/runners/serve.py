@@ -14,6 +14,7 @@ from typing import NamedTuple, Never
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from offbook.cli.output.console import FaultTally, print_message
 from offbook.cli.output.wire import ServingNotice, WireCallLog
@@ -57,11 +58,14 @@ def serve_here(options: WireArguments, place: ListenAddress, *, is_json: bool, i
     from offbook.cli.runners.mcp import McpServers
 
     log = WireCallLog(is_quiet=is_quiet)
-    wire_options = options.wire_options(os.environ, has_own_key=bool(place.api_key), on_call=log.on_call)
+    has_own_key = bool(place.api_key)
+    wire_options = options.wire_options(os.environ, has_own_key=has_own_key, on_call=log.on_call)
     with (
+        options.events.open() as sink,
         discard_empty_recording(options.record),
-        McpServers(options, os.environ, has_own_key=bool(place.api_key)) as mcp,
+        McpServers(options, os.environ, has_own_key=has_own_key) as mcp,
     ):
+        wire_options = replace(wire_options, sink=sink)
         server = WireServer(wire_options, host=place.host, port=place.port, api_key=place.api_key, mount=mcp.hub)
         with SignalPipe(SIGINT, SIGTERM, SIGHUP) as signals, log, server:
             variables, urls = mcp.point_to(server), mcp.urls(server)
@@ -140,6 +144,8 @@ def check_independent(options: WireArguments, count: int) -> None:
     if options.record_mode not in (None, "append"):
         reason = "several processes can only add to a recording: they do not see what others record"
         raise InputError(reason, source=f"--record-mode {options.record_mode}", hint="use append, or --processes 1")
+    if options.events.given:
+        raise InputError("each process has events of its own", source=options.events.given[0], hint=hint)
     plan = options.fault_plan()
     if plan.chaos is not None:
         raise InputError(

@@ -19,6 +19,7 @@ from offbook.cli import FAILED, FINE, MISMATCH, TIMED_OUT
 from offbook.cli.options import LatencyModel, RecordMode
 from offbook.cli.output.console import FaultTally, print_message
 from offbook.cli.run_program import ChildExit
+from offbook.cli.runners.events import NO_EVENTS, EventOptions
 from offbook.errors import InputError
 from offbook.faults import FaultPlan, parse_fault
 from offbook.recording.call_cache import CacheCounts
@@ -82,6 +83,7 @@ class WireArguments(Struct, frozen=True, kw_only=True):
     allow_hosts: Sequence[str] = ()
     allow_origins: Sequence[str] = ()
     network: NetworkOptions = NetworkOptions()
+    events: EventOptions = NO_EVENTS
 
     @property
     def recording(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +24,9 @@ from offbook.cli.output.console import (
 )
 from offbook.cli.output.progress import LiveProgress, PlainProgress, RunProgress
 from offbook.cli.run_program import Termination
-from offbook.clock import SYSTEM_CLOCK, run
-from offbook.events import Sink, Sinks
+from offbook.cli.runners.events import NO_EVENTS, EventOptions
+from offbook.clock import run
+from offbook.events import Sinks
 from offbook.faults import FaultPlan
 from offbook.messages import JsonObject
 from offbook.pipeline import NO_FAULTS, Mock, Mode, Record, Replay, open_pipeline, resolve_mode
@@ -39,68 +40,6 @@ from offbook.workflow.file.tree import endpoints_of, steps_by_id, writes_of
 
 if TYPE_CHECKING:
     from offbook.workflow.runs.calls import RunCalls
-
-
-MAX_PORT = 65_535
-
-
-class EventOptions(Struct, frozen=True, kw_only=True):
-    """`trace` is a file for events and `spans` one for spans; `metrics` is a file, or a port to serve them at."""
-
-    trace: str | None = None
-    metrics: str | None = None
-    spans: str | None = None
-
-    @contextmanager
-    def open(self) -> Iterator[Sink]:
-        """Open the sinks until the block ends. A file of metrics is written at its end, whatever it ends with.
-
-        Raises:
-            InputError: a file cannot be written, a port is not available, or a library is not installed.
-        """
-        with ExitStack() as stack:
-            sinks: list[Sink] = []
-            if self.trace is not None:
-                from offbook.observe.json_lines import JsonLinesSink
-
-                sinks.append(stack.enter_context(JsonLinesSink(self.trace, clock=SYSTEM_CLOCK)))
-            if self.metrics is not None:
-                sinks.append(stack.enter_context(_metrics(self.metrics)))
-            if self.spans is not None:
-                from offbook.observe.span_file import SpanFileSink
-
-                sinks.append(stack.enter_context(SpanFileSink(self.spans)))
-            yield Sinks(*sinks)
-
-
-NO_EVENTS = EventOptions()
-
-
-@contextmanager
-def _metrics(target: str) -> Iterator[Sink]:
-    from offbook.observe.prometheus import PrometheusSink
-
-    with PrometheusSink() as sink:
-        if target.isdecimal() and int(target) <= MAX_PORT:
-            sink.serve(int(target))
-            yield sink
-            return
-        _write(target, sink.render())
-        try:
-            yield sink
-        finally:
-            _write(target, sink.render())
-
-
-def _write(path: str, data: bytes) -> None:
-    from offbook.errors import InputError
-    from offbook.files import replace_file
-
-    try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        replace_file(Path(path), data)
-    except OSError as error:
-        raise InputError(error.strerror or str(error), source=path) from None
 
 
 class RunOptions(Struct, frozen=True, kw_only=True):

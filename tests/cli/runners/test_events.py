@@ -6,7 +6,7 @@ from socket import socket
 
 import pytest
 
-from offbook.cli.runners.workflow import EventOptions
+from offbook.cli.runners.events import EventOptions
 from offbook.errors import InputError
 from offbook.events import WorkflowEnded
 from offbook.observe.json_lines import read_events

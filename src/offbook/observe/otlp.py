@@ -1,0 +1,91 @@
+"""Sends OpenTelemetry spans and metrics to a collector, over OTLP and HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit
+
+from offbook.errors import InputError
+from offbook.events import Event
+from offbook.observe.otel import OtelSink
+
+try:
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData, PeriodicExportingMetricReader
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
+except ImportError as error:
+    reason, hint = "opentelemetry-exporter-otlp-proto-http is not installed", "install offbook[observability]"
+    raise InputError(reason, source="OtlpSink", hint=hint) from error
+
+TIMEOUT_S = 5.0
+"""How long the collector may take to accept what is sent; a run does not fail if it does not."""
+
+
+class _SpanExporter(OTLPSpanExporter):
+    has_failed = False
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        result = super().export(spans)
+        self.has_failed |= result is not SpanExportResult.SUCCESS
+        return result
+
+
+class _MetricExporter(OTLPMetricExporter):
+    has_failed = False
+
+    def export(
+        self, metrics_data: MetricsData, timeout_millis: float | None = TIMEOUT_S * 1000, **kwargs: object
+    ) -> MetricExportResult:
+        result = super().export(metrics_data, timeout_millis, **kwargs)
+        self.has_failed |= result is not MetricExportResult.SUCCESS
+        return result
+
+
+class OtlpSink:
+    """Sends the spans and metrics of OtelSink to the collector at `url`, such as `http://127.0.0.1:4318`.
+
+    `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` describe the sender, `OTEL_EXPORTER_OTLP_HEADERS` has headers.
+
+    Raises:
+        InputError: the URL is not one of HTTP.
+    """
+
+    def __init__(self, url: str, *, conversation_id: str | None = None) -> None:
+        if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+            raise InputError(f"{url!r} is not a URL of a collector", source="--otel", hint="use http://127.0.0.1:4318")
+        root, resource = url.rstrip("/"), Resource.create()
+        self._tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
+        self._spans = _SpanExporter(f"{root}/v1/traces", timeout=TIMEOUT_S)
+        self._metrics = _MetricExporter(f"{root}/v1/metrics", timeout=TIMEOUT_S)
+        self._tracers.add_span_processor(BatchSpanProcessor(self._spans))
+        self._meters = MeterProvider(
+            [PeriodicExportingMetricReader(self._metrics)], resource=resource, shutdown_on_exit=False
+        )
+        self._sink = OtelSink(self._tracers, meter_provider=self._meters, conversation_id=conversation_id)
+
+    def emit(self, event: Event) -> None:
+        self._sink.emit(event)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the collector did not accept something."""
+        return self._spans.has_failed or self._metrics.has_failed
+
+    def close(self) -> None:
+        """Send what is left. Safe to call twice."""
+        self._tracers.shutdown()
+        self._meters.shutdown(timeout_millis=TIMEOUT_S * 1000)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
