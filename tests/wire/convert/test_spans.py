@@ -5,7 +5,9 @@ from io import StringIO
 
 import openai
 import pytest
+from google.protobuf.json_format import Parse
 from openinference.instrumentation.openai import OpenAIInstrumentor
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import ConsoleLogRecordExporter, SimpleLogRecordProcessor
 from opentelemetry.sdk.trace import TracerProvider
@@ -23,8 +25,12 @@ from opentelemetry.util.genai.types import (
 import offbook
 from offbook import ToolCall, Usage
 from offbook.codecs.openai_chat import OpenAIChatCodec
+from offbook.faults import Timeout
 from offbook.messages import Response
+from offbook.recording.format.document import Document, exchanges_of
+from offbook.recording.format.exchange import Exchange, RecordedError, ToolExchange
 from offbook.recording.stores.locate import open_store
+from offbook.wire.convert.span_writer import write_spans
 from tests.servers.models import CodecServer
 from tests.wire.convert.importing import imported, write_json
 
@@ -223,3 +229,41 @@ def test_what_is_no_whole_call_is_listed(tmp_path):
         "the span has no arguments of the tool",
     ]
     assert json.dumps(unmapped).count("span 'chat m' (s") == 7
+
+
+REFUNDS = [
+    ToolExchange(arguments={"id": 42}, result={"state": "shipped"}, latency_ms=5.0),
+    ToolExchange(arguments={"id": 0}, error=RecordedError("RuntimeError", "no such order")),
+]
+
+
+@pytest.mark.parametrize("kind", ["otel", "openinference"])
+def test_a_recording_comes_back_from_its_spans(tmp_path, live, kind):
+    document = Document(entries=dict(live.entries), tools={"find_order": REFUNDS})
+    data, unmapped = write_spans(document, kind=kind)
+    assert unmapped == []
+    assert write_spans(document, kind=kind) == (data, [])
+    Parse(data, ExportTraceServiceRequest())  # as collectors read it
+    (tmp_path / "spans.json").write_bytes(data)
+    again, missing = imported(tmp_path / "spans.json")
+    assert missing == []
+    assert said(again) == said(live)
+    found = exchanges_of(again.tools, "find_order")
+    assert [(each.arguments, each.answer, each.error) for each in found] == [
+        (each.arguments, each.answer, each.error) for each in REFUNDS
+    ]
+
+
+def test_what_spans_cannot_express_is_listed(live):
+    entries = {
+        "by hand": Exchange(content="Hello!"),
+        "broken": Exchange(request=next(iter(live))[1].request, fault=Timeout(after_ms=1.0)),
+    }
+    tools = {"refund": [ToolExchange(result="done")], "_mcp.github tools/list": [ToolExchange(arguments={}, result={})]}
+    _, unmapped = write_spans(Document(entries=entries, tools=tools), kind="otel")
+    assert {each.place: each.reason for each in unmapped} == {
+        "by hand": "it does not say which request it answers",
+        "broken": "a call that broke off (timeout)",
+        "_tools.refund": "it does not say which arguments it answers",
+        "_mcp.github tools/list": "not a call of a tool",
+    }

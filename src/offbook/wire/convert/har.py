@@ -139,7 +139,7 @@ def write_har(document: Document) -> tuple[bytes, list[Unmapped]]:
     """Return a recording as an archive, in the order of its calls, and the exchanges that HAR cannot express."""
     entries, unmapped = [], []
     for key, exchange in in_order(document):
-        reason = _unwritable_reason(exchange)
+        reason = unwritable_reason(exchange)
         try:
             if not reason:
                 entries.append(_entry(key, exchange))
@@ -160,7 +160,8 @@ def in_order(document: Document) -> list[tuple[str, Exchange]]:
     return sorted(document, key=lambda item: item[1].recorded_at or "")
 
 
-def _unwritable_reason(exchange: Exchange) -> str:
+def unwritable_reason(exchange: Exchange) -> str:
+    """Return why an exchange cannot be expressed as a request and its answer; empty if it can."""
     if exchange.when is not None:
         return f"an answer with a condition (when: {exchange.when})"
     if exchange.fault is not None and (exchange.wire is None or exchange.wire.status == HTTPStatus.OK):
@@ -214,8 +215,8 @@ def _request_of(exchange: Exchange) -> tuple[str, HttpRequest]:
     fields = exchange.request_fields()
     if fields is None:
         raise RequestError("it does not say which request it answers")
-    provider = _provider_of(exchange)
-    request = http_request_of(_model_request(fields, exchange, provider), provider)
+    provider = provider_of(exchange)
+    request = http_request_of(model_request(fields, exchange, provider), provider)
     is_array = exchange.wire is not None and exchange.wire.headers.get("content-type", "").startswith(
         "application/json"
     )
@@ -224,13 +225,15 @@ def _request_of(exchange: Exchange) -> tuple[str, HttpRequest]:
     return _origin(VENDOR_OF[provider].base_url), request
 
 
-def _provider_of(exchange: Exchange) -> str:
+def provider_of(exchange: Exchange) -> str:
+    """Return our name of the provider in whose protocol an exchange was recorded."""
     if exchange.wire is not None:
         return PROVIDER_NAMES[exchange.wire.protocol]
     return exchange.provider if exchange.provider in CODEC_NAMES else "openai"
 
 
-def _model_request(fields: JsonObject, exchange: Exchange, provider: str) -> Request:
+def model_request(fields: JsonObject, exchange: Exchange, provider: str) -> Request:
+    """Return the request of an exchange, streamed if its answer is."""
     is_streamed = exchange.chunks is not None if exchange.wire is None else exchange.wire.is_streamed
     extra = dict(fields.get("extra") or {})
     if provider == "openai" and is_streamed:

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 FIXTURES = {"fixtures": [{"match": {}, "response": {"content": "Hello"}}, {"match": {}, "response": {"image": {}}}]}
 
 
@@ -14,6 +16,15 @@ def test_a_recording_goes_out_and_comes_in_again(run, record, tmp_path):
     code, out, _ = run("recording", "import", archive, "--output", back)
     assert (code, out) == (0, f"{back}: 1 exchange, 0 not mapped\n")
     assert json.loads(back.read_text())["greet"]["content"] == "Hello!"
+
+
+@pytest.mark.parametrize("kind", ["otel", "openinference"])
+def test_a_recording_goes_out_as_spans(run, record, tmp_path, kind):
+    recorded, spans = record("run.json", greet="Hello!"), tmp_path / "spans.json"
+    assert run("recording", "export", recorded, "--format", kind, "--output", spans)[0] == 0
+    assert run("recording", "import", spans, "--from", kind, "--output", tmp_path / "back.json")[0] == 0
+    (entry,) = [value for key, value in json.loads((tmp_path / "back.json").read_text()).items() if key[0] != "_"]
+    assert entry["content"] == "Hello!"
 
 
 def test_what_cannot_be_mapped_is_listed_and_the_rest_is_imported(run, write, tmp_path):

@@ -1,4 +1,4 @@
-"""offbook recording import, export: recordings from the files of other tools, and as HAR."""
+"""offbook recording import, export: recordings from the files of other tools, and as HAR or spans."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ class ExportFormat(StrEnum):
     """The formats that a recording can be exported to."""
 
     har = "har"
+    otel = "otel"
+    openinference = "openinference"
 
 
 Force = Annotated[bool, typer.Option("--force", "-f", help="Replace an existing output.")]
@@ -80,21 +82,30 @@ def export(
 ) -> None:
     """Write a recording in the format of other tools.
 
-    Exits with 1 if an exchange could not be mapped, and lists it; with 2 if none could, and nothing is written.
+    har is an archive of HTTP; otel and openinference are spans with messages, as OTLP in JSON, for tools that show
+    traces. Exits with 1 if an exchange could not be mapped, and lists it; with 2 if none could, and nothing is written.
 
     [bold]Examples[/bold]
 
       offbook recording export run.json --format har --output run.har
+
+      offbook recording export run.json --format otel --output spans.json
     """
     from pathlib import Path
 
     from offbook.errors import InputError
     from offbook.files import write_output
     from offbook.recording.stores.locate import open_store
-    from offbook.wire.convert.har import write_har
 
     document = open_store(file).load()
-    data, unmapped = write_har(document)
+    if format == ExportFormat.har:
+        from offbook.wire.convert.har import write_har
+
+        data, unmapped = write_har(document)
+    else:
+        from offbook.wire.convert.span_writer import write_spans
+
+        data, unmapped = write_spans(document, kind="otel" if format == ExportFormat.otel else "openinference")
     for each in unmapped:
         echo(f"not mapped: {each.place}: {each.reason}", err=not output)
     if document.size and document.size == len(unmapped):
