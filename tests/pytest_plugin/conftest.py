@@ -1,16 +1,8 @@
 """Projects with tests of their own, run by a pytest inside this one."""
 
-import anyio  # noqa: F401 - what an inner run loads is forgotten after it; other tests would get it twice
-import h11  # noqa: F401
-import httpcore  # noqa: F401
-import httpcore2  # noqa: F401
-import httpx  # noqa: F401
-import httpx2  # noqa: F401
-import pytest
+import sys
 
-import offbook.pytest_plugin.fixture
-import offbook.pytest_plugin.plugin
-import offbook.pytest_plugin.scenario_item  # noqa: F401 - loaded here, or each inner run would load it anew
+import pytest
 
 SETTINGS = """
 [pytest]
@@ -43,11 +35,31 @@ def greet(offbook, name="Ada", step="greet"):
 NEEDED_PLUGINS = "offbook.pytest_plugin.plugin,xdist.plugin,pytest_asyncio.plugin"
 
 
+class LoadedModules:
+    """A plugin that keeps what a run loads: pytester forgets it, and tests would load it again, some of it twice."""
+
+    def __init__(self, folder):
+        self._folder, self._modules = str(folder), {}
+
+    def pytest_unconfigure(self):
+        self.keep()
+
+    def keep(self):
+        self._modules.update(sys.modules)
+
+    def restore(self):
+        """Load the modules again as they were, without those of the project."""
+        for name, module in self._modules.items():
+            places = [getattr(module, "__file__", None) or "", *getattr(module, "__path__", ())]
+            if not any(place.startswith(self._folder) for place in places):
+                sys.modules.setdefault(name, module)
+
+
 class Project:
     """A folder with tests. `run` runs them here, `run_apart` in a process of its own."""
 
-    def __init__(self, pytester, environment):
-        self.pytester, self.folder, self.environment = pytester, pytester.path, environment
+    def __init__(self, pytester, environment, loaded):
+        self.pytester, self.folder, self.environment, self.loaded = pytester, pytester.path, environment, loaded
         self.write("pytest.ini", SETTINGS)
         self.write("model.py", MODEL)
         pytester.syspathinsert()
@@ -63,7 +75,9 @@ class Project:
         return self.write(path, f"import asyncio\nimport pytest\nfrom model import ADA, Echo, greet\n\n{text}")
 
     def run(self, *arguments):
-        return self.pytester.runpytest_inprocess("-q", *arguments, no_reraise_ctrlc=True)
+        result = self.pytester.runpytest_inprocess("-q", *arguments, no_reraise_ctrlc=True, plugins=[self.loaded])
+        self.loaded.restore()
+        return result
 
     def run_apart(self, *arguments, plugins=NEEDED_PLUGINS):
         """Run them with these plugins alone; with None, with all that are installed, which takes seconds to load."""
@@ -83,8 +97,16 @@ class Project:
 
 
 @pytest.fixture
-def project(pytester, monkeypatch):
-    return Project(pytester, monkeypatch)
+def loaded(tmp_path_factory):
+    modules = LoadedModules(tmp_path_factory.getbasetemp())
+    yield modules
+    modules.restore()
+
+
+@pytest.fixture
+def project(loaded, pytester, monkeypatch):  # in this order: pytester forgets what is loaded until its end
+    yield Project(pytester, monkeypatch, loaded)
+    loaded.keep()
 
 
 def printed_output(result):

@@ -2,6 +2,7 @@
 
 import json
 
+import openai  # noqa: F401 - loaded here, or each inner run would load it anew
 import pytest
 
 from tests.pytest_plugin.conftest import printed_output
@@ -597,7 +598,7 @@ def test_an_agent_on_an_sdk_is_explored_with_a_client_that_a_fixture_makes(proje
     project.write("run.json", json.dumps(SDK_RECORDING))
     project.write("agent.py", SDK_AGENT)
     project.test(SDK_TEST.format(ask=ask))
-    result = project.run_apart()
+    result = project.run()
     result.assert_outcomes(**outcomes)
     is_found = "repeated side effect: refund(order=42) ran 2 times instead of once" in printed_output(result)
     assert is_found is ("failed" in outcomes)
@@ -623,7 +624,7 @@ def test_greets(offbook):
 def test_a_client_that_nobody_is_given_is_explored_where_it_is_intercepted(project):
     project.write("run.json", json.dumps({"_version": 2, "agent": {"content": "Hello"}}))
     project.test(INTERCEPTED_TEST)
-    project.run_apart().assert_outcomes(passed=3)
+    project.run().assert_outcomes(passed=3)
 
 
 STREAMED_TEST = """
@@ -647,10 +648,10 @@ async def test_greets(offbook):
 
 def test_an_async_test_is_recorded_over_http_and_explored_at_each_position_of_its_streams(project):
     project.test("import json\n" + STREAMED_TEST)
-    project.run_apart("--offbook-record=once").assert_outcomes(passed=1)
-    items = names(project.run_apart("--collect-only"))
+    project.run("--offbook-record=once").assert_outcomes(passed=1)
+    items = names(project.run("--collect-only"))
     assert "test_it.py::test_greets[1: stream_truncate cut, text]" in items
-    result = project.run_apart()
+    result = project.run()
     assert "wrong: assert '" in printed_output(result)
 
 
@@ -658,5 +659,5 @@ def test_a_stream_that_the_recording_does_not_show_is_warned_of(project):
     project.write("run.json", json.dumps({"_version": 2, "agent": {"content": "Hello"}}))
     test = STREAMED_TEST.replace('faults="stream_truncate"', 'recording="run.json"')
     project.test("import json\n" + test)
-    result = project.run_apart("-k", "clean")
+    result = project.run("-k", "clean")
     assert "no fault is tried inside streams" in printed_output(result)
