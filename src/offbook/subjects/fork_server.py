@@ -28,6 +28,8 @@ UNFIT = 78
 MAX_MESSAGE_BYTES = 1024 * 1024
 START_S = 120.0
 """How long an interpreter may take to start, or to load libraries."""
+MAX_POLL_S = 86_400.0
+"""How long to wait at once: `poll` refuses more than three weeks."""
 
 
 class Libraries(Struct, frozen=True):
@@ -282,11 +284,14 @@ def _pipe() -> Iterator[_Output]:
 
 
 def _read_ready(outputs: Sequence[_Output], others: Sequence[int], limit_s: float) -> list[int]:
-    """Wait until something can be read, and read the outputs. Returns the others that can be read."""
+    """Wait until something can be read or `limit_s` is over, or for a day at most, and read the outputs.
+
+    Returns the others that can be read.
+    """
     poll, by_number = select.poll(), {each.output: each for each in outputs if each.is_open}
     for number in (*by_number, *others):
         poll.register(number, select.POLLIN)
-    ready = [number for number, _ in poll.poll(max(1.0, limit_s * 1000))]
+    ready = [number for number, _ in poll.poll(max(1.0, min(limit_s, MAX_POLL_S) * 1000))]
     for number in ready:
         if number in by_number:
             by_number[number].read()
