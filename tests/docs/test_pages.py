@@ -36,6 +36,7 @@ INNER_PYTEST = {
 INNER_OPTIONS = [
     *("-o", "asyncio_default_fixture_loop_scope=function"),
     *("-W", "ignore::pytest.PytestAssertRewriteWarning"),  # another test of this process may have loaded the plugin
+    *("-p", "no:unraisableexception"),  # it collects garbage twice a run, and here is all that other tests have made
 ]
 
 

@@ -56,7 +56,7 @@ def test_who_starts_over_refunds_twice_and_a_sound_agent_is_not_accused(sdk, str
 PARITY_FAULTS = "connection_reset"
 
 
-@pytest.mark.parametrize(("sdk", "streamed"), [("openai", False), ("anthropic", True)])
+@pytest.mark.parametrize(("sdk", "streamed"), sampled([("openai", False), ("anthropic", True)]))
 def test_the_findings_are_those_of_the_same_agent_as_a_program(sdk, streamed, recording):
     here = explore(sdk, recording, streamed=streamed, careless=True, faults=PARITY_FAULTS)
     command = [sys.executable, "-m", "tests.subjects.sdk_agents", sdk, "streamed" if streamed else "whole", "careless"]
