@@ -41,7 +41,7 @@ ZOO_WORKERS := $(shell echo $$((2 * $$(nproc))))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup aimock node-sdks mcp-clients demo test check types tests conformance zoo coverage bench soak docs constraints format clean
+.PHONY: help setup aimock node-sdks mcp-clients demo test check layers types tests conformance zoo coverage bench soak docs constraints format clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -57,7 +57,8 @@ $(BASE_STAMP): pyproject.toml constraints.txt
 
 $(GROUP_STAMP)-%: $(BASE_STAMP)
 	@echo "Adding the dependency group '$*'; this takes a moment, once."
-	@$(PIP) --constraint constraints.txt --group $*
+	@$(PIP) --no-compile --constraint constraints.txt --group $*
+	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true # on all cores; files for other Pythons stay as they are
 	@touch $@
 
 aimock: $(AIMOCK_STAMP) ## Install the foreign mock server that the providers are tested against
@@ -90,16 +91,19 @@ $(MCP_CONFORMANCE_STAMP):
 demo: $(BASE_STAMP) ## Replay a workflow, break it and change it, and explore an agent, offline; leaves report.html
 	@$(BIN)/offbook demo
 
-test: setup ## Run all checks and tests
+test: ## Run all checks and tests
+	@$(MAKE) --no-print-directory --jobs 2 setup $(if $(NPM),$(AIMOCK_STAMP))
 	@$(MAKE) --no-print-directory check
 
 check: setup $(if $(NPM),$(AIMOCK_STAMP)) ## Formatting, lint, types, layers, tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/lint-imports
-	@$(MAKE) --no-print-directory --jobs 2 types tests
+	@$(MAKE) --no-print-directory --jobs 3 layers types tests
 
-types: setup # beside the tests: one process, which is quicker than they are
+layers: setup # beside the tests, as the types: one process each, which is quicker than they are
+	$(BIN)/lint-imports
+
+types: setup
 	$(BIN)/mypy
 
 tests: setup $(if $(NPM),$(AIMOCK_STAMP))

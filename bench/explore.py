@@ -102,7 +102,7 @@ SDK_TOOL: JsonObject = {"type": "function", "function": {"name": "refund", "para
 MAX_TURNS = 4
 
 
-def _sdk_agent(harness: Harness) -> str | None:
+def _sdk_agent(harness: Harness) -> Any:
     """An agent on a real SDK, which gives up after a few turns."""
     client = openai.OpenAI(api_key="none", http_client=harness.sync_http_client(), timeout=10)
     messages: list[Any] = [{"role": "user", "content": "Order 42 never came"}]
