@@ -19,9 +19,10 @@ from offbook.recording.call_cache import CacheCounts
 from offbook.recording.latency import Latency
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.match.fingerprint import NO_RULES
+from offbook.recording.stores.store import PositionedReader
 from offbook.wire.calls import NO_FAULTS, CallAttempt, Miss, RecordingUse, RequestMemory, SessionTotals, WireCall
 from offbook.wire.options import DEFAULT_RESPONSE, WireOptions, parse_fault_plan
-from offbook.wire.replay import CacheReplay, ExploredReplay, ExploredRun, WireReplay
+from offbook.wire.replay import CacheReplay, ExploredReplay, ExploredRun, SharedSessionReplay, WireReplay
 from offbook.wire.replay_source import (
     OverusedExchange,
     RecordingSet,
@@ -148,6 +149,7 @@ class WireBackend:
             raise
         self._parser = RequestParser(NO_RULES if self.recorder is None else self.recorder.rules)
         self._request_memory = RequestMemory()
+        self._group = ""
         self.sessions = SessionRegistry(self._session, plan, has_tools=options.has_tools)
 
     @property
@@ -172,10 +174,16 @@ class WireBackend:
         if self.recorder is not None:
             self.recorder.close()
 
-    def check_order_free(self) -> None:
-        """Raise InputError if an answer of the recording depends on the calls before."""
-        if self._recordings is not None:
-            self._recordings.check_order_free()
+    def share_sessions(self, group: str) -> None:
+        """Let all processes of the group answer sessions as one, through the recording.
+
+        Without effect if no answer depends on the calls before.
+
+        Raises:
+            InputError: an answer does, and the recording is not in Redis.
+        """
+        if self._recordings is not None and self._recordings.needs_positions():
+            self._group = group
 
     def unused_exchanges(self, totals: SessionTotals) -> list[UnusedExchange]:
         """Return the exchanges that no session was served, of the recordings in use; if none is in use, of all."""
@@ -201,7 +209,7 @@ class WireBackend:
         return WireSession(
             name,
             parser=self._parser if source is None else source.parser,
-            replay=None if source is None else self._replay(source, explored_run),
+            replay=None if source is None else self._replay(name, source, explored_run),
             plan=plan,
             is_live=self.is_live,
             retry_after_ms=options.retry_after_ms,
@@ -211,10 +219,13 @@ class WireBackend:
             memory=self._request_memory,
         )
 
-    def _replay(self, source: ReplaySource, explored_run: ExploredRun | None) -> WireReplay:
+    def _replay(self, session: str, source: ReplaySource, explored_run: ExploredRun | None) -> WireReplay:
         default = DEFAULT_RESPONSE if self._options.default_response is None else self._options.default_response
         if self.cache is not None:
             return CacheReplay(source, cache=self.cache)
+        if self._group and isinstance(source.reader, PositionedReader):
+            position = source.reader.position(self._group, session)
+            return SharedSessionReplay(source, default_response=default, position=position)
         if explored_run is None:
             return WireReplay(source, default_response=default)
         return ExploredReplay(source, default_response=default, explored_run=explored_run)

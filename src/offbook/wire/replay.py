@@ -9,7 +9,7 @@ import orjson
 from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.errors import MismatchKind, RecordingMismatchError, RequestError
+from offbook.errors import MismatchKind, RecordingMismatchError, RecordingUnavailableError, RequestError
 from offbook.events import MatchedBy
 from offbook.messages import JsonObject, Request, Response, deltas_of
 from offbook.recording.call_cache import CallCache
@@ -20,13 +20,14 @@ from offbook.recording.match.cursor import (
     Cursor,
     ExchangeMatch,
     OverusedEntry,
+    PositionCursor,
     RequestKey,
     ResponseScript,
     SharedCursor,
     UnusedEntry,
     overused_entries,
 )
-from offbook.recording.stores.store import StoredExchange
+from offbook.recording.stores.store import Claim, SharedPosition, StoredExchange
 from offbook.vendors import VENDORS
 from offbook.wire.calls import CallAttempt, CallObserver
 from offbook.wire.replay_source import PreparedResponse, ReplaySource, prepare_response
@@ -120,6 +121,9 @@ class WireReplay:
         """Count a match as served."""
         if match.stored is not None:
             self._cursor.use(match.stored)
+
+    def give_back(self, match: ReplayMatch) -> None:
+        """Leave a match that was found, and is not served, for the next call."""
 
     def can_answer(self, fingerprint: str) -> bool:
         """Return whether an exchange with this fingerprint is left, or repeats."""
@@ -233,6 +237,70 @@ class CacheReplay(WireReplay):
     def overused(self) -> list[OverusedEntry]:
         """Return nothing: a cache serves its exchanges as often as it is asked."""
         return []
+
+
+AHEAD = (1, *[16] * 62)
+"""How many answers each claim of a call asks for: more than one only if another process was quicker."""
+
+
+class SharedSessionReplay(WireReplay):
+    """Answers a session that other processes answer, too: what it serves, it claims first, for all of them."""
+
+    _cursor: PositionCursor
+
+    def __init__(self, source: ReplaySource, *, default_response: str, position: SharedPosition) -> None:
+        super().__init__(source, default_response=default_response)
+        self._position, self._claimed = position, set[int]()
+
+    def _new_cursor(self) -> PositionCursor:
+        return PositionCursor(self.source.reader)
+
+    def find(self, parsed: ParsedRequest, step_id: str | None) -> ReplayMatch:
+        for count in AHEAD:
+            try:
+                found = self._find_ahead(parsed, step_id, count)
+            except RecordingMismatchError:
+                if self._claim().has_news:
+                    continue
+                raise
+            left = {
+                match.stored.id: match for match in found if match.stored and not self._cursor.is_used(match.stored)
+            }
+            claim = self._claim(*left)
+            if claim.id is not None:
+                self._claimed.add(claim.id)
+                return left[claim.id]
+            if not left and not claim.has_news:
+                return found[0]
+        raise RecordingUnavailableError("other processes are always quicker", source=self.source.reader.source)
+
+    def use(self, match: ReplayMatch) -> None:
+        if match.stored is None or match.stored.id not in self._claimed:
+            super().use(match)
+        else:
+            self._claimed.discard(match.stored.id)
+
+    def give_back(self, match: ReplayMatch) -> None:
+        if match.stored is not None and match.stored.id in self._claimed:
+            self._claimed.discard(match.stored.id)
+            self._position.give_back(match.stored.id)
+
+    def _claim(self, *ids: int) -> Claim:
+        claim = self._position.claim(*ids)
+        self._cursor.follow(claim)
+        return claim
+
+    def _find_ahead(self, parsed: ParsedRequest, step_id: str | None, count: int) -> list[ReplayMatch]:
+        """Return what answers the call, and what would if that had been served, up to so many."""
+        found = [super().find(parsed, step_id)]
+        with self._cursor.supposing() as suppose:
+            while len(found) < count and (stored := found[-1].stored) and not self._cursor.is_used(stored):
+                suppose(stored)
+                try:
+                    found.append(super().find(parsed, step_id))
+                except RecordingMismatchError:
+                    break
+        return found
 
 
 class ExploredScript(ResponseScript[ReplayMatch]):

@@ -25,7 +25,7 @@ from offbook.recording.match.cursor import Cursor, ExchangeMatch
 from offbook.recording.match.fingerprint import NormaliseRules, canonical_bytes, normalise_fields
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.memory import MemoryReader
-from offbook.recording.stores.store import RecordingReader, StoredExchange
+from offbook.recording.stores.store import PositionedReader, RecordingReader, StoredExchange
 from offbook.text import printable, shorten
 from offbook.vendors import CODEC_NAMES
 from offbook.wire.faults import FaultTarget, apply_fault, end_as_recorded
@@ -207,22 +207,22 @@ class RecordingSet:
         """Return the recording that has an exchange of the source; of a folder, the file in it."""
         return self._files.get(id(exchange), source.reader.source)
 
-    def check_order_free(self) -> None:
-        """Check that every request has one answer, whatever was asked before.
+    def needs_positions(self) -> bool:
+        """Return whether an answer depends on the calls before, so that processes must share how far sessions are.
 
         Raises:
-            InputError: a request has several answers, or one that is used up; or entries answer any request in order.
+            InputError: it does, and the recording is not in Redis, through which they could.
         """
-        seen = set[str | None]()
-        for stored in self._whole.reader:
+        reader, seen = self._whole.reader, set[str | None]()
+        for stored in reader:
             if stored.is_conditional:
                 continue
             if not stored.repeats or stored.fingerprint in seen:
-                what = "entries that answer any request" if stored.fingerprint is None else "the answers of an entry"
-                reason = f"{what} are served in their order, and processes do not share how far they are"
-                hint = "leave one answer for each request, or use one process"
-                raise InputError(reason, source=self._whole.reader.source, place=short_key(stored.key), hint=hint)
+                if isinstance(reader, PositionedReader):
+                    return True
+                raise _unshared_error(stored, source=reader.source)
             seen.add(stored.fingerprint)
+        return False
 
     def close(self) -> None:
         self._whole.reader.close()
@@ -254,6 +254,13 @@ class RecordingSet:
 
     def _source_of(self, reader: RecordingReader) -> ReplaySource:
         return ReplaySource(reader, latency=self._latency, strict=self._strict)
+
+
+def _unshared_error(stored: StoredExchange[Exchange], *, source: str) -> InputError:
+    what = "entries that answer any request" if stored.fingerprint is None else "the answers of an entry"
+    reason = f"{what} are served in their order, and processes do not share how far they are"
+    hint = "copy it to Redis (offbook recording copy), leave one answer for each request, or use one process"
+    return InputError(reason, source=source, place=short_key(stored.key), hint=hint)
 
 
 def _load_folder(folder: Path) -> dict[Path, Document]:

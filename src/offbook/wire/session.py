@@ -317,7 +317,9 @@ class WireSession:
         answer = self._apply_fault(attempt, FaultTarget(attempt.parsed, deferred.answer, deferred.response))
         if deferred.match is not None:
             self._report_served(attempt, deferred.match)
-            if not spoils_answer(attempt.fault, answer):
+            if spoils_answer(attempt.fault, answer):
+                self._require_replay().give_back(deferred.match)
+            else:
                 self._require_replay().use(deferred.match)
         return self.note(attempt, answer, CallOutcome("fault", None if deferred.match is None else deferred.match.key))
 

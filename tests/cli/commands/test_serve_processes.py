@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from offbook.recording.format.file import document_from_dict
 from offbook.recording.stores.locate import open_store
 from tests.cli import flows
 from tests.cli.commands.test_serve import TIMEOUT_S, ask
+from tests.servers import redis_server
 from tests.servers.models import ChatModel, said
 
 COMMAND = Path(sys.executable).parent / "offbook"
@@ -118,7 +120,7 @@ def test_sessions_cannot_be_asked_for_and_health_can(serve):
     with serve("--replay", "run.json", "--processes", "2", "--fault", "everywhere: http_error 429") as served:
         assert ask(served.url, "Hi")[0] == 429
         status, text = ask(served.url, "", path="/_offbook/sessions/mine")
-        assert (status, "each has sessions of its own" in text) == (409, True)
+        assert (status, "each knows its own calls alone" in text) == (409, True)
         assert ask(served.url, "", path="/_offbook/health")[0] == 405
         code, report, _ = served.end()
     assert code == 0
@@ -152,3 +154,59 @@ def test_several_processes_only_add_to_a_recording(run, write, mode):
     code, _, err = run("serve", "--record", "run.json", "--record-mode", mode, "--processes", "2")
     assert code == 2
     assert f"--record-mode {mode}: several processes can only add to a recording" in err
+
+
+COUNT = 30
+
+
+@pytest.fixture
+def ordered():
+    """The URL of a recording in Redis with so many answers in order, and for each session from the beginning."""
+    url = redis_server.shared().url()
+    answers = [{"content": f"answer {number}"} for number in range(COUNT)]
+    open_store(url).save(document_from_dict({"_version": 2, "a": answers}, source=url))
+    return url
+
+
+def in_order(count=COUNT):
+    return [(200, f"answer {number}") for number in range(count)]
+
+
+def test_processes_share_how_far_a_session_is_in_a_recording_in_redis(serve, ordered):
+    with serve("--replay", ordered, "--processes", "2") as served:
+        one_by_one = [ask(served.url, "next", path="/s/slow/v1/chat/completions") for _ in range(COUNT)]
+        with ThreadPoolExecutor(8) as clients:
+            at_once = list(clients.map(lambda _: ask(served.url, "next"), range(COUNT)))
+        status, text = ask(served.url, "next")
+        code, report, _ = served.end()
+    assert one_by_one == in_order()
+    assert sorted(at_once) == sorted(in_order())
+    assert (status, "a new session starts from the beginning" in text) == (422, True)
+    assert (code, report["counts"]["served"], report["unused"]) == (0, 2 * COUNT, [])
+
+
+def test_servers_of_a_group_answer_as_one_and_others_for_themselves(serve, ordered):
+    group = ("--replay", ordered, "--session-group", "load")
+    with serve(*group) as one, serve(*group) as other, serve("--replay", ordered) as alone:
+        answers = [ask(server.url, "next") for _ in range(COUNT // 2) for server in (one, other)]
+        assert ask(one.url, "next")[0] == ask(other.url, "next")[0] == 422
+        assert ask(alone.url, "next") == (200, "answer 0")
+        assert ask(one.url, "", path="/_offbook/sessions/default")[0] == 409
+    assert answers == in_order()
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (
+            ("--replay", "run.json", "--session-group", "load"),
+            "--session-group: servers share sessions through a recor",
+        ),
+        (("--replay", "redis://h", "--session-group", "a", "--strict-unused"), "--strict-unused: each process counts"),
+        (("--replay", "redis://h", "--session-group", "a", "--fault", "call=2: timeout"), "it fires at a certain call"),
+    ],
+)
+def test_what_a_group_cannot_share_is_refused(run, write, options, reason):
+    write("run.json", flows.recording({}))
+    code, _, err = run("serve", *options)
+    assert (code, reason in " ".join(err.split())) == (2, True)

@@ -41,6 +41,14 @@ def serve(
     processes: Annotated[
         int, typer.Option(metavar="N", min=1, max=256, help="Serve in so many processes on one port, for load tests.")
     ] = 1,
+    session_group: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            show_default=False,
+            help="Answer sessions as one with all servers of this name; with --replay redis://….",
+        ),
+    ] = "",
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -61,6 +69,8 @@ def serve(
       offbook serve --replay run.json --host 0.0.0.0 --api-key "$KEY"
 
       offbook serve --replay run.json --processes 4
+
+      offbook serve --replay redis://cache/0 --session-group load
     """
     import msgspec
     from msgspec.structs import replace
@@ -71,15 +81,20 @@ def serve(
     from offbook.cli.runners.serve import ListenAddress, serve_here, serve_in_processes
     from offbook.errors import InputError
 
-    if processes > 1 and strict_unused:
-        hint = "leave it out, or use --processes 1"
+    if session_group and not (options.replay or "").startswith(("redis://", "rediss://")):
+        hint = "add --replay redis://HOST, or leave it out"
+        raise InputError("servers share sessions through a recording in Redis", source="--session-group", hint=hint)
+    if (processes > 1 or session_group) and strict_unused:
+        hint = "leave it out, or use one process"
         raise InputError("each process counts what it has served", source="--strict-unused", hint=hint)
     options = replace(options, mcp=mcp, allow_hosts=allow_host, allow_origins=allow_origin)
     place = ListenAddress(host, port, api_key)
     if processes == 1:
-        served = serve_here(options, place, is_json=as_json, is_quiet=quiet)
+        served = serve_here(options, place, session_group=session_group, is_json=as_json, is_quiet=quiet)
     else:
-        served = serve_in_processes(options, place, count=processes, is_json=as_json, is_quiet=quiet)
+        served = serve_in_processes(
+            options, place, count=processes, session_group=session_group, is_json=as_json, is_quiet=quiet
+        )
     tally = served.tally
     summary = WireSummary(
         tally,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import select
 import signal
 from collections import Counter
@@ -49,14 +50,20 @@ class ServedTally(Struct, frozen=True):
     died: Sequence[str] = ()
 
 
-def serve_here(options: WireArguments, place: ListenAddress, *, is_json: bool, is_quiet: bool) -> ServedTally:
+def serve_here(
+    options: WireArguments, place: ListenAddress, *, session_group: str = "", is_json: bool, is_quiet: bool
+) -> ServedTally:
     """Serve in this process until a signal comes, and return the tally of the calls.
 
+    All servers of a `session_group` answer sessions as one.
+
     Raises:
-        InputError: an option is wrong, or MCP servers are to be recorded behind a key.
+        InputError: an option is wrong, MCP servers are to be recorded behind a key, or a group cannot be.
     """
     from offbook.cli.runners.mcp import McpServers
 
+    if session_group:
+        check_independent(options)
     log = WireCallLog(is_quiet=is_quiet)
     has_own_key = bool(place.api_key)
     wire_options = options.wire_options(os.environ, has_own_key=has_own_key, on_call=log.on_call)
@@ -66,7 +73,16 @@ def serve_here(options: WireArguments, place: ListenAddress, *, is_json: bool, i
         McpServers(options, os.environ, has_own_key=has_own_key) as mcp,
     ):
         wire_options = replace(wire_options, sink=sink)
-        server = WireServer(wire_options, host=place.host, port=place.port, api_key=place.api_key, mount=mcp.hub)
+        server = WireServer(
+            wire_options,
+            host=place.host,
+            port=place.port,
+            api_key=place.api_key,
+            mount=mcp.hub,
+            has_peers=bool(session_group),
+        )
+        if session_group:
+            server.share_sessions(session_group)
         with SignalPipe(SIGINT, SIGTERM, SIGHUP) as signals, log, server:
             variables, urls = mcp.point_to(server), mcp.urls(server)
             notice = ServingNotice(server=server, options=options, variables=variables, mcp_urls=urls)
@@ -78,32 +94,39 @@ def serve_here(options: WireArguments, place: ListenAddress, *, is_json: bool, i
 
 
 def serve_in_processes(
-    options: WireArguments, place: ListenAddress, *, count: int, is_json: bool, is_quiet: bool
+    options: WireArguments,
+    place: ListenAddress,
+    *,
+    count: int,
+    session_group: str = "",
+    is_json: bool,
+    is_quiet: bool,
 ) -> ServedTally:
     """Serve in so many processes on one port until a signal comes or one of them dies, and return their tally.
 
-    The kernel gives each connection to one of them. They share nothing, so what depends on the calls before is refused.
+    The kernel gives each connection to one of them. They share how far sessions are if the recording is in Redis, also
+    with other servers of a `session_group`. What else depends on the calls before is refused.
 
     Raises:
         InputError: an option is wrong, or the answers depend on the calls before.
         OffbookError: a process did not start.
     """
-    check_independent(options, count)
+    check_independent(options)
     log = WireCallLog(is_quiet=is_quiet)
     wire_options = options.wire_options(os.environ, has_own_key=bool(place.api_key), on_call=log.on_call)
     with discard_empty_recording(options.record), _listening(wire_options, place, count) as (server, sockets):
-        server.check_order_free()
+        server.share_sessions(session_group or secrets.token_hex(8))
         with SignalPipe(SIGINT, SIGTERM, SIGHUP, SIGCHLD) as signals:
-            crew = _Processes(server, sockets, options, log)
+            processes = _Processes(server, sockets, options, log)
             try:
-                crew.wait_until_ready()
+                processes.wait_until_ready()
                 notice = ServingNotice(server=server, options=options, variables={}, mcp_urls={}, processes=count)
                 notice.print(api_key=place.api_key, is_json=is_json)
-                _wait_for_end(signals, crew)
+                _wait_for_end(signals, processes)
                 signals.restore()
             finally:
-                crew.stop()
-    return ServedTally(merge_tallies(crew.tallies(), options.recording), crew.died)
+                processes.stop()
+    return ServedTally(merge_tallies(processes.tallies(), options.recording), processes.died)
 
 
 @contextmanager
@@ -113,7 +136,7 @@ def _listening(options: WireOptions, place: ListenAddress, count: int) -> Iterat
     try:
         port = sockets[0].getsockname()[1]
         server = WireServer(
-            options, host=place.host, port=port, api_key=place.api_key, listener=sockets[0], processes=count
+            options, host=place.host, port=port, api_key=place.api_key, listener=sockets[0], has_peers=True
         )
         try:
             yield server, sockets
@@ -124,26 +147,26 @@ def _listening(options: WireOptions, place: ListenAddress, count: int) -> Iterat
             each.close()
 
 
-def _wait_for_end(signals: SignalPipe, crew: _Processes) -> None:
+def _wait_for_end(signals: SignalPipe, processes: _Processes) -> None:
     """Wait for a signal to end, or until a process has died."""
     for number in signals:
-        if number != SIGCHLD or crew.note_dead():
+        if number != SIGCHLD or processes.note_dead():
             return
 
 
-def check_independent(options: WireArguments, count: int) -> None:
+def check_independent(options: WireArguments) -> None:
     """Refuse options under which an answer depends on the calls before: processes do not share those.
 
     Raises:
         InputError: there is such an option.
     """
-    hint = "leave it out, or use --processes 1"
+    hint = "leave it out, or use one process"
     if options.mcp is not None:
-        reason = f"sessions of MCP clients live in one process, and there are {count}"
+        reason = "sessions of MCP clients live in one process, and there are several"
         raise InputError(reason, source="--mcp", hint=hint)
     if options.record_mode not in (None, "append"):
         reason = "several processes can only add to a recording: they do not see what others record"
-        raise InputError(reason, source=f"--record-mode {options.record_mode}", hint="use append, or --processes 1")
+        raise InputError(reason, source=f"--record-mode {options.record_mode}", hint="use append, or one process")
     if options.events.given:
         raise InputError("each process has events of its own", source=options.events.given[0], hint=hint)
     plan = options.fault_plan()
@@ -157,7 +180,7 @@ def check_independent(options: WireArguments, count: int) -> None:
             raise InputError(
                 reason,
                 source=str(line),
-                hint="use a fault of every call: 'everywhere: http_error 429'; or --processes 1",
+                hint="use a fault of every call: 'everywhere: http_error 429'; or one process",
             )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
+from contextlib import contextmanager
 from typing import Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -14,7 +15,7 @@ from offbook.recording.format.document import E
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.keys import is_fingerprint
 from offbook.recording.redact.rules import has_rules_in_force, mask_text
-from offbook.recording.stores.store import ExchangeIndex, SharedReader, StoredExchange
+from offbook.recording.stores.store import Claim, ExchangeIndex, SharedReader, StoredExchange
 
 T = TypeVar("T")
 _SHORTEST_SECRET = 8
@@ -151,6 +152,38 @@ class Cursor(Generic[E]):
                 break
             after = self._after[place] = stored.id
         return stored
+
+
+class PositionCursor(Cursor[Exchange]):
+    """A cursor of a session that other processes answer, too, and whose position they move."""
+
+    def follow(self, claim: Claim) -> None:
+        """Take over what all processes have done."""
+        if claim.is_restarted:
+            self._used.clear()
+        if claim.is_restarted or min(claim.changes, default=0) < 0:
+            self._after.clear()
+        for change in claim.changes:
+            if change > 0:
+                self._used.setdefault(change, 1)
+            else:
+                self._used.pop(-change, None)
+
+    @contextmanager
+    def supposing(self) -> Iterator[Callable[[StoredExchange[Exchange]], None]]:
+        """Yield what counts an exchange as served until the block ends."""
+        after, supposed = self._after.copy(), list[StoredExchange[Exchange]]()
+
+        def suppose(stored: StoredExchange[Exchange]) -> None:
+            supposed.append(stored)
+            self.use(stored)
+
+        try:
+            yield suppose
+        finally:
+            self._after = after
+            for stored in supposed:
+                del self._used[stored.id]
 
 
 class SharedCursor(Cursor[Exchange]):

@@ -139,6 +139,49 @@ class SharedReader(RecordingReader, Protocol):
         ...
 
 
+class Claim(Struct, frozen=True):
+    """What became of a claim, and what all processes have done since the last one.
+
+    `id` is the exchange that is ours now; None if others had served all that were asked for. `changes` are the ids that
+    were served since, in order, with ours as the last; those that were given back are negative. If it `is_restarted`,
+    the session had expired: what was known of it before does not count.
+    """
+
+    id: int | None
+    changes: list[int]
+    is_restarted: bool
+
+    @property
+    def has_news(self) -> bool:
+        """Whether other processes have changed anything."""
+        return self.is_restarted or len(self.changes) > (self.id is not None)
+
+
+class SharedPosition(Protocol):
+    """How far a session is in a recording, for all processes that answer its calls."""
+
+    def claim(self, *ids: int) -> Claim:
+        """Serve the first of these exchanges that nobody has served, for all processes at once.
+
+        Raises:
+            InputError: the recording cannot be reached.
+        """
+        ...
+
+    def give_back(self, served: int) -> None:
+        """Let another call have an exchange that was claimed. Raises like `claim`."""
+        ...
+
+
+@runtime_checkable
+class PositionedReader(RecordingReader, Protocol):
+    """A recording that knows how far the sessions of several processes are."""
+
+    def position(self, group: str, session: str) -> SharedPosition:
+        """Return the position of a session, which all servers of the group share."""
+        ...
+
+
 class SharedCalls(Protocol):
     """A recording that many processes read and write at the same time, of whom one makes each call.
 

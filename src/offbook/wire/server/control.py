@@ -36,15 +36,16 @@ class _SessionBody(Struct):
     faults: list[str] = field(default_factory=list)
 
 
-def control_response(request: HttpRequest, sessions: SessionRegistry, *, processes: int = 1) -> HttpResponse:
-    """Answer a request below `/_offbook`. Of several processes, none knows the sessions of the others."""
+def control_response(request: HttpRequest, sessions: SessionRegistry, *, has_peers: bool = False) -> HttpResponse:
+    """Answer a request below `/_offbook`. Of several processes, none knows the calls of the others."""
     if split_session_path(request.path)[1] == _EFFECTS:
         return _answer_effects(request, sessions)
     request = replace(request, path=split_session_path(request.path)[1])
     method = "GET" if request.method == "HEAD" else request.method
-    if processes > 1 and (request.path == _SESSIONS or request.path.startswith(f"{_SESSIONS}/")):
-        reason = f"the server has {processes} processes, and each has sessions of its own"
-        return _error_json(InputError(reason, hint="use offbook serve --processes 1"), 409)
+    if has_peers and (request.path == _SESSIONS or request.path.startswith(f"{_SESSIONS}/")):
+        reason = "several processes answer, and each knows its own calls alone"
+        hint = "start another session by another name, or use one process"
+        return _error_json(InputError(reason, hint=hint), 409)
     prefix, slash, name = request.path.partition(f"{_SESSIONS}/")
     if slash and not prefix:
         return _answer_session(method, name, request, sessions)

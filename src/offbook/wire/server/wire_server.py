@@ -103,11 +103,11 @@ class WireApp:
         upstream: Forwarder | None = None,
         mount: Mount | None = None,
         limits: RequestLimits = REQUEST_LIMITS,
-        processes: int = 1,
+        has_peers: bool = False,
     ) -> None:
         self._sessions, self._access, self._upstream, self._limits = sessions, access, upstream, limits
         self._received_bytes = 0
-        self._mount, self._processes = mount, processes
+        self._mount, self._has_peers = mount, has_peers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         accepted: AcceptedCall | None = scope.get(ACCEPTED_CALL)
@@ -128,7 +128,7 @@ class WireApp:
             return
         request = HttpRequest(scope["method"], scope["path"], query, headers, body)
         if _is_control_path(request.path):
-            answer = control_response(request, self._sessions, processes=self._processes)
+            answer = control_response(request, self._sessions, has_peers=self._has_peers)
             await send_response(answer, scope, receive, send)
         elif self._is_mounted(request):
             await self._answer_mounted(request, scope, receive, send)
@@ -239,7 +239,7 @@ class WireServer(CallInspection):
     """A server that stands in for OpenAI, Anthropic, Gemini and Ollama while its `with` block runs.
 
     `url` is its URL, without a trailing slash. The base URL of OpenAI's clients is `url + "/v1"`. It listens on
-    `listener` if there is one. It may be one of several `processes` that share its port.
+    `listener` if there is one. If it `has_peers`, other processes answer its sessions, too.
 
     Raises:
         InputError: an option is invalid, a recording cannot be read, or the server cannot listen at the address.
@@ -254,7 +254,7 @@ class WireServer(CallInspection):
         api_key: str = "",
         mount: Mount | None = None,
         listener: socket | None = None,
-        processes: int = 1,
+        has_peers: bool = False,
         interception: Interception | None = None,
     ) -> None:
         if not is_loopback_name(host) and not api_key:
@@ -274,7 +274,7 @@ class WireServer(CallInspection):
             raise
         self._mount, self._interception = mount, interception
         self._app = WireApp(
-            self._backend.sessions, access=access, upstream=self._proxy, mount=mount, processes=processes
+            self._backend.sessions, access=access, upstream=self._proxy, mount=mount, has_peers=has_peers
         )
         self._thread = self._thread_of(self._app)
 
@@ -351,9 +351,18 @@ class WireServer(CallInspection):
         self._listener = listener
         self._thread = self._thread_of(self._app)
 
-    def check_order_free(self) -> None:
-        """Raise InputError if an answer of the recording depends on the calls before."""
-        self._backend.check_order_free()
+    def share_sessions(self, group: str) -> None:
+        """Let the servers of the group answer sessions as one, before any of them has answered a call.
+
+        Raises:
+            InputError: an answer depends on the calls before, and the recording is not in Redis. The server is stopped.
+        """
+        try:
+            self._backend.share_sessions(group)
+        except InputError:
+            self._listener.close()
+            self.stop()
+            raise
 
     def _connection_type(self) -> Callable[..., DirectConnection]:
         """Return what creates connections: those of a proxy, too, if something is intercepted."""

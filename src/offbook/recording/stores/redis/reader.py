@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Container, Iterable, Iterator
 from functools import cached_property
-from typing import Any, Generic, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeAlias
 
 import orjson
 from msgspec.structs import replace
@@ -19,6 +19,9 @@ from offbook.recording.stores.redis.connection import RedisConnection
 from offbook.recording.stores.redis.scripts import DESCRIBE, LAST, PAGE, READ
 from offbook.recording.stores.sqlite import ExchangeParser
 from offbook.recording.stores.store import StoredExchange
+
+if TYPE_CHECKING:
+    from offbook.recording.stores.redis.positions import RedisPosition
 
 Kind: TypeAlias = Literal["m", "t"]
 """Exchanges of models, or of tools."""
@@ -297,6 +300,12 @@ class RedisReader(RedisIndex[Exchange]):
         entries, tools = _entries(self, "m", lifetimes), _entries(self.tools, "t", lifetimes)
         document = Document(meta=self.meta, entries=entries, rest=self._rest, version=self.version, tools=tools)
         return document, lifetimes
+
+    def position(self, group: str, session: str) -> RedisPosition:
+        """Return the position of a session, which all servers of the group share."""
+        from offbook.recording.stores.redis.positions import RedisPosition  # noqa: PLC0415 - few readers share sessions
+
+        return RedisPosition(self._connection, group=group, session=session)
 
     def close(self) -> None:
         self._connection.close()
