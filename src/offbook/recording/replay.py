@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping
+from itertools import islice
 from typing import Any
 
 from msgspec import Struct
@@ -185,9 +186,12 @@ class MockProvider(Provider):
         """Return the exchanges that were never served, in the order of the recording."""
         return self._cursor.unused()
 
-    def used_ids(self) -> list[int]:
-        """Return the ids of the exchanges that were served, for `note_used` in another process."""
-        return sorted(self._cursor.used_ids)
+    def used_ids(self, *, start: int = 0) -> list[int]:
+        """Return the ids of the exchanges that were served, for `note_used` in another process.
+
+        They are in the order in which they were first served; the first `start` are left out.
+        """
+        return list(islice(self._cursor.used_ids, start, None))
 
     def note_used(self, ids: Iterable[int]) -> None:
         """Count exchanges as served that a replay of the same recording in another process has served."""

@@ -1,7 +1,8 @@
-"""Forked processes that handle jobs until they are closed.
+"""Processes that handle jobs until they are closed.
 
-A worker is a fork of this process: it has all that is loaded here, and shares nothing with it afterwards but a socket.
-Jobs and results are frames of bytes on it. The end of the socket ends the worker, so that none outlives this process.
+A worker is a fork of this process, which has all that is loaded here, or runs a module that loads what it needs. It
+shares nothing with this process but a socket. Jobs and results are frames of bytes on it. The end of the socket ends
+the worker, so that none outlives this process.
 """
 
 from __future__ import annotations
@@ -39,19 +40,19 @@ class WorkerPool(Protocol):
     workers: int
 
     async def run(self, job: bytes, *, name: str) -> bytes:
-        """Handle a job in one of the workers.
+        """Handle a job in one of the workers. One that ends is replaced.
 
         Raises:
-            OffbookError: the worker ended before it had a result.
+            WorkerEndedError: the worker ended before it had a result.
         """
         ...
 
-    async def run_on_each(self, job: bytes, *, name: str) -> list[bytes]:
-        """Handle the same job once in each worker."""
-        ...
+
+class WorkerEndedError(OffbookError):
+    """A worker ended before it had a result, like one that was killed."""
 
 
-class _Frames:
+class Frames:
     """Splits what comes by a socket into numbered frames."""
 
     def __init__(self) -> None:
@@ -69,17 +70,18 @@ class _Frames:
             yield number, frame
 
 
-def _send(connection: socket.socket, number: int, data: bytes) -> None:
+def send_frame(connection: socket.socket, number: int, data: bytes) -> None:
+    """Send a job or a result, with its number."""
     connection.sendall(_HEAD.pack(len(data), number) + data)
 
 
 async def serve_jobs(connection: socket.socket, handle: Handle) -> None:
     """Handle the jobs that come by a connection, several at once, until it ends."""
-    loop, frames, tasks = asyncio.get_running_loop(), _Frames(), set[asyncio.Task[None]]()
+    loop, frames, tasks = asyncio.get_running_loop(), Frames(), set[asyncio.Task[None]]()
     ended = loop.create_future()
 
     async def answer(number: int, job: bytes) -> None:
-        _send(connection, number, await handle(job))
+        send_frame(connection, number, await handle(job))
 
     def receive() -> None:
         data = b""
@@ -100,19 +102,11 @@ async def serve_jobs(connection: socket.socket, handle: Handle) -> None:
 
 
 class WorkerProcess:
-    """A forked process that serves jobs, seen from the process that forked it."""
+    """A process that serves jobs, in a group of its own, seen from the process that has started it."""
 
-    def __init__(self, serve: Serve, *, is_virtual: bool) -> None:
-        self._connection, theirs = socket.socketpair()
-        flush_output()  # or both processes would write what is buffered now
-        self._pid = fork_quietly()
-        if self._pid == 0:
-            self._connection.close()
-            _run_child(serve, theirs, is_virtual=is_virtual)
-        theirs.close()
-        with suppress(PermissionError, ProcessLookupError):  # the child has done it, and perhaps ended
-            os.setpgid(self._pid, self._pid)
-        self._frames = _Frames()
+    def __init__(self, pid: int, connection: socket.socket) -> None:
+        self._pid, self._connection = pid, connection
+        self._frames = Frames()
         self.jobs: dict[int, tuple[str, asyncio.Future[bytes]]] = {}
         self._numbers = 0
         self._is_reaped = False
@@ -129,7 +123,7 @@ class WorkerProcess:
         self.jobs[number] = name, done
         try:
             with suppress(ConnectionError):  # it has ended, which `_receive` finds
-                _send(self._connection, number, job)
+                send_frame(self._connection, number, job)
             result: bytes = await done
             return result
         finally:
@@ -183,13 +177,39 @@ class WorkerProcess:
         return self._code
 
 
+def fork_worker(serve: Serve, *, is_virtual: bool) -> WorkerProcess:
+    """Start a worker as a fork of this process."""
+    ours, theirs = socket.socketpair()
+    flush_output()  # or both processes would write what is buffered now
+    pid = fork_quietly()
+    if pid == 0:
+        ours.close()
+        _run_child(serve, theirs, is_virtual=is_virtual)
+    theirs.close()
+    with suppress(PermissionError, ProcessLookupError):  # the child has done it, and perhaps ended
+        os.setpgid(pid, pid)
+    return WorkerProcess(pid, ours)
+
+
+def spawn_worker(module: str) -> WorkerProcess:
+    """Start a worker that runs a module, which gets the number of its socket. It has no standard input or output."""
+    ours, theirs = socket.socketpair()
+    theirs.set_inheritable(True)
+    command = [sys.executable, "-m", module, str(theirs.fileno())]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    nothing = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in (0, 1)]
+    pid = os.posix_spawn(sys.executable, command, environment, file_actions=nothing, setpgroup=0)
+    theirs.close()
+    return WorkerProcess(pid, ours)
+
+
 SHOWN_JOBS = 3
 
 
-def _ended_error(code: int | None, names: list[str]) -> OffbookError:
+def _ended_error(code: int | None, names: list[str]) -> WorkerEndedError:
     how = "" if code is None else f" with signal {-code}" if code < 0 else f" with exit code {code}"
     more = f" and {len(names) - SHOWN_JOBS} more" if len(names) > SHOWN_JOBS else ""
-    return OffbookError(f"a worker process ended{how} during {', '.join(names[:SHOWN_JOBS])}{more}")
+    return WorkerEndedError(f"a worker process ended{how} during {', '.join(names[:SHOWN_JOBS])}{more}")
 
 
 def _run_child(serve: Serve, connection: socket.socket, *, is_virtual: bool) -> NoReturn:
@@ -215,7 +235,7 @@ async def _as_coroutine(serve: Serve, connection: socket.socket) -> None:
 
 
 class ProcessPool:
-    """Forked processes that handle jobs, until the block ends. They are forked when it begins."""
+    """Forked processes that handle jobs, until the block ends. They are forked when it begins, and if one has ended."""
 
     def __init__(self, serve: Serve, workers: int, *, is_virtual: bool) -> None:
         self._serve, self.workers, self._is_virtual = serve, workers, is_virtual
@@ -223,7 +243,7 @@ class ProcessPool:
 
     async def __aenter__(self) -> ProcessPool:
         for _ in range(self.workers):
-            self._processes.append(WorkerProcess(self._serve, is_virtual=self._is_virtual))
+            self._processes.append(fork_worker(self._serve, is_virtual=self._is_virtual))
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -235,9 +255,12 @@ class ProcessPool:
                 process.kill()
 
     async def run(self, job: bytes, *, name: str) -> bytes:
-        """Handle a job in the process that has the fewest."""
+        """Handle a job in the process that has the fewest; see WorkerPool."""
         process = min(self._processes, key=lambda each: len(each.jobs))
-        return await process.run(job, name=name)
-
-    async def run_on_each(self, job: bytes, *, name: str) -> list[bytes]:
-        return list(await asyncio.gather(*(each.run(job, name=name) for each in self._processes)))
+        try:
+            return await process.run(job, name=name)
+        except WorkerEndedError:
+            if process in self._processes:
+                process.kill()
+                self._processes[self._processes.index(process)] = fork_worker(self._serve, is_virtual=self._is_virtual)
+            raise

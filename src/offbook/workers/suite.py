@@ -16,24 +16,25 @@ from offbook.config import Config, RunPlan, open_participants
 from offbook.config.participants import OpenParticipants
 from offbook.errors import InputError, OffbookError
 from offbook.pipeline import Live, Record, Replay
+from offbook.recording.stores.store import log_warning
 from offbook.scenarios.mocks import Mocks
 from offbook.scenarios.result import ConversationResult
 from offbook.scenarios.runner import ConversationPlace, ConversationRunner, RunRules, mocks_of
-from offbook.workers.process import WorkerPool, serve_jobs
+from offbook.workers.process import WorkerEndedError, WorkerPool, serve_jobs
 
 
 class _Job(Struct, frozen=True):
-    """A conversation to run: the number of the pair of scenario and agent in the plan, and its index. None: no more."""
+    """A conversation to run: the number of the pair of scenario and agent in the plan, and its index."""
 
-    pair: int | None
-    index: int = 0
+    pair: int
+    index: int
 
 
 class _Report(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a worker reports: the conversation and the tools that were called, or the error that ends the run.
 
-    The last report says which exchanges were `used`, by file, and names a step that was answered by its content
-    alone: it has `borrowed` an answer of another one.
+    `used` are the exchanges that the worker has served since its last report, by file. `borrowed` names a step that was
+    answered by its content alone, with the answer of another one.
     """
 
     result: ConversationResult | None = None
@@ -65,6 +66,7 @@ class SuiteWorker:
     def __init__(self, config: Config, plan: RunPlan, mode: Live | Record | Replay, rules: RunRules) -> None:
         self._config, self._plan, self._mode, self._rules = config, plan, mode, rules
         self._mocks: dict[int, Mocks] = {}
+        self._reported: dict[str, tuple[int, int]] = {}
 
     async def serve(self, connection: socket) -> None:
         """Run the conversations that come by a connection, until it ends."""
@@ -80,7 +82,7 @@ class SuiteWorker:
         """Run a conversation and return the report about it."""
         asked = msgspec.msgpack.decode(job, type=_Job)
         try:
-            report = self._last_report() if asked.pair is None else await self._run(asked.pair, asked.index)
+            report = await self._run(asked.pair, asked.index)
         except InputError as error:
             fields = {"reason": error.reason, "source": error.source, "place": error.place, "hint": error.hint}
             report = _Report(refusal=fields)
@@ -95,34 +97,64 @@ class SuiteWorker:
         if pair not in self._mocks:
             self._mocks[pair] = mocks_of(scenario, self._rules)
         result = await self._runner.run(ConversationPlace(pair, scenario, agent, index), self._mocks[pair])
-        return _Report(result=result, called=self._mocks[pair].called)
+        used, borrowed = self._served_since()
+        return _Report(result=result, called=self._mocks[pair].called, used=used, borrowed=borrowed)
 
-    def _last_report(self) -> _Report:
-        replays = self._opened.replays()
-        calls = (call for mock in replays.values() for call in mock.calls)
-        borrowed = next((call.step_id or "" for call in calls if call.matched_by == "prompt_hash"), "")
-        return _Report(used={file: mock.used_ids() for file, mock in replays.items()}, borrowed=borrowed)
+    def _served_since(self) -> tuple[dict[str, list[int]], str]:
+        """Return what was served since the last time, and a step that has borrowed its answer."""
+        used, borrowed = dict[str, list[int]](), ""
+        for file, mock in self._opened.replays().items():
+            served, called = self._reported.get(file, (0, 0))
+            used[file] = mock.used_ids(start=served)
+            calls = mock.calls[called:]
+            self._reported[file] = served + len(used[file]), called + len(calls)
+            borrowed = next((call.step_id or "" for call in calls if call.matched_by == "prompt_hash"), borrowed)
+        return used, borrowed
+
+
+MAX_ATTEMPTS = 3
+"""How many workers may end during a conversation before the run is given up."""
 
 
 class SuiteConversations:
     """Runs the conversations of a run in the workers of a pool.
 
-    In virtual time, a run takes as long as it would in one process: `concurrency` conversations at once.
+    In virtual time, a run takes as long as it would in one process: `concurrency` conversations at once. If a worker
+    ends, its conversations run again, unless they are recorded: their calls would be recorded twice.
 
     Raises:
         InputError: from `run`, what a worker found wrong; from `used`, if a conversation was answered by an exchange
             that another one could have got as well: which one gets it is a matter of their order.
     """
 
-    def __init__(self, pool: WorkerPool, rules: RunRules, *, is_virtual: bool) -> None:
+    def __init__(self, pool: WorkerPool, rules: RunRules, *, is_virtual: bool, is_recorded: bool) -> None:
         self._pool, self._rules, self._is_virtual = pool, rules, is_virtual
+        self._attempts = 1 if is_recorded else MAX_ATTEMPTS
+        self._used: dict[str, set[int]] = {}
+        self._borrowed = ""
+        self._reported: WorkerEndedError | None = None
 
     async def run(self, place: ConversationPlace, mocks: Mocks) -> ConversationResult:
         job = msgspec.msgpack.encode(_Job(place.number, place.index))
-        report = _checked(_decode(await self._pool.run(job, name=f"the conversation {place.prefix!r}")))
+        report = _checked(_decode(await self._run(job, name=f"the conversation {place.prefix!r}")))
         mocks.note_called(report.called)
+        self._borrowed = self._borrowed or report.borrowed
+        for file, ids in report.used.items():
+            self._used.setdefault(file, set()).update(ids)
         assert report.result is not None
         return report.result
+
+    async def _run(self, job: bytes, *, name: str) -> bytes:
+        for attempt in range(1, self._attempts + 1):
+            try:
+                return await self._pool.run(job, name=name)
+            except WorkerEndedError as error:
+                if attempt == self._attempts:
+                    raise
+                if error is not self._reported:  # it is that of all conversations of the worker
+                    log_warning("offbook.workers", "%s; another one runs what it had", error)
+                self._reported = error
+        raise AssertionError
 
     def elapsed_s(self, started_s: float, results: Sequence[ConversationResult]) -> float:
         if not self._is_virtual:
@@ -131,19 +163,13 @@ class SuiteConversations:
         is_in_order = self._rules.budget_usd is not None
         return elapsed_in_slots(latencies_s, self._rules.concurrency, is_in_order=is_in_order)
 
-    async def used(self) -> Mapping[str, set[int]]:
+    def used(self) -> Mapping[str, set[int]]:
         """Return which exchanges of a replay the workers have used, by file."""
-        used: dict[str, set[int]] = {}
-        job = msgspec.msgpack.encode(_Job(None))
-        for data in await self._pool.run_on_each(job, name="the end of the run"):
-            report = _checked(_decode(data))
-            if report.borrowed:
-                reason = f"the step {report.borrowed!r} is not in the recording, and was answered by an equal request"
-                hint = "which conversation gets it depends on their order: use --workers 1, or record it again"
-                raise InputError(reason, source="--workers", hint=hint)
-            for file, ids in report.used.items():
-                used.setdefault(file, set()).update(ids)
-        return used
+        if self._borrowed:
+            reason = f"the step {self._borrowed!r} is not in the recording, and was answered by an equal request"
+            hint = "which conversation gets it depends on their order: use --workers 1, or record it again"
+            raise InputError(reason, source="--workers", hint=hint)
+        return self._used
 
 
 def _checked(report: _Report) -> _Report:

@@ -566,7 +566,9 @@ async def handle(messages, ctx):
     kind, _, rest = messages[-1]["content"].partition(" ")
     if kind == "sleep":
         await asyncio.sleep(float(rest))
-    if kind == "die":
+    if kind == "die" and (not rest or os.path.exists(rest)):
+        if rest:
+            os.unlink(rest)
         os._exit(3)
     if kind == "ask":
         return await ctx.provider.complete(messages, "demo", step_id="answer")
@@ -621,11 +623,24 @@ class TestWorkers:
         assert 0 < alone[1].count("was spent before the conversation started") < 15
         assert run(*arguments, "--workers", 2) == alone
 
-    def test_a_worker_that_ends_is_reported_with_its_conversation(self, run, busy, write):
+    def test_a_worker_that_ends_is_replaced_and_its_conversations_run_again(self, run, busy, write, caplog):
+        turns, mocks = '["ask me"], mocks={"cancel": 1}', '["ask me", "die now"], mocks=MOCKS'
+        write("sim_books.py", SUITE.replace(turns, mocks))
+        arguments = ["test", "--replay", "all.json", "--repeat", 2, "--json"]
+        alone = run(*arguments)
+        assert alone[0] == 1
+        write("now", "")
+        assert run(*arguments, "--workers", 2) == alone
+        assert not Path("now").exists()
+        [record] = caplog.records
+        assert "a worker process ended with exit code 3 during the conversation " in record.getMessage()
+
+    def test_a_conversation_that_ends_every_worker_is_reported(self, run, busy, write, caplog):
         write("sim_end.py", 'from offbook import scenario\nscenario("ends", turns=["die"], conversations=2)\n')
         code, out, err = run("test", "--replay", "all.json", "--scenario", "ends", "--workers", 2)
         assert code == 1
         assert "error: a worker process ended with exit code 3 during the conversation 'ends/agent/" in err
+        assert caplog.text.count("another one runs what it had") >= 2
         assert "interrupted: this report is partial" in out
 
     def test_an_answer_that_two_conversations_may_get_is_refused(self, run, busy, record):

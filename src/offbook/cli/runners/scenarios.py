@@ -199,7 +199,7 @@ class _Run:
             result = await self._runner.run_pairs(plan.pairs, repeat=self._repeat)
             _keep_recordings_of_failures(self._options.mode, result)
             if runs is not None:
-                for file, ids in (await runs.used()).items():
+                for file, ids in runs.used().items():
                     opened.note_used(file, ids)
             groups = await self._grouping.groups_of(result, opened.provider)
             unused = opened.unused()
@@ -239,7 +239,8 @@ class _Run:
         opened.open_recordings(self._plan)
         worker = SuiteWorker(self._config, self._plan, self._options.mode, self._rules)
         async with ProcessPool(worker.serve, self.workers, is_virtual=self.is_virtual) as pool:
-            yield SuiteConversations(pool, self._rules, is_virtual=self.is_virtual)
+            is_recorded = isinstance(self._options.mode, Record)
+            yield SuiteConversations(pool, self._rules, is_virtual=self.is_virtual, is_recorded=is_recorded)
 
     def report_partial(self, *, to_files_only: bool = False) -> None:
         """Report the scenarios that have ended."""
