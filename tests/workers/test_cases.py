@@ -3,6 +3,7 @@
 import socket
 import subprocess
 import sys
+from itertools import islice
 
 import pytest
 
@@ -10,8 +11,9 @@ from offbook.errors import InputError
 from offbook.explore.explorer import Explorer, execute
 from offbook.explore.options import ExploreOptions, select_variants
 from offbook.subjects.executors import RayAddress
-from offbook.subjects.specs import DEFAULT_SETTINGS, WorkflowSpec, open_subject
-from offbook.workers.cases import CasesSpec, decode_results, encode_batch, receive_frame, send_frame
+from offbook.subjects.specs import DEFAULT_SETTINGS, ProgramSpec, WorkflowSpec, open_subject
+from offbook.workers.cases import CasesSpec, decode_results, encode_batch
+from offbook.workers.process import receive_frames, send_frame
 from offbook.workers.ray_cluster import open_ray_executor
 from tests.cli import flows
 
@@ -40,11 +42,14 @@ def test_cases_run_there_as_they_run_here(spec, worker, tmp_path):
     with open_subject(spec, DEFAULT_SETTINGS) as subject:
         cases = Explorer(subject, ExploreOptions(variants=select_variants("timeout,http_error"))).cases[:6]
         here = [execute(subject, case).runs for case in cases]
-    send_frame(worker, CasesSpec(spec, DEFAULT_SETTINGS, str(tmp_path)).to_bytes())
-    results = []
-    for batch in (cases[:1], cases[1:]):
-        send_frame(worker, encode_batch(batch))
-        results += decode_results(receive_frame(worker), batch)
+    answers = receive_frames(worker)
+    send_frame(worker, 7, CasesSpec(spec, DEFAULT_SETTINGS, str(tmp_path)).to_bytes())
+    assert next(answers) == (7, b"")
+    send_frame(worker, 8, encode_batch(cases[:1]))
+    send_frame(worker, 9, encode_batch(cases[1:]))
+    (first, one), (second, others) = next(answers), next(answers)
+    assert (first, second) == (8, 9)
+    results = decode_results(one, cases[:1]) + decode_results(others, cases[1:])
     assert [each.case for each in results] == cases
     assert [each.runs for each in results] == here
     assert len(here) == 6
@@ -53,10 +58,24 @@ def test_cases_run_there_as_they_run_here(spec, worker, tmp_path):
 
 def test_what_is_wrong_there_is_an_error_here(spec, worker, tmp_path):
     (tmp_path / "run.json").write_text("[]")
-    send_frame(worker, CasesSpec(spec, DEFAULT_SETTINGS, str(tmp_path)).to_bytes())
-    send_frame(worker, encode_batch([]))
+    send_frame(worker, 0, CasesSpec(spec, DEFAULT_SETTINGS, str(tmp_path)).to_bytes())
+    send_frame(worker, 1, encode_batch([]))
+    _, (number, result) = islice(receive_frames(worker), 2)
     with pytest.raises(InputError, match=r"run\.json"):
-        decode_results(receive_frame(worker), [])
+        decode_results(result, [])
+    assert number == 1
+
+
+def test_a_program_is_refused_with_what_to_use_instead(spec):
+    with (
+        pytest.raises(
+            InputError, match=r"neither the interpreter nor the packages[\s\S]*--workers N[\s\S]*--shard 1/4"
+        ),
+        open_ray_executor(
+            RayAddress(), ProgramSpec(recording="run.json", command=("python", "a.py")), DEFAULT_SETTINGS
+        ),
+    ):
+        pass
 
 
 def test_without_ray_it_says_what_to_install(spec, monkeypatch):

@@ -1,14 +1,13 @@
 """Cases of an exploration in a process of their own, which opens the subject by its spec: the far end of a Ray worker.
 
-`python -m offbook.workers.cases FD` handles the batches that come by the socket FD, until it ends. It is a process that
-has loaded nothing but what the subject needs, so that forking it for each run is quick and safe.
+`python -m offbook.workers.cases FD` handles the spec and the batches that come by the socket FD, until it ends. It is a
+process that has loaded nothing but what the subject needs, so that forking it for each run is quick and safe.
 """
 
 from __future__ import annotations
 
 import os
 import socket
-import struct
 import sys
 from collections.abc import Sequence
 
@@ -21,8 +20,7 @@ from offbook.explore.explorer import ExecutedCase, Subject, execute
 from offbook.explore.monitor import CaseReport
 from offbook.faults import FaultPlan, parse_fault
 from offbook.subjects.specs import AnySubjectSpec, ExploreSettings, open_subject
-
-_LENGTH = struct.Struct("<Q")
+from offbook.workers.process import receive_frames, send_frame
 
 
 class CasesSpec(Struct, frozen=True):
@@ -64,44 +62,23 @@ def decode_results(data: bytes, cases: Sequence[FaultCase]) -> list[ExecutedCase
     ]
 
 
-def send_frame(connection: socket.socket, data: bytes) -> None:
-    """Send bytes with their length in front."""
-    connection.sendall(_LENGTH.pack(len(data)) + data)
-
-
-def receive_frame(connection: socket.socket) -> bytes | None:
-    """Wait for the next frame; None if the connection has ended."""
-    head = _receive(connection, _LENGTH.size)
-    return None if head is None else _receive(connection, _LENGTH.unpack(head)[0])
-
-
-def _receive(connection: socket.socket, size: int) -> bytes | None:
-    data = bytearray()
-    while len(data) < size:
-        piece = connection.recv(min(size - len(data), 1 << 20))
-        if not piece:
-            return None
-        data += piece
-    return bytes(data)
-
-
 def serve(connection: socket.socket) -> None:
     """Open the subject of the first frame, and run the batches of all others."""
-    first = receive_frame(connection)
-    if first is None:
-        return
+    frames = receive_frames(connection)
+    number, first = next(frames)
     spec = msgspec.json.decode(first, type=CasesSpec)
+    send_frame(connection, number, b"")
     if spec.folder is not None:
         os.chdir(spec.folder)
     try:
         with open_subject(spec.subject, spec.settings) as subject:
             subject.run(FaultPlan())  # the clean run, whose script all others follow
-            while (job := receive_frame(connection)) is not None:
-                send_frame(connection, _run(subject, job))
+            for number, job in frames:
+                send_frame(connection, number, _run(subject, job))
     except InputError as error:
         fields = {"reason": error.reason, "source": error.source, "place": error.place, "hint": error.hint}
-        while receive_frame(connection) is not None:
-            send_frame(connection, msgspec.msgpack.encode(_Batch(refusal=fields)))
+        for number, _ in frames:
+            send_frame(connection, number, msgspec.msgpack.encode(_Batch(refusal=fields)))
 
 
 def _run(subject: Subject, job: bytes) -> bytes:

@@ -75,6 +75,13 @@ def send_frame(connection: socket.socket, number: int, data: bytes) -> None:
     connection.sendall(_HEAD.pack(len(data), number) + data)
 
 
+def receive_frames(connection: socket.socket) -> Iterator[tuple[int, bytes]]:
+    """Wait for frames until the connection ends, and yield them."""
+    frames = Frames()
+    while data := connection.recv(READ_BYTES):
+        yield from frames.feed(data)
+
+
 async def serve_jobs(connection: socket.socket, handle: Handle) -> None:
     """Handle the jobs that come by a connection, several at once, until it ends."""
     loop, frames, tasks = asyncio.get_running_loop(), Frames(), set[asyncio.Task[None]]()

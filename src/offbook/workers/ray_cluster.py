@@ -1,18 +1,17 @@
-"""A Ray cluster as a place to run cases: this machine, or the cluster at an address.
+"""A Ray cluster as a place to run cases and conversations: this machine, or the cluster at an address.
 
-An actor for each core starts one process (`offbook.workers.cases`) and passes bytes on to it: specs, plans and runs as
-JSON and msgpack. Files travel by Ray's runtime environment: the working directory, and this package.
+An actor for each core starts one process (`offbook.workers.cases` or `.suite`) and passes bytes on to it: specs, plans
+and results as JSON and msgpack. Files travel by Ray's runtime environment: the working directory, and this package.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from secrets import token_hex
@@ -20,13 +19,16 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from offbook.errors import InputError, OffbookError
 from offbook.explore.cases import FaultCase
 from offbook.explore.explorer import ExecutedCase
 from offbook.subjects.executors import RayAddress
 from offbook.subjects.specs import AnySubjectSpec, ExploreSettings, ProgramSpec, ScenarioSpec
-from offbook.workers.cases import CasesSpec, decode_results, encode_batch, receive_frame, send_frame
+from offbook.workers.cases import CasesSpec, decode_results, encode_batch
+from offbook.workers.process import WorkerEndedError, WorkerProcess, spawn_worker
+from offbook.workers.suite import SuiteSpec
 
 CONNECT_S = 10.0
 """How long a cluster may take to accept a connection."""
@@ -42,31 +44,74 @@ LOOPBACK_ONLY = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 """Lets Ray use 127.0.0.1, as it does on those two systems by default; elsewhere it prefers the network."""
 
 
-class CaseRelay:
-    """The actor: it starts a process for the cases of a subject, passes batches on to it, and ends with it."""
+class Relay:
+    """The actor: it starts a process that runs a module of ours, passes jobs on to it, and ends with it."""
 
-    def __init__(self, spec: bytes) -> None:
-        self._connection, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "offbook.workers.cases", str(theirs.fileno())]
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        self._process = subprocess.Popen(  # noqa: S603 - our own module
-            command, env=environment, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-        )
-        theirs.close()
-        send_frame(self._connection, spec)
+    def __init__(self, module: str, spec: bytes) -> None:
+        self._module, self._spec = module, spec
+        self._started: asyncio.Task[WorkerProcess] | None = None
 
     def pid(self) -> int:
         """Return the id of the process of this actor."""
         return os.getpid()
 
-    def run(self, batch: bytes) -> bytes:
-        """Run a batch of cases, and return their runs."""
-        result = None
-        with suppress(ConnectionError):
-            send_frame(self._connection, batch)
-            result = receive_frame(self._connection)
-        if result is None:
-            os._exit(1)  # the process has ended; the exploration replaces both
+    async def run(self, job: bytes) -> bytes:
+        """Handle a job, and return its result."""
+        if self._started is None:
+            self._started = asyncio.create_task(self._start())
+        try:
+            process = await self._started
+            return await process.run(job, name="a job")
+        except WorkerEndedError:
+            os._exit(1)  # the process has ended; both are replaced
+
+    async def _start(self) -> WorkerProcess:
+        process = spawn_worker(self._module)
+        await process.run(self._spec, name="the start")
+        return process
+
+
+class _Actors:
+    """The actors of a run, by number. One that has ended is replaced."""
+
+    def __init__(self, ray: Any, module: str, spec: bytes, *, count: int) -> None:
+        self._module, self._spec = module, spec
+        self._relay = ray.remote(num_cpus=1, max_restarts=0)(Relay)
+        self._actors = [self._new() for _ in range(count)]
+
+    def __getitem__(self, number: int) -> Any:
+        return self._actors[number]
+
+    def replace(self, number: int, ended: Any) -> Any:
+        """Return the actor that replaces one that has ended: a new one, unless that has happened already."""
+        if self._actors[number] is ended:
+            self._actors[number] = self._new()
+        return self._actors[number]
+
+    def _new(self) -> Any:
+        return self._relay.remote(self._module, self._spec)
+
+
+class RayPool:
+    """Workers of a cluster that handle jobs; see WorkerPool."""
+
+    def __init__(self, ray: Any, spec: SuiteSpec, workers: int) -> None:
+        self._ended_error: type[Exception] = ray.exceptions.RayActorError
+        self.workers, self._jobs = workers, [0] * workers
+        self._actors = _Actors(ray, "offbook.workers.suite", spec.to_bytes(), count=workers)
+
+    async def run(self, job: bytes, *, name: str) -> bytes:
+        """Handle a job on the actor that has the fewest."""
+        worker = min(range(self.workers), key=self._jobs.__getitem__)
+        actor = self._actors[worker]
+        self._jobs[worker] += 1
+        try:
+            result: bytes = await asyncio.wrap_future(actor.run.remote(job).future())
+        except self._ended_error as error:
+            self._actors.replace(worker, actor)
+            raise WorkerEndedError(f"a worker of the cluster ended during {name}") from error
+        finally:
+            self._jobs[worker] -= 1
         return result
 
 
@@ -91,9 +136,8 @@ class RayExecutor:
     """
 
     def __init__(self, ray: Any, spec: CasesSpec, workers: int) -> None:
-        self._ray, self._spec, self.workers = ray, spec.to_bytes(), workers
-        self._relay = ray.remote(num_cpus=1, max_restarts=0)(CaseRelay)
-        self._actors = [self._relay.remote(self._spec) for _ in range(workers)]
+        self._ray, self.workers = ray, workers
+        self._actors = _Actors(ray, "offbook.workers.cases", spec.to_bytes(), count=workers)
         self._case_s: float | None = None
 
     def worker_pid(self, number: int) -> int:
@@ -147,9 +191,7 @@ class RayExecutor:
             cases = ", ".join(str(case) for case in batch.cases[:3])
             raise OffbookError(f"{MAX_ATTEMPTS} workers ended with the same cases, which begin with {cases}") from error
         batch.attempts += 1
-        if self._actors[batch.worker] is batch.actor:
-            self._actors[batch.worker] = self._relay.remote(self._spec)
-        batch.actor = self._actors[batch.worker]
+        batch.actor = self._actors.replace(batch.worker, batch.actor)
         batch.reference = batch.actor.run.remote(encode_batch(batch.cases))
 
 
@@ -160,18 +202,44 @@ def open_ray_executor(address: RayAddress, spec: AnySubjectSpec, settings: Explo
     Raises:
         InputError: Ray is not installed, the cluster cannot be reached, or the subject cannot run there.
     """
-    named = address.url or os.environ.get("RAY_ADDRESS", "")
+    named = _address(address)
     _check_travels(spec, settings, is_far=bool(named))
+    with _connected(named) as (ray, cores):
+        yield RayExecutor(ray, CasesSpec(spec, settings, None if named else str(Path.cwd())), cores)
+
+
+@contextmanager
+def open_ray_pool(address: RayAddress, spec: SuiteSpec) -> Iterator[RayPool]:
+    """Connect to a cluster, or start one on this machine, for a block.
+
+    Raises:
+        InputError: Ray is not installed, the cluster cannot be reached, or the suite cannot run there.
+    """
+    named = _address(address)
     if named:
-        _check_reachable(named)
-    ray = _import_ray(named)
+        spec = replace(spec, config=os.path.relpath(spec.config), folder=None)
+        _check_inside(spec.config, *spec.paths, *filter(None, [spec.replay]))
+    with _connected(named) as (ray, cores):
+        yield RayPool(ray, spec, cores)
+
+
+def _address(address: RayAddress) -> str:
+    """Return where the cluster is; empty for one on this machine."""
+    return address.url or os.environ.get("RAY_ADDRESS", "")
+
+
+@contextmanager
+def _connected(address: str) -> Iterator[tuple[Any, int]]:
+    """Yield Ray, connected, and how many cores there are."""
+    if address:
+        _check_reachable(address)
+    ray = _import_ray(address)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        _connect(ray, named)
+        _connect(ray, address)
         for number, handler in handlers.items():  # Ray has set its own
             signal.signal(number, handler)
-        cores = int(ray.cluster_resources().get("CPU", 1))
-        yield RayExecutor(ray, CasesSpec(spec, settings, None if named else str(Path.cwd())), max(cores, 1))
+        yield ray, max(int(ray.cluster_resources().get("CPU", 1)), 1)
     finally:
         ray.shutdown()
 
@@ -231,16 +299,21 @@ def _check_travels(spec: AnySubjectSpec, settings: ExploreSettings, *, is_far: b
     """Refuse what runs only here: programs, live models, and files outside the working directory."""
     here = "use --workers N on this machine"
     if isinstance(spec, ProgramSpec):
-        raise InputError("a program runs on this machine", source="--workers", hint=here)
+        reason = "a cluster has neither the interpreter nor the packages and the environment of a program"
+        raise InputError(reason, source="--workers", hint=f"{here}, or --shard 1/4 on several, and offbook merge")
     if settings.on_divergence == "live":
         reason = "the keys of live models stay on this machine"
         raise InputError(reason, source="--on-divergence", hint=f"use explore, stop or default; or {here}")
     config = spec.config if isinstance(spec, ScenarioSpec) else None
-    for file in (spec.recording, spec.file, config) if is_far else ():
-        if file is not None and ("://" in file or not _is_inside(file)):
+    if is_far:
+        _check_inside(*filter(None, (spec.recording, spec.file, config)))
+
+
+def _check_inside(*files: str) -> None:
+    """Refuse files that a cluster does not get. It reaches a Redis itself."""
+    for file in files:
+        if file.startswith(("redis://", "rediss://")):
+            continue
+        if "://" in file or Path(file).is_absolute() or not Path(file).resolve().is_relative_to(Path.cwd()):
             hint = "a cluster gets the working directory, and its paths are relative to that"
             raise InputError("it is not in the working directory", source=file, hint=hint)
-
-
-def _is_inside(file: str) -> bool:
-    return not Path(file).is_absolute() and Path(file).resolve().is_relative_to(Path.cwd())

@@ -1,26 +1,45 @@
-"""Conversations of a suite of scenarios in workers: what a worker runs and reports, and who asks it."""
+"""Conversations of a suite of scenarios in workers: what a worker runs and reports, and who asks it.
+
+`python -m offbook.workers.suite FD` handles the spec and the conversations that come by the socket FD, until it ends:
+the far end of a Ray worker.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapreplace
+from pathlib import Path
 from socket import socket
 from traceback import format_exc
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from offbook.clock import SYSTEM_CLOCK
-from offbook.config import Config, RunPlan, open_participants
+from offbook.clock import SYSTEM_CLOCK, run
+from offbook.config import (
+    Config,
+    RunPlan,
+    collect_scenarios,
+    import_from,
+    load_config,
+    open_participants,
+    plan_run,
+    scenario_files,
+)
 from offbook.config.participants import OpenParticipants
 from offbook.errors import InputError, OffbookError
 from offbook.pipeline import Live, Record, Replay
+from offbook.recording.redact.rules import add_rules_of
 from offbook.recording.stores.store import log_warning
 from offbook.scenarios.mocks import Mocks
 from offbook.scenarios.result import ConversationResult
 from offbook.scenarios.runner import ConversationPlace, ConversationRunner, RunRules, mocks_of
-from offbook.workers.process import WorkerEndedError, WorkerPool, serve_jobs
+from offbook.scenarios.scenario import Scenario
+from offbook.workers.process import WorkerEndedError, WorkerPool, receive_frames, send_frame, serve_jobs
 
 
 class _Job(Struct, frozen=True):
@@ -84,8 +103,7 @@ class SuiteWorker:
         try:
             report = await self._run(asked.pair, asked.index)
         except InputError as error:
-            fields = {"reason": error.reason, "source": error.source, "place": error.place, "hint": error.hint}
-            report = _Report(refusal=fields)
+            report = _Report(refusal=_fields(error))
         except OffbookError as error:
             report = _Report(error=str(error))
         except Exception:
@@ -114,6 +132,68 @@ class SuiteWorker:
 
 MAX_ATTEMPTS = 3
 """How many workers may end during a conversation before the run is given up."""
+
+
+class SuiteSpec(Struct, frozen=True, kw_only=True):
+    """What a worker that is not a fork needs to know of a run.
+
+    `pairs` are the names of scenarios and agents that run, in order. `replay` is None for a live run. `folder` is the
+    working directory; None means that of the worker.
+    """
+
+    config: str
+    paths: tuple[str, ...]
+    requested_agents: tuple[str, ...]
+    pairs: tuple[tuple[str, str], ...]
+    rules: RunRules
+    replay: str | None
+    is_virtual: bool
+    folder: str | None
+
+    def to_bytes(self) -> bytes:
+        return msgspec.json.encode(self)
+
+    def plan(self, config: Config, files: Sequence[Path]) -> RunPlan:
+        """Return the plan of the run, from the same files.
+
+        Raises:
+            InputError: the files are wrong, or do not have these scenarios.
+        """
+        names = {name for name, _ in self.pairs}
+        scenarios = [each for each in collect_scenarios(files) if each.name in names]
+        plan = plan_run(config, scenarios, agents=self.requested_agents)
+        left: dict[tuple[str, str], list[tuple[Scenario, str]]] = {}
+        for scenario, agent in plan.pairs:
+            left.setdefault((scenario.name, agent), []).append((scenario, agent))
+        try:
+            return replace(plan, pairs=tuple(left[pair].pop(0) for pair in self.pairs))
+        except (KeyError, IndexError):
+            raise InputError("the files of a worker declare other scenarios", source=config.source) from None
+
+
+def serve(connection: socket) -> None:
+    """Load the suite of the first frame, and run the conversations of all others."""
+    frames = receive_frames(connection)
+    number, first = next(frames)
+    spec = msgspec.json.decode(first, type=SuiteSpec)
+    send_frame(connection, number, b"")
+    if spec.folder is not None:
+        os.chdir(spec.folder)
+    try:
+        config = load_config(spec.config)
+        add_rules_of(config.source)
+        files = scenario_files(config, spec.paths)
+        with import_from([config.folder, *(file.parent for file in files)]):
+            mode = Live() if spec.replay is None else Replay(spec.replay)
+            worker = SuiteWorker(config, spec.plan(config, files), mode, spec.rules)
+            run(worker.serve(connection), virtual_time=spec.is_virtual)
+    except InputError as error:
+        for number, _ in frames:
+            send_frame(connection, number, _encode(_Report(refusal=_fields(error))))
+
+
+def _fields(error: InputError) -> dict[str, str]:
+    return {"reason": error.reason, "source": error.source, "place": error.place, "hint": error.hint}
 
 
 class SuiteConversations:
@@ -197,3 +277,7 @@ def elapsed_in_slots(latencies_s: Iterable[float], slots: int, *, is_in_order: b
         heapreplace(free, ends[-1])
         last_end = max(last_end, ends[-1])
     return last_end
+
+
+if __name__ == "__main__":
+    serve(socket(fileno=int(sys.argv[1])))

@@ -652,9 +652,16 @@ class TestWorkers:
         assert "error: --workers: the step 'asks/agent/" in err
         assert "hint: which conversation gets it depends on their order: use --workers 1" in err
 
-    def test_a_suite_is_not_for_a_cluster(self, run, busy):
-        code, _, err = run("test", "--replay", "all.json", "--workers", "ray")
-        assert (code, "--workers: a suite runs on this machine" in err) == (2, True)
+    def test_a_cluster_does_not_record(self, run, busy):
+        code, _, err = run("test", "--record", "new.json", "--workers", "ray")
+        assert (code, "--record: a cluster has its own files" in err) == (2, True)
+
+    @pytest.mark.parametrize("replay", ["../all.json", "sqlite:///all.db"])
+    def test_a_cluster_gets_the_working_directory_alone(self, run, busy, replay):
+        Path("../all.json").write_bytes(Path("all.json").read_bytes())
+        run("recording", "copy", "all.json", "sqlite:///all.db")
+        code, _, err = run("test", "--replay", replay, "--workers", "ray://127.0.0.1:1")
+        assert (code, f"{replay}: it is not in the working directory" in err) == (2, True)
 
     @pytest.mark.parametrize("workers", ["rya", "0", "-1", "2.5", ""])
     def test_what_is_no_number_is_refused(self, run, busy, workers):

@@ -1,4 +1,4 @@
-"""Explorations on Ray: on this machine, on a cluster that was started before, and while workers are killed."""
+"""Explorations and suites on Ray: on this machine, on a cluster that runs already, and while workers are killed."""
 
 import importlib.util
 import os
@@ -6,10 +6,12 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
+from typing import NamedTuple
 
 import pytest
 
@@ -26,39 +28,18 @@ pytestmark = [
     pytest.mark.xdist_group("ray"),
     pytest.mark.timeout(400),
 ]
-FOUR_REPORTS = """
-import os, signal
-from pathlib import Path
-from offbook.explore.explorer import Explorer
-from offbook.explore.options import ExploreOptions, select_variants
-from offbook.report.exploration.json_report import exploration_json
-from offbook.report.exploration.report_input import ReportOptions
-from offbook.subjects.executors import RayAddress, executor_of
-from offbook.subjects.specs import DEFAULT_SETTINGS, WorkflowSpec, open_subject
-from offbook.workers.ray_cluster import open_ray_executor
-
-spec = WorkflowSpec(recording="run.json", file="flow.yaml")
-killed = []
-
-def report(executor, on_case=lambda _: None):
-    options = ExploreOptions(variants=select_variants("all"), pairs=True)
-    found = Explorer(subject, options, executor=executor, on_case=on_case).explore()
-    return exploration_json(ReportOptions(str).report_input(found))
-
-def kill_two(result):
-    if len(killed) < 2:
-        killed.append(executor.worker_pid(len(killed)))
-        children = Path(f"/proc/{killed[-1]}/task/{killed[-1]}/children").read_text().split()
-        os.kill(killed[0] if len(killed) == 1 else int(children[0]), signal.SIGKILL)
-
-with open_subject(spec, DEFAULT_SETTINGS) as subject:
-    reports = [report(executor_of(subject, workers)) for workers in (1, 2)]
-    with open_ray_executor(RayAddress(), spec, DEFAULT_SETTINGS) as executor:
-        reports += [report(executor), report(executor, kill_two)]
-        after = [executor.worker_pid(number) for number in range(2)]
-print(len(reports), len(set(reports)), len(reports[0]) > 10_000, len(killed), set(killed) & set(after))
+AGENT = """\
+async def handle(messages, ctx):
+    return await ctx.provider.complete(messages, "demo", step_id="answer")
 """
-"""Explores serially, with two processes, with Ray, and with Ray while two workers are killed."""
+SCENARIOS = """\
+from offbook import scenario
+from offbook.scenarios import Trajectory
+
+for index in range(6):
+    books = Trajectory("contains", ["book"] if index == 3 else [])
+    scenario(f"asks {index}", turns=["Hi"], assertions=books)
+"""
 EXPLORE = ["explore", "flow.yaml", "--recording", "run.json"]
 
 
@@ -70,20 +51,88 @@ def project(tmp_path, monkeypatch):
     Path(".gitignore").write_text("run.json\n")
 
 
-def explored(*arguments, **variables):
-    """Run the command; gives its exit code, what it printed, and its report."""
-    command = [COMMAND, *EXPLORE, "--reporter", "json=report.json", *arguments]
+def offbook(*arguments, **variables):
+    """Run a command, and return its exit code and what it printed."""
     done = subprocess.run(
-        command, env=os.environ | variables, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        [COMMAND, *arguments],
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
     )
     assert (done.returncode, "Traceback" in done.stderr) == (1, False), done.stderr
-    return done.returncode, done.stdout, Path("report.json").read_bytes()
+    return done.returncode, done.stdout
 
 
-def test_all_executors_write_the_same_report_even_while_workers_are_killed(project):
-    command = [sys.executable, "-c", FOUR_REPORTS]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert done.stdout == "4 1 True 2 set()\n", done.stderr[-3000:]
+def explored(*arguments, **variables):
+    """Explore; gives the exit code, what was printed, and the report."""
+    done = offbook(*EXPLORE, "--reporter", "json=report.json", *arguments, **variables)
+    return *done, Path("report.json").read_bytes()
+
+
+def merged(count):
+    """Explore as so many shards, and merge them."""
+    parts = [f"part{number}.json" for number in range(1, count + 1)]
+    for number, part in enumerate(parts, 1):
+        options = ["--shard", f"{number}/{count}", "--reporter", f"json={part}"]
+        subprocess.run([COMMAND, *EXPLORE, *options], capture_output=True, timeout=TIMEOUT_S, check=False)
+    return *offbook("merge", *parts, "--reporter", "json=report.json"), Path("report.json").read_bytes()
+
+
+@contextmanager
+def killing(module, count):
+    """Kill workers of this folder while the block runs, so many, each as soon as it is there."""
+    ended, killed = threading.Event(), set()
+
+    def kill():
+        while not ended.wait(0.02) and len(killed) < count:
+            for pid in set(_workers_in(Path.cwd(), module)) - killed:
+                with suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+                    killed.add(pid)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        killer.join()
+    assert len(killed) >= count
+
+
+def test_one_process_two_ray_ray_with_killed_workers_and_shards_write_the_same_report(project):
+    alone = explored("--workers", "1")
+    assert len(alone[2]) > 10_000
+    assert explored("--workers", "2") == alone
+    assert explored("--workers", "ray") == alone
+    with killing("offbook.workers.cases", 2):
+        assert explored("--workers", "ray") == alone
+    assert merged(4) == alone
+
+
+@pytest.fixture
+def suite(project):
+    """A suite whose agent asks a model; one of its scenarios fails."""
+    Path("my_agent.py").write_text(AGENT)
+    Path("offbook.toml").write_text('[agent]\nhandler = "my_agent:handle"\nprovider = "openai"\n')
+    Path("sim_asks.py").write_text(SCENARIOS)
+    keys = [f"asks {index}/agent/{number}/agent.answer" for index in range(6) for number in range(1, 4)]
+    Path("all.json").write_text(flows.recording({key: {"content": "yes", "model": "m"} for key in keys}))
+
+
+def tested(*arguments, **variables):
+    options = ["--replay", "all.json", "--repeat", "2", "--reporter", "json=suite.json"]
+    done = offbook("test", *options, *arguments, **variables)
+    return *done, Path("suite.json").read_bytes()
+
+
+def test_a_suite_on_ray_gives_the_same_bytes_even_while_workers_are_killed(suite):
+    alone = tested()
+    assert tested("--workers", "ray") == alone
+    with killing("offbook.workers.suite", 2):
+        assert tested("--workers", "ray") == alone
 
 
 @pytest.fixture
@@ -92,9 +141,16 @@ def token():
     return LOOPBACK_ONLY | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token_hex(32)}
 
 
+class Head(NamedTuple):
+    """Where a cluster is: for those that join it, and for clients."""
+
+    address: str
+    url: str
+
+
 @pytest.fixture
 def head(tmp_path_factory, token):
-    """The address of a cluster, which is started here and stopped at the end."""
+    """A cluster, which is started here and stopped at the end."""
     with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
         port, client_port = one.getsockname()[1], other.getsockname()[1]
     ray = Path(sys.executable).parent / "ray"
@@ -112,7 +168,7 @@ def head(tmp_path_factory, token):
             break
         except OSError:
             time.sleep(0.2)
-    yield f"127.0.0.1:{port}"
+    yield Head(f"127.0.0.1:{port}", f"ray://127.0.0.1:{client_port}")
     running.terminate()
     running.wait(60)
 
@@ -120,26 +176,31 @@ def head(tmp_path_factory, token):
 def test_a_cluster_gets_the_working_directory_and_gives_the_same_bytes(project, head, token):
     here = explored("--workers", "1")
     assert len(here[2]) > 1000
-    assert explored("--workers", "ray", RAY_ADDRESS=head, **token) == here
+    assert explored("--workers", "ray", RAY_ADDRESS=head.address, **token) == here
+
+
+def test_a_client_of_a_cluster_gives_the_same_bytes(suite, head, token):
+    here = explored("--workers", "1"), tested()
+    assert (explored("--workers", head.url, **token), tested("--workers", head.url, **token)) == here
 
 
 def test_ctrl_c_ends_the_workers_and_reports_what_had_ended(project):
     command = [COMMAND, *EXPLORE, "--pairs", "--workers", "ray", "--reporter", "json=report.json"]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    while running.poll() is None and not (workers := _workers_in(Path.cwd())):
+    while running.poll() is None and not (workers := _workers_in(Path.cwd(), "offbook.workers.cases")):
         time.sleep(0.05)
     running.send_signal(signal.SIGINT)
     out, err = running.communicate(timeout=TIMEOUT_S)
     assert (running.returncode, "Traceback" in err, bool(workers)) == (130, False, True)
     assert "interrupted" in out
-    assert not _workers_in(Path.cwd())
+    assert not _workers_in(Path.cwd(), "offbook.workers.cases")
 
 
-def _workers_in(folder):
+def _workers_in(folder, module):
     """The ids of the processes of workers that run in a folder."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if b"offbook.workers.cases" in (process / "cmdline").read_bytes() and (process / "cwd").samefile(folder):
+            if module.encode() in (process / "cmdline").read_bytes() and (process / "cwd").samefile(folder):
                 found.append(process.name)
     return found

@@ -28,7 +28,8 @@ def run_tests(
     repeat: Annotated[int | None, typer.Option(min=1, help="Run each scenario so many times.")] = None,
     concurrency: Annotated[int | None, typer.Option(min=1, help="Run so many conversations at once.")] = None,
     workers: Annotated[
-        str, typer.Option(metavar="N|auto", help="Run them in so many processes; auto is one for each core.")
+        str,
+        typer.Option(metavar="N|auto|ray|ray://…", help="Run them in so many processes, or on a Ray cluster."),
     ] = "1",
     reporter: Annotated[
         list[str],

@@ -51,8 +51,9 @@ from offbook.scenarios.scenario import Scenario
 from offbook.shard import Shard, digest_of
 
 if TYPE_CHECKING:
-    from offbook.subjects.executors import AnyWorkers
-    from offbook.workers.suite import SuiteConversations
+    from offbook.subjects.executors import AnyWorkers, RayAddress
+    from offbook.workers.process import WorkerPool
+    from offbook.workers.suite import SuiteConversations, SuiteSpec
 
 
 class ScenarioOptions(Struct, frozen=True, kw_only=True):
@@ -140,7 +141,7 @@ def _run(config: Config, plan: RunPlan, options: ScenarioOptions) -> int:
     work = _Run(config, plan, options)
     try:
         with Termination():
-            done = run(work.run(), virtual_time=work.is_virtual and work.workers == 1)
+            done = run(work.run(), virtual_time=work.is_virtual and not work.has_workers)
     except KeyboardInterrupt:
         work.report_partial()
         return INTERRUPTED
@@ -185,8 +186,13 @@ class _Run:
         self._runner = ScenarioRunner(Participants({}))
         self._repeat = options.repeat or config.run.repeat
         self.is_virtual = isinstance(options.mode, Replay) and not mcp_configs(config, plan)
-        self.workers = self._choose_workers()
+        self._workers = self._choose_workers()
         self.has_started = False
+
+    @property
+    def has_workers(self) -> bool:
+        """Whether other processes run the conversations."""
+        return self._workers != 1
 
     async def run(self) -> SuiteOutcome:
         """Run all conversations and group their errors. Reports begin when all participants are open."""
@@ -211,36 +217,67 @@ class _Run:
             return self._shard
         return replace(self._shard, unused=tuple(unused), opened=tuple(dict.fromkeys(opened)))
 
-    def _choose_workers(self) -> int:
-        """Return how many processes there is work for."""
+    def _choose_workers(self) -> int | RayAddress:
+        """Return how many processes there is work for, or the cluster."""
         if self._options.workers == 1:
             return 1
         with_mcp = next(iter(mcp_configs(self._config, self._plan)), None)
         if with_mcp is not None:
             reason = f"the MCP servers of the agent {with_mcp} are for one process"
             raise InputError(reason, source="--workers", hint="leave --workers out")
-        conversations = sum(each.conversations or self._rules.conversations for each, _ in self._plan.pairs)
         from offbook.subjects.executors import RayAddress, worker_count
 
         if isinstance(self._options.workers, RayAddress):
-            hint = "use --workers N; offbook explore runs on a cluster"
-            raise InputError("a suite runs on this machine", source="--workers", hint=hint)
+            if isinstance(self._options.mode, Record):
+                reason = "a cluster has its own files: the recording would be made there"
+                raise InputError(reason, source="--record", hint="use --workers N on this machine")
+            return self._options.workers
+        conversations = sum(each.conversations or self._rules.conversations for each, _ in self._plan.pairs)
         return min(worker_count(self._options.workers), self._rules.concurrency, conversations * self._repeat)
 
     @asynccontextmanager
     async def _executor(self, opened: OpenParticipants) -> AsyncIterator[SuiteConversations | None]:
         """Start the workers, if there is to be more than one; None runs all conversations in this process."""
-        if self.workers == 1:
+        if not self.has_workers:
             yield None
             return
-        from offbook.workers.process import ProcessPool
-        from offbook.workers.suite import SuiteConversations, SuiteWorker
+        from offbook.workers.suite import SuiteConversations
 
         opened.open_recordings(self._plan)
-        worker = SuiteWorker(self._config, self._plan, self._options.mode, self._rules)
-        async with ProcessPool(worker.serve, self.workers, is_virtual=self.is_virtual) as pool:
+        async with self._pool() as pool:
             is_recorded = isinstance(self._options.mode, Record)
             yield SuiteConversations(pool, self._rules, is_virtual=self.is_virtual, is_recorded=is_recorded)
+
+    @asynccontextmanager
+    async def _pool(self) -> AsyncIterator[WorkerPool]:
+        """Start the processes: here, or on a cluster."""
+        if isinstance(self._workers, int):
+            from offbook.workers.process import ProcessPool
+            from offbook.workers.suite import SuiteWorker
+
+            worker = SuiteWorker(self._config, self._plan, self._options.mode, self._rules)
+            async with ProcessPool(worker.serve, self._workers, is_virtual=self.is_virtual) as pool:
+                yield pool
+        else:
+            from offbook.workers.ray_cluster import open_ray_pool
+
+            with open_ray_pool(self._workers, self._suite_spec()) as cluster:
+                yield cluster
+
+    def _suite_spec(self) -> SuiteSpec:
+        from offbook.workers.suite import SuiteSpec
+
+        mode = self._options.mode
+        return SuiteSpec(
+            config=self._config.source,
+            paths=self._options.paths,
+            requested_agents=self._plan.requested_agents,
+            pairs=tuple((scenario.name, agent) for scenario, agent in self._plan.pairs),
+            rules=self._rules,
+            replay=mode.path if isinstance(mode, Replay) else None,
+            is_virtual=self.is_virtual,
+            folder=str(Path.cwd()),
+        )
 
     def report_partial(self, *, to_files_only: bool = False) -> None:
         """Report the scenarios that have ended."""
