@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -22,6 +22,19 @@ VIRTUAL_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 MAX_WAIT_MS = 1e10
 """The longest wait that a file may ask for, about four months: virtual time passes it in steps of a day."""
+
+
+FIRST_PAUSE_S = 0.005
+LONGEST_PAUSE_S = 0.25
+PAUSE_GROWTH = 1.5
+
+
+def polling_pauses_s() -> Iterator[float]:
+    """Yield how long to wait before each look at something that others will change: longer each time, to a limit."""
+    pause_s = FIRST_PAUSE_S
+    while True:
+        yield pause_s
+        pause_s = min(pause_s * PAUSE_GROWTH, LONGEST_PAUSE_S)
 
 
 class Clock(Protocol):

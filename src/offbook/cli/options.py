@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from offbook.cli.runners.wire import WireArguments
 
 Recording: TypeAlias = Annotated[
-    str, typer.Argument(help="A recording: path.json, sqlite:///path.db, or redis://host/0?prefix=name.")
+    str, typer.Argument(help="A recording: path.json, sqlite:///path.db, or redis://host/0?prefix=offbook.")
 ]
 Recordings: TypeAlias = Annotated[
-    list[str], typer.Argument(help="Recordings: path.json, sqlite:///path.db, or redis://host/0?prefix=name.")
+    list[str], typer.Argument(help="Recordings: path.json, sqlite:///path.db, or redis://host/0?prefix=offbook.")
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 DryRun: TypeAlias = Annotated[

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from offbook.clock import SYSTEM_CLOCK, Clock
+from offbook.clock import SYSTEM_CLOCK, Clock, polling_pauses_s
 from offbook.errors import RecordingUnavailableError
 from offbook.events import NULL_SINK, CacheOutcome, CacheUsed, Sink, guard_sink
 from offbook.recording.format.exchange import Exchange
@@ -17,9 +17,6 @@ from offbook.recording.stores.store import SharedCalls, SharedReader, log_warnin
 
 T = TypeVar("T")
 
-FIRST_POLL_S = 0.01
-SLOWEST_POLL_S = 0.25
-POLL_GROWTH = 1.5
 RETRY_S = 5.0
 """How long a recording that cannot be reached is left alone, if the run goes on without it."""
 
@@ -98,13 +95,11 @@ class CallCache:
         Raises:
             InputError: the server cannot be reached.
         """
-        started_s = self._clock.monotonic_s()
-        poll_s, is_answered = FIRST_POLL_S, False
+        started_s, pauses_s, is_answered, has_waited = self._clock.monotonic_s(), polling_pauses_s(), False, False
         while not is_answered and not self._reach(lambda: self._shared.acquire(call), otherwise=True):
-            await self._clock.sleep_s(poll_s)
-            poll_s = min(poll_s * POLL_GROWTH, SLOWEST_POLL_S)
-            is_answered = self._reach(check, otherwise=False)
-        if poll_s > FIRST_POLL_S:
+            await self._clock.sleep_s(next(pauses_s))
+            has_waited, is_answered = True, self._reach(check, otherwise=False)
+        if has_waited:
             self.counts.waits += 1
             self._emit("wait", waited_s=self._clock.monotonic_s() - started_s)
         return CallTurn(is_answered=True) if is_answered else self._first_turn(call, check)

@@ -581,7 +581,7 @@ def test_an_interrupted_exploration_reports_what_has_ended(project, workers):
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert "interrupted: this report is partial" in out
+    assert "ended early: this report is partial" in out
     report = json.loads(Path("so_far.json").read_text())
     assert not report["is_complete"]
     ended = [case["verdict"] for case in report["explored"]]

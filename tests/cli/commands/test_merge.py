@@ -112,7 +112,8 @@ class TestExplorations:
         assert_merged(run, shards, *one, count=1)
         parts = shards(*one, count=3)
         assert not json.loads(Path(parts[0]).read_text())["explored"]
-        assert run(*one, "--shard", "1/3")[0] == 0
+        code, _, err = run(*one, "--shard", "1/3")
+        assert (code, "note: the shard 1/3 holds no case\n" in err) == (0, True)
         assert run("merge", *parts, "--json")[:2] == run(*one, "--json")[:2]
 
     def test_the_cases_of_a_shard_are_listed(self, run, careless):
@@ -122,7 +123,7 @@ class TestExplorations:
     def test_a_shard_whose_report_cannot_be_merged_says_so(self, run, careless):
         err = run(*FLOW, "--faults", "tool_lost", "--shard", "1/3")[2]
         assert "note: the report of this shard cannot be merged: --reporter json=part1.json writes" in err
-        assert "note: " not in run(*FLOW, "--faults", "tool_lost", "--shard", "1/3", "--reporter", "json=part1.json")[2]
+        assert "note: " not in run(*FLOW, "--faults", "tool_lost", "--shard", "2/3", "--reporter", "json=part1.json")[2]
 
     @pytest.mark.parametrize(
         ("options", "reason"),
@@ -223,8 +224,20 @@ class TestScenarios:
     def test_an_empty_shard_is_fine(self, run, suite, shards):
         one = ("test", "--replay", "run.json", "--scenario", "refunds")
         parts = shards(*one, count=8)
-        assert sum(bool(json.loads(Path(part).read_text())["scenarios"]) for part in parts) == 1
+        empty = [not json.loads(Path(part).read_text())["scenarios"] for part in parts]
+        assert sum(empty) == 7
+        code, _, err = run(*one, "--shard", f"{empty.index(True) + 1}/8")
+        assert (code, f"note: the shard {empty.index(True) + 1}/8 holds no scenario\n" in err) == (0, True)
         assert run("merge", *parts, "--json")[:2] == run(*one, "--json")[:2]
+
+    def test_a_file_that_cannot_be_read_any_more_is_named(self, run, suite):
+        suite.write(
+            "sim_more.py",
+            'import os\nfrom offbook import scenario\nscenario("more", turns=["Hi"])\nos.unlink(__file__)\n',
+        )
+        code, out, err = run("test", "--replay", "run.json", "--shard", "1/2")
+        assert (code, out) == (2, "")
+        assert "sim_more.py: it declares a scenario and cannot be read: No such file" in " ".join(err.split())
 
     @pytest.mark.parametrize(
         ("config", "reason"),

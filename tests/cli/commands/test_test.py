@@ -641,7 +641,7 @@ class TestWorkers:
         assert code == 1
         assert "error: a worker process ended with exit code 3 during the conversation 'ends/agent/" in err
         assert caplog.text.count("another one runs what it had") >= 2
-        assert "interrupted: this report is partial" in out
+        assert "ended early: this report is partial" in out
 
     def test_an_answer_that_two_conversations_may_get_is_refused(self, run, busy, record):
         for answer in ("a", "b", "c"):
@@ -688,7 +688,7 @@ class TestCutOff:
             running.send_signal(signal.SIGINT)
             out, _ = running.communicate(timeout=TIMEOUT_S)
         assert running.returncode == 130
-        assert "interrupted" in out
+        assert "ended early" in out
         report = json.loads(Path("report.json").read_text())
         assert [each["name"] for each in report["scenarios"]] == ["finds an order"]
         assert len(workers) == 2
@@ -712,7 +712,7 @@ class TestCutOff:
             out, err = running.communicate(timeout=TIMEOUT_S)
         assert running.returncode == 130
         assert "Traceback" not in err
-        assert "interrupted" in out
+        assert "ended early" in out
         report = json.loads(Path("report.json").read_text())
         assert [each["name"] for each in report["scenarios"]] == ["finds an order"]
         assert not report["passed"]

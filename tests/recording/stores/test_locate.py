@@ -67,3 +67,18 @@ def test_a_path_that_looks_like_a_database_is_refused_with_the_address_to_write(
     with pytest.raises(InputError, match="looks like a database") as caught:
         open_store(name)
     assert caught.value.hint == f"write sqlite:///{name}"
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("redis:/me:s3cret@cache/0", "write redis://host, with two slashes"),
+        ("rediss:cache", "write rediss://host, with two slashes"),
+        ("sqlite:run.db", "write sqlite:///path.db"),
+    ],
+)
+def test_a_missing_slash_is_named_and_no_password(name, hint):
+    with pytest.raises(InputError, match="is not followed by two slashes") as caught:
+        open_store(name)
+    assert caught.value.hint == hint
+    assert "s3cret" not in str(caught.value)

@@ -73,7 +73,7 @@ def test_an_exploration_that_was_cut_off_says_so():
         "console", reproduce=explorations.reproduce, console=Console(file=out, width=200)
     )
     reporter.finish(explorations.naive(), is_complete=False)
-    assert "\ninterrupted: this report is partial\n" in out.getvalue()
+    assert "\nended early: this report is partial\n" in out.getvalue()
 
 
 def test_there_are_no_colours_but_on_a_terminal():

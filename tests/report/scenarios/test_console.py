@@ -51,7 +51,7 @@ def test_an_agent_that_did_not_do_a_scenario_has_an_empty_cell():
 
 
 def test_a_run_that_was_cut_off_says_so():
-    assert "\ninterrupted: this report is partial\n" in shown(runs.suite(runs.scenario(), is_complete=False))
+    assert "\nended early: this report is partial\n" in shown(runs.suite(runs.scenario(), is_complete=False))
 
 
 def test_long_details_and_many_failures_are_cut():

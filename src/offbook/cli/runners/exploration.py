@@ -298,6 +298,8 @@ class _Exploration:
             print_message("note: ", _keep_text(folder, self._spec), is_err=True)
 
         def begin(exploration: Exploration, cases: int) -> None:
+            if self._options.shard is not None and not cases:
+                print_message("note: ", f"the shard {self._options.shard} holds no case", is_err=True)
             if tools and not self._options.is_quiet:
                 print_message("note: ", f"it runs {pluralize(cases, 'further time')}, at least", is_err=True)
             estimate = self._pace.estimate(cases, is_program=exploration.clean.is_program)

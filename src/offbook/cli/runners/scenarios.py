@@ -179,6 +179,8 @@ class _Run:
         if options.shard is not None:
             self._shard = _suite_shard(plan, options, self._rules, self._grouping)
             plan = _plan_of_shard(plan, options.shard)
+            if not plan.pairs:
+                print_message("note: ", f"the shard {options.shard} holds no scenario", is_err=True)
         self._plan = plan
         reporters = list(scenario_reporters(options.reporters, is_json=options.is_json, shard=self._shard))
         in_order = _planned(plan) if isinstance(options.mode, Replay) else ()
@@ -329,10 +331,18 @@ def _suite_shard(plan: RunPlan, options: ScenarioOptions, rules: RunRules, group
 
 
 def _declarations(planned: Iterable[PlannedScenario]) -> Iterator[bytes]:
-    """Yield the contents of the files that declare the scenarios."""
+    """Yield the contents of the files that declare the scenarios.
+
+    Raises:
+        InputError: a file cannot be read any more.
+    """
     for file in dict.fromkeys(each.source.rpartition(":")[0] for each in planned):
-        with suppress(OSError):
+        try:
             yield Path(file).read_bytes()
+        except OSError as error:
+            reason = f"it declares a scenario and cannot be read: {error.strerror}"
+            hint = "shards are told apart by the files that declare their scenarios"
+            raise InputError(reason, source=file, hint=hint) from None
 
 
 def _recordings_digest(mode: Live | Record | Replay) -> str:

@@ -20,6 +20,7 @@ RecordingInput: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Documen
 """A recording as users give it: a path, `sqlite:///path.db`, `redis://host:6379/0`, or the document itself."""
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
+_ONE_SLASH = re.compile(r"(rediss?|sqlite):", re.IGNORECASE)
 _SQLITE = "sqlite:///"
 _REDIS = ("redis://", "rediss://")
 
@@ -46,6 +47,10 @@ def open_store(location: str | os.PathLike[str]) -> Store:
         from offbook.recording.stores.sqlite import SqliteStore  # noqa: PLC0415 - most programs never load sqlite3
 
         return SqliteStore(text.removeprefix(_SQLITE))
+    if _ONE_SLASH.match(text):
+        scheme = text.partition(":")[0]  # what follows may have a password
+        hint = f"write {_SQLITE}path.db" if scheme == "sqlite" else f"write {scheme}://host, with two slashes"
+        raise InputError(f"{scheme}: is not followed by two slashes", source="recording", hint=hint)
     if text.endswith((".db", ".sqlite", ".sqlite3")):
         raise InputError(f"{text!r} looks like a database", source="recording", hint=f"write {_SQLITE}{text}")
     return JsonFileStore(text)

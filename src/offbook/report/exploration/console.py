@@ -130,7 +130,7 @@ class ExplorationConsoleReporter:
         self._print(self._drawing.legend(exploration.results))
         self._print()
         if not is_complete:
-            self._print(("interrupted: this report is partial", "bold red"))
+            self._print(("ended early: this report is partial", "bold red"))
         self._print((exploration_totals(exploration), "bold red" if exploration.findings else "green"))
         for note in exploration_notes(exploration):
             self._print((one_line(note, MAX_COMMAND_CHARS), "yellow" if exploration.left else "dim"))

@@ -67,7 +67,7 @@ class ConsoleReporter:
             self._console.print(self._table(comparison))
             self._print()
         if not result.is_complete:
-            self._print(("interrupted: this report is partial", "bold red"))
+            self._print(("ended early: this report is partial", "bold red"))
         self._print((suite_totals(result), STYLES[result.passed]))
         self._print_causes(result)
 

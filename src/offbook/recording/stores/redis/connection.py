@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from offbook.clock import polling_pauses_s
 from offbook.errors import InputError, RecordingFormatError, RecordingUnavailableError
 from offbook.recording.stores.redis.location import PASSWORD_VARIABLE, RedisLocation
 from offbook.recording.stores.redis.scripts import LOCKED, Script
@@ -19,7 +20,6 @@ T = TypeVar("T")
 IDLE_CHECK_S = 10
 """A connection that was idle for longer is checked before it is used: servers close idle ones."""
 
-LOCK_POLL_S = 0.005
 LOCK_WAIT_S = 60.0
 
 
@@ -70,7 +70,7 @@ class RedisConnection(ForkGuarded):
 
     def _unless_locked(self, work: Callable[[], T]) -> T:
         """Do something as soon as no other process edits the recording."""
-        deadline_s = time.monotonic() + LOCK_WAIT_S
+        deadline_s, pauses_s = time.monotonic() + LOCK_WAIT_S, polling_pauses_s()
         while True:
             try:
                 return work()
@@ -78,7 +78,7 @@ class RedisConnection(ForkGuarded):
                 if time.monotonic() > deadline_s:
                     reason, hint = "another process edits the recording", "wait until it has ended"
                     raise RecordingUnavailableError(reason, source=self.source, hint=hint) from None
-                time.sleep(LOCK_POLL_S)
+                time.sleep(next(pauses_s))
 
     def call(self, work: Callable[[Any], T]) -> T:
         """Call `work` with the client, and translate what it raises.

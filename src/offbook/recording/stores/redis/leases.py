@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from offbook.clock import polling_pauses_s
 from offbook.errors import InputError
 from offbook.recording.stores.redis.connection import RedisConnection
 from offbook.recording.stores.redis.scripts import ACQUIRE, RELEASE, RENEW
@@ -19,8 +20,6 @@ LEASE_S = 10.0
 
 MAX_HELD_S = 1800.0
 """A lease that is held for longer is not renewed: whoever holds it has forgotten it."""
-
-POLL_S = 0.005
 
 
 class Leases:
@@ -69,8 +68,9 @@ class Leases:
     @contextmanager
     def held(self, name: str) -> Iterator[None]:
         """Wait for a lease, and hold it while the block runs."""
+        pauses_s = polling_pauses_s()
         while not self.acquire(name):
-            time.sleep(POLL_S)
+            time.sleep(next(pauses_s))
         try:
             yield
         finally:
