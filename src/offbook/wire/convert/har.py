@@ -11,18 +11,17 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import orjson
-from msgspec.structs import replace
 
 from offbook import __version__
 from offbook.errors import RequestError
-from offbook.messages import JsonObject, Request
+from offbook.messages import JsonObject
 from offbook.recording.format.document import Document, exchanges_of
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.keys import short_key, tool_key
-from offbook.recording.format.wire_record import BinaryText, wire_bytes, wire_text
-from offbook.vendors import CODEC_NAMES, PROVIDER_NAMES, VENDOR_OF, VENDORS
-from offbook.wire.convert.trace import HttpCall, Trace, Unmapped, ended_at, header_map, http_request_of
-from offbook.wire.request import HttpRequest, parse_request, route_of
+from offbook.recording.format.wire_record import wire_text
+from offbook.wire.convert.recorded_request import in_order, recorded_request
+from offbook.wire.convert.trace import HttpCall, Trace, Unmapped, ended_at, header_map
+from offbook.wire.request import HttpRequest, parse_request
 from offbook.wire.response import Frame, HttpResponse, encode_exchange, recorded_response
 
 OWN_FIELD = "_offbook"
@@ -155,11 +154,6 @@ def write_har(document: Document) -> tuple[bytes, list[Unmapped]]:
     return orjson.dumps({"log": log}, option=orjson.OPT_INDENT_2) + b"\n", unmapped
 
 
-def in_order(document: Document) -> list[tuple[str, Exchange]]:
-    """Return the exchanges in the order in which they were recorded; those without a moment come first."""
-    return sorted(document, key=lambda item: item[1].recorded_at or "")
-
-
 def unwritable_reason(exchange: Exchange) -> str:
     """Return why an exchange cannot be expressed as a request and its answer; empty if it can."""
     if exchange.when is not None:
@@ -172,7 +166,7 @@ def unwritable_reason(exchange: Exchange) -> str:
 
 
 def _entry(key: str, exchange: Exchange) -> JsonObject:
-    host, request = _request_of(exchange)
+    host, request = recorded_request(exchange)
     parsed = parse_request(request)
     has_bytes = exchange.wire is not None
     answer = recorded_response(exchange.wire) if exchange.wire is not None else encode_exchange(exchange, parsed)
@@ -198,70 +192,6 @@ def _started(exchange: Exchange) -> str:
     except ValueError:
         return _NO_MOMENT
     return (ended - timedelta(milliseconds=exchange.latency_ms)).isoformat(timespec="milliseconds")
-
-
-def _request_of(exchange: Exchange) -> tuple[str, HttpRequest]:
-    """Return the scheme and host of a recorded request, and the request in the protocol that it was recorded in.
-
-    Raises:
-        RequestError: the protocol cannot express it.
-    """
-    http = exchange.http_fields()
-    if http is not None:
-        path, _, query = str(http["path"]).partition("?")
-        vendor = VENDORS[route_of(str(http["method"]), path, {}).vendor]
-        request = HttpRequest(str(http["method"]), path, query, {"content-type": "application/json"}, _plain_body(http))
-        return _origin(vendor.base_url), request
-    fields = exchange.request_fields()
-    if fields is None:
-        raise RequestError("it does not say which request it answers")
-    provider = provider_of(exchange)
-    request = http_request_of(model_request(fields, exchange, provider), provider)
-    is_array = exchange.wire is not None and exchange.wire.headers.get("content-type", "").startswith(
-        "application/json"
-    )
-    if provider == "google" and is_array:
-        request = replace(request, query="")
-    return _origin(VENDOR_OF[provider].base_url), request
-
-
-def provider_of(exchange: Exchange) -> str:
-    """Return our name of the provider in whose protocol an exchange was recorded."""
-    if exchange.wire is not None:
-        return PROVIDER_NAMES[exchange.wire.protocol]
-    return exchange.provider if exchange.provider in CODEC_NAMES else "openai"
-
-
-def model_request(fields: JsonObject, exchange: Exchange, provider: str) -> Request:
-    """Return the request of an exchange, streamed if its answer is."""
-    is_streamed = exchange.chunks is not None if exchange.wire is None else exchange.wire.is_streamed
-    extra = dict(fields.get("extra") or {})
-    if provider == "openai" and is_streamed:
-        extra["stream_options"] = {"include_usage": True}
-    return Request(
-        tuple(fields["messages"]),
-        fields.get("model", ""),
-        temperature=fields.get("temperature"),
-        max_tokens=fields.get("max_tokens"),
-        tools=tuple(fields.get("tools") or ()),
-        tool_choice=fields.get("tool_choice"),
-        extra=extra,
-        stream=is_streamed,
-    )
-
-
-def _plain_body(http: JsonObject) -> bytes:
-    body = http.get("body")
-    if body is None:
-        return b""
-    if isinstance(body, dict) and body.keys() == {"base64"}:
-        return wire_bytes(BinaryText(body["base64"]))
-    return body.encode() if isinstance(body, str) else orjson.dumps(body)
-
-
-def _origin(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}"
 
 
 def _request_fields(origin: str, request: HttpRequest) -> JsonObject:

@@ -15,7 +15,8 @@ from offbook.messages import JsonObject, Request, Usage
 from offbook.recording.format.document import Document, each_exchange
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.keys import is_mcp_key, short_key, tool_key
-from offbook.wire.convert.har import in_order, model_request, provider_of, unwritable_reason
+from offbook.wire.convert.har import unwritable_reason
+from offbook.wire.convert.recorded_request import in_order, model_request, provider_of
 from offbook.wire.convert.trace import Unmapped
 
 SpanKind = Literal["otel", "openinference"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, MutableMapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -12,9 +11,7 @@ from urllib.parse import quote
 from msgspec.structs import replace
 
 from offbook.errors import InputError, RecordingWriteError
-from offbook.providers.aws_signature import OLD_SIGNATURE, SIGNED_SCHEME, sign_request
 from offbook.recording.call_cache import CallTurn
-from offbook.vendors import SECRET_QUERY, VENDORS
 from offbook.wire.backend import AcceptedCall, split_session_path
 from offbook.wire.calls import CallAttempt, CallOutcome
 from offbook.wire.options import END_WAIT_S
@@ -32,8 +29,15 @@ from offbook.wire.proxy.recorder import (
     RecordedExchange,
     WireRecorder,
 )
-from offbook.wire.proxy.upstream import ORIGIN, RawHeaders, Upstreams, upstream_request_headers
-from offbook.wire.request import HttpRequest, credentials_of, header_dict
+from offbook.wire.proxy.upstream import (
+    CONNECT_TIMEOUT_S,
+    ORIGIN,
+    SentRequest,
+    Upstreams,
+    encode_upstream_request,
+    upstream_client,
+)
+from offbook.wire.request import HttpRequest, credentials_of
 from offbook.wire.response import (
     STATUSES_WITHOUT_BODY,
     HttpResponse,
@@ -53,7 +57,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("offbook.wire")
 
-CONNECT_TIMEOUT_S = 10.0
 _LARGEST_STATUS = 599
 _PATH_CHARS = "/:@!$&'()*+,;=~-._"
 
@@ -86,7 +89,9 @@ class Proxy:
         upstreams = self._upstreams.at(scope.get(ORIGIN), vendor)
         try:
             address = upstreams.address(vendor)
-            upstream_request = await _upstream_request(upstreams, attempt, accepted.request, scope)
+            raw_path = split_session_path(scope["raw_path"].decode("latin-1"))[1]
+            request = SentRequest(attempt.parsed.route, accepted.request, raw_path, scope["headers"])
+            upstream_request = await encode_upstream_request(upstreams, request)
             forwarder = StreamForwarder(
                 session,
                 attempt,
@@ -171,65 +176,15 @@ class Proxy:
         self._clients.clear()
 
     def _client(self, upstreams: Upstreams, vendor: str) -> httpx2.AsyncClient:
-        """Return the client for a vendor's server. For one on this machine, proxy variables are ignored."""
-        import httpx2  # noqa: PLC0415
-
-        address, is_loopback = upstreams.address(vendor), upstreams.is_loopback(vendor)
+        address = upstreams.address(vendor)
         if address not in self._clients:
-            self._clients[address] = httpx2.AsyncClient(
-                verify=_own_context(address) if is_loopback or address.startswith("http://") else True,
-                timeout=httpx2.Timeout(self._timeout_s, connect=CONNECT_TIMEOUT_S, pool=None),
-                limits=httpx2.Limits(max_connections=None, max_keepalive_connections=None),
-                trust_env=not is_loopback,
-            )
+            self._clients[address] = upstream_client(upstreams, vendor, timeout_s=self._timeout_s)
         return self._clients[address]
-
-
-def _own_context(address: str) -> ssl.SSLContext:
-    """Return a context without certificates where there is no TLS: loading them takes long. Else it has those of the
-    system, or of SSL_CERT_FILE, which httpx2 ignores together with the proxy variables."""
-    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if address.startswith("http://") else ssl.create_default_context()
-
-
-async def _upstream_request(
-    upstreams: Upstreams, attempt: CallAttempt, request: HttpRequest, scope: Scope
-) -> httpx2.Request:
-    import httpx2  # noqa: PLC0415 - loading it takes longer than the rest of offbook
-
-    route = attempt.parsed.route
-    raw_path = split_session_path(scope["raw_path"].decode("latin-1"))[1]
-    headers = upstream_request_headers(scope["headers"], auth=upstreams.auth(route))
-    try:
-        url = httpx2.URL(upstreams.url(route, raw_path, request.query))
-    except httpx2.InvalidURL:
-        raise InputError("the path cannot be requested upstream") from None
-    upstream = httpx2.URL(upstreams.address(route.vendor))
-    if (url.scheme, url.netloc, url.userinfo) != (upstream.scheme, upstream.netloc, b""):
-        raise InputError("the path leads to another server than the upstream")
-    if VENDORS[route.vendor].signed_as and upstreams.signs:
-        headers = await asyncio.to_thread(_signed, str(url), request.body, headers, VENDORS[route.vendor].signed_as)
-    logged_url = _without_secrets(url)  # httpx2 logs the URLs that it requests
-    extensions = {"target": url.raw_path} if logged_url != url else None
-    return httpx2.Request(request.method, logged_url, headers=headers, content=request.body, extensions=extensions)
 
 
 def _credentials(received: HttpRequest, sent: httpx2.Request) -> tuple[str, ...]:
     """Return the credentials of the client, and those that are sent upstream instead."""
     return (*credentials_of(received), *credentials_of(replace(received, headers=dict(sent.headers), query="")))
-
-
-def _signed(url: str, body: bytes, headers: RawHeaders, service: str) -> RawHeaders:
-    """Return the headers with a signature for this URL. One of the client is for that of this server; a key stays.
-
-    Raises:
-        InputError: the request cannot be signed.
-    """
-    sent = header_dict(headers)
-    if not sent.get("authorization", SIGNED_SCHEME).startswith(SIGNED_SCHEME):
-        return headers
-    signed = sign_request(url, body, service=service, headers=sent)
-    kept = [(name, value) for name, value in headers if name.decode("latin-1") not in signed.keys() | OLD_SIGNATURE]
-    return [*kept, *((name.encode("latin-1"), value.encode("latin-1")) for name, value in signed.items())]
 
 
 class StreamForwarder(ForwardedCall):
@@ -386,12 +341,6 @@ def _describe_error(error: Exception) -> str:
 
     is_harmless = isinstance(error, httpx2.ConnectError) and bool(str(error))
     return f"{type(error).__name__}: {error}" if is_harmless else type(error).__name__
-
-
-def _without_secrets(url: httpx2.URL) -> httpx2.URL:
-    for name in [name for name in url.params if name.lower() in SECRET_QUERY]:
-        url = url.copy_remove_param(name)
-    return url
 
 
 async def _break_off(answer: HttpResponse, scope: Scope, receive: Receive) -> None:

@@ -1,16 +1,26 @@
-"""Where the real APIs are: base URLs and keys by vendor, and which headers pass in each direction."""
+"""Where the real APIs are: base URLs and keys by vendor, the requests that are sent there, and their headers."""
 
 from __future__ import annotations
 
+import asyncio
+import ssl
 from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
+from msgspec import Struct
+
 from offbook.errors import InputError
+from offbook.providers.aws_signature import OLD_SIGNATURE, SIGNED_SCHEME, sign_request
 from offbook.text import suggestion
 from offbook.vendors import KEY_HEADERS, SECRET_QUERY, VENDORS
-from offbook.wire.request import ApiRoute
+from offbook.wire.request import ApiRoute, HttpRequest, header_dict
+
+if TYPE_CHECKING:
+    import httpx2
+
+CONNECT_TIMEOUT_S = 10.0
 
 MAX_DECODED = 5
 """How often a path is decoded to see where it leads. One that is encoded more often is refused."""
@@ -222,3 +232,75 @@ def _end_to_end(headers: Iterable[tuple[bytes, bytes]]) -> RawHeaders:
     lowered = [(name.lower(), value.strip(b" \t")) for name, value in headers]
     named = {token.strip().lower() for name, value in lowered if name == b"connection" for token in value.split(b",")}
     return [(name, value) for name, value in lowered if name not in _HOP_BY_HOP and name not in named]
+
+
+class SentRequest(Struct, frozen=True):
+    """A request of a client that goes upstream: its endpoint, its path as it was sent, and its headers."""
+
+    route: ApiRoute
+    request: HttpRequest
+    raw_path: str
+    headers: Iterable[tuple[bytes, bytes]]
+
+
+async def encode_upstream_request(upstreams: Upstreams, sent: SentRequest) -> httpx2.Request:
+    """Return the request for the real API: at its address, with its key, and signed where the vendor wants that.
+
+    Raises:
+        InputError: it cannot be sent there, or cannot be signed.
+    """
+    import httpx2  # noqa: PLC0415 - loading it takes longer than the rest of offbook
+
+    route, request = sent.route, sent.request
+    headers = upstream_request_headers(sent.headers, auth=upstreams.auth(route))
+    try:
+        url = httpx2.URL(upstreams.url(route, sent.raw_path, request.query))
+    except httpx2.InvalidURL:
+        raise InputError("the path cannot be requested upstream") from None
+    upstream = httpx2.URL(upstreams.address(route.vendor))
+    if (url.scheme, url.netloc, url.userinfo) != (upstream.scheme, upstream.netloc, b""):
+        raise InputError("the path leads to another server than the upstream")
+    if VENDORS[route.vendor].signed_as and upstreams.signs:
+        headers = await asyncio.to_thread(_signed, str(url), request.body, headers, VENDORS[route.vendor].signed_as)
+    logged_url = _without_secret_parameters(url)  # httpx2 logs the URLs that it requests
+    extensions = {"target": url.raw_path} if logged_url != url else None
+    return httpx2.Request(request.method, logged_url, headers=headers, content=request.body, extensions=extensions)
+
+
+def _without_secret_parameters(url: httpx2.URL) -> httpx2.URL:
+    for name in [name for name in url.params if name.lower() in SECRET_QUERY]:
+        url = url.copy_remove_param(name)
+    return url
+
+
+def _signed(url: str, body: bytes, headers: RawHeaders, service: str) -> RawHeaders:
+    """Return the headers with a signature for this URL. One of the client is for that of this server; a key stays.
+
+    Raises:
+        InputError: the request cannot be signed.
+    """
+    sent = header_dict(headers)
+    if not sent.get("authorization", SIGNED_SCHEME).startswith(SIGNED_SCHEME):
+        return headers
+    signed = sign_request(url, body, service=service, headers=sent)
+    kept = [(name, value) for name, value in headers if name.decode("latin-1") not in signed.keys() | OLD_SIGNATURE]
+    return [*kept, *((name.encode("latin-1"), value.encode("latin-1")) for name, value in signed.items())]
+
+
+def upstream_client(upstreams: Upstreams, vendor: str, *, timeout_s: float | None) -> httpx2.AsyncClient:
+    """Return a client for a vendor's server. For one on this machine, proxy variables are ignored."""
+    import httpx2  # noqa: PLC0415
+
+    address, is_loopback = upstreams.address(vendor), upstreams.is_loopback(vendor)
+    return httpx2.AsyncClient(
+        verify=_own_context(address) if is_loopback or address.startswith("http://") else True,
+        timeout=httpx2.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S, pool=None),
+        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=None),
+        trust_env=not is_loopback,
+    )
+
+
+def _own_context(address: str) -> ssl.SSLContext:
+    """Return a context without certificates where there is no TLS: loading them takes long. Else it has those of the
+    system, or of SSL_CERT_FILE, which httpx2 ignores together with the proxy variables."""
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if address.startswith("http://") else ssl.create_default_context()
