@@ -162,6 +162,7 @@ class RecordingGroup(LazyGroup):
         "show": LazyCommand("recording.show", "show", "List the exchanges of a recording, or show one key in full."),
         "check": LazyCommand("recording.check", "check", "Check that recordings can be replayed and hold no secrets."),
         "diff": LazyCommand("recording.diff", "diff", "Show the differences between two recordings, call by call."),
+        "verify": LazyCommand("recording.verify", "verify", "Ask the live APIs again, and report what has drifted."),
         "merge": LazyCommand("recording.edit", "merge", "Merge recordings into one."),
         "copy": LazyCommand("recording.edit", "copy", "Copy a recording to another store."),
         "redact": LazyCommand("recording.edit", "redact", "Remove secrets from recordings, in place."),

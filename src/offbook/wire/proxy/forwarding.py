@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from msgspec.structs import replace
@@ -55,6 +55,26 @@ def ending_of(error: Exception) -> ResponseEnding:
     if "TimeoutException" in names:
         return "silence"
     return "cut" if "RemoteProtocolError" in names or isinstance(error, DecompressionError) else "reset"
+
+
+def describe_error(error: Exception) -> str:
+    """Describe an error; by its type alone unless it is a failure to connect, as its text may contain a header."""
+    import httpx2  # noqa: PLC0415 - loaded by then
+
+    is_harmless = isinstance(error, httpx2.ConnectError) and bool(str(error))
+    return f"{type(error).__name__}: {error}" if is_harmless else type(error).__name__
+
+
+async def decompressed(pieces: AsyncIterator[bytes], decompressor: Decompressor | None) -> AsyncGenerator[bytes, None]:
+    """Yield the pieces of a body, decompressed.
+
+    Raises:
+        DecompressionError: it is not compressed as its header says.
+    """
+    async for piece in pieces:
+        data = piece if decompressor is None else decompressor.decompress(piece)
+        if data:
+            yield data
 
 
 class ForwardedCall:

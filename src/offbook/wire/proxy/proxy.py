@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, MutableMapping
+from collections.abc import AsyncGenerator, MutableMapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -19,13 +19,14 @@ from offbook.wire.proxy.forwarding import (
     BAD_GATEWAY,
     GATEWAY_TIMEOUT,
     ForwardedCall,
+    decompressed,
+    describe_error,
     describe_no_answer,
     ending_of,
 )
 from offbook.wire.proxy.recorder import (
     CapturedResponse,
     DecompressionError,
-    Decompressor,
     RecordedExchange,
     WireRecorder,
 )
@@ -232,7 +233,7 @@ class StreamForwarder(ForwardedCall):
             finally:
                 await response.aclose()
         except (httpx2.HTTPError, DecompressionError) as error:
-            return ending_of(error), _describe_error(error)
+            return ending_of(error), describe_error(error)
         return "complete", ""
 
     async def _forward_response(self, response: httpx2.Response) -> None:
@@ -248,7 +249,7 @@ class StreamForwarder(ForwardedCall):
             await self._send(head)
         else:
             await self._send(head)
-            await self._forward_body(_decompressed(response.aiter_raw(), self._decompressor))
+            await self._forward_body(decompressed(response.aiter_raw(), self._decompressor))
 
     async def _forward_body(self, pieces: AsyncGenerator[bytes, None]) -> None:
         """Forward each piece at once. One that a client may treat as the last is held until upstream has ended."""
@@ -326,21 +327,6 @@ class _PieceReader:
 
     def _read(self) -> asyncio.Future[bytes | None]:
         return asyncio.ensure_future(anext(self._pieces, None))
-
-
-async def _decompressed(pieces: AsyncIterator[bytes], decompressor: Decompressor | None) -> AsyncGenerator[bytes, None]:
-    async for piece in pieces:
-        data = piece if decompressor is None else decompressor.decompress(piece)
-        if data:
-            yield data
-
-
-def _describe_error(error: Exception) -> str:
-    """Describe an error; by its type alone unless it is a failure to connect, as its text may contain a header."""
-    import httpx2  # noqa: PLC0415
-
-    is_harmless = isinstance(error, httpx2.ConnectError) and bool(str(error))
-    return f"{type(error).__name__}: {error}" if is_harmless else type(error).__name__
 
 
 async def _break_off(answer: HttpResponse, scope: Scope, receive: Receive) -> None:

@@ -86,6 +86,11 @@ class Upstreams:
             return None
         return route.any_codec.auth_headers(key or "")
 
+    def has_key(self, vendor: str) -> bool:
+        """Return whether the vendor's own servers would get a key, if they need one."""
+        is_own = self._urls[vendor] == VENDORS[vendor].base_url
+        return vendor in self._keys or not (is_own and VENDORS[vendor].needs_key)
+
     def at(self, origin: str | None, vendor: str) -> Upstreams:
         """Return where a request goes that was sent to `origin`: there, unless another address is set for the vendor
         that has its servers there. None is a request that was sent to us."""

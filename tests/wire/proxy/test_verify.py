@@ -1,0 +1,150 @@
+"""Asking the real APIs again what was recorded, in every protocol."""
+
+import orjson
+import pytest
+
+import offbook
+from offbook.messages import Request, Response, ToolCall, Usage
+from offbook.providers.pricing import Price, PriceTable
+from offbook.recording.redact.redactor import Redactor
+from offbook.recording.stores.locate import open_store
+from offbook.vendors import CODECS, PROVIDER_NAMES, VENDOR_OF
+from offbook.wire.convert.trace import http_request_of
+from offbook.wire.proxy.upstream import Upstreams
+from offbook.wire.proxy.verify import Verifier, plan_verification
+from tests.servers.models import CodecServer
+
+from .recorded import HTTP, VENDOR_ROOTS, recording
+
+PRICES = PriceTable({name: Price(1.0, 2.0) for name in ("m-1", "m-2", "m")})
+KEY = "sk-live-0123456789abcdef0123456789abcdef"
+TOOLS = ({"type": "function", "function": {"name": "refund", "parameters": {"type": "object", "properties": {}}}},)
+
+
+def said(content="", **fields):
+    return Response(content, "m-1", usage=Usage.of(10, 5), **fields)
+
+
+def answers(request):
+    """A model that refunds on demand, and else says what it was told."""
+    asked = str(request.messages[-1]["content"])
+    if "refund" in asked:
+        return said(tool_calls=(ToolCall("refund", {"amount": 10}, "call_1"),), finish_reason="tool_calls")
+    return said(asked.upper())
+
+
+def other_answers(request):
+    found = answers(request)
+    if found.tool_calls:
+        return said(tool_calls=(ToolCall("refund", {"amount": 12}, "call_9"),), finish_reason="tool_calls")
+    return said(found.content + "!", finish_reason="stop")
+
+
+def record(path, server, *texts, provider="openai", stream=False, model="m"):
+    """Record a question for each text, as a client of the provider asks it."""
+    with recording(path, server.url) as proxy:
+        for text in texts:
+            messages = ({"role": "user", "content": text},)
+            request = http_request_of(Request(messages, model, tools=TOOLS, max_tokens=50, stream=stream), provider)
+            url = f"{proxy.url}{request.path}" + (f"?{request.query}" if request.query else "")
+            headers = {**request.headers, "authorization": "Bearer some-key-of-a-client"}
+            HTTP.post(url, content=request.body, headers=headers).raise_for_status()
+
+
+def verify(path, server, *, only=(), budget=None):
+    urls = {vendor: server.url + root for vendor, root in VENDOR_ROOTS.items()}
+    upstreams = Upstreams(urls, keys=dict.fromkeys(VENDOR_ROOTS, KEY), clients_use_own_key=True)
+    plan = plan_verification(open_store(path).load(), prices=PRICES, only=only)
+    verifier = Verifier(upstreams, prices=PRICES, redactor=Redactor(), budget_usd=budget)
+    verifier.check(plan)
+    return offbook.run(verifier.run(plan))
+
+
+def outcomes(found):
+    return [call.outcome for call in found.calls]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("codec", CODECS.values(), ids=list(CODECS))
+def test_each_protocol_is_asked_again_as_it_was_and_compared(codec, stream, tmp_path):
+    provider = PROVIDER_NAMES[codec.name]
+    with CodecServer(codec, answers) as server:
+        record(tmp_path / "run.json", server, "please refund", "hello", provider=provider, stream=stream)
+        before = (tmp_path / "run.json").read_bytes()
+        found = verify(tmp_path / "run.json", server)
+        assert (outcomes(found), found.is_same) == (["identical", "identical"], True)
+        asked = server.requests
+        assert asked[:2] == asked[2:]
+        secret = next(iter(VENDOR_OF[provider].codec.auth_headers(KEY).values()))
+        assert secret in server.calls[-1].headers.values()
+        server.respond = other_answers
+        found = verify(tmp_path / "run.json", server)
+    refund, hello = found.calls
+    assert outcomes(found) == ["drifted", "reworded"]
+    assert [(each.kind, each.place, each.recorded, each.live) for each in refund.differences] == [
+        ("argument", "refund.amount", "10", "12"),
+        ("cost", "cost", "$0.000000", "$0.000020"),
+    ]
+    assert next((each.kind, each.recorded, each.live) for each in hello.differences) == ("text", "HELLO", "HELLO!")
+    assert (tmp_path / "run.json").read_bytes() == before
+
+
+def test_a_failure_of_the_api_is_no_drift(tmp_path):
+    with CodecServer(CODECS["openai_chat"], answers) as server:
+        record(tmp_path / "run.json", server, "one", "two", "three")
+        answered = server.answer
+
+        def fail(call):
+            asked = orjson.loads(call.body)["messages"][0]["content"]
+            if asked == "one":
+                call.whole(b'{"error": {"message": "slow down"}}', status=429)
+            elif asked == "two":
+                call.reset()
+            else:
+                answered(call)
+
+        server.answer = fail
+        found = verify(tmp_path / "run.json", server)
+    assert outcomes(found) == ["failed", "failed", "identical"]
+    assert not found.is_same
+    assert [call.failure.partition(" from ")[0] for call in found.calls] == ["status 429", "no answer", ""]
+    assert not any(call.differences for call in found.calls[:2])
+
+
+def test_what_was_not_sent_like_that_is_named_and_not_sent(tmp_path):
+    path = tmp_path / "run.json"
+    with CodecServer(CODECS["openai_chat"], answers) as server:
+        record(path, server, "one", f"my key is {KEY}", "three", "four")
+        document = orjson.loads(path.read_bytes())
+        three, four = (entry for entry in list(document.values())[2:] if entry.get("content") in ("THREE", "FOUR"))
+        three["request"]["messages"][0]["content"] = "drei"
+        four["fault"] = {"type": "http_error", "status_code": 500}
+        document["by_hand"] = {"content": "Hi"}
+        path.write_bytes(orjson.dumps(document))
+        asked = len(server.calls)
+        found = verify(path, server)
+        assert len(server.calls) == asked + 1
+    assert outcomes(found) == ["identical"]
+    assert [left.reason for left in found.left_out] == [
+        "it does not say which request it answers",
+        "secrets were removed from its request",
+        "its request is not the one that was sent",
+        "it was recorded as a failure (http_error)",
+    ]
+
+
+def test_calls_beyond_the_budget_are_not_made(tmp_path):
+    with CodecServer(CODECS["openai_chat"], answers) as server:
+        record(tmp_path / "run.json", server, "one", "two", "three")
+        cost = (10 * 1.0 + 5 * 2.0) / 1_000_000
+        assert outcomes(verify(tmp_path / "run.json", server, budget=2.5 * cost)) == ["identical"] * 2 + ["not asked"]
+        assert outcomes(verify(tmp_path / "run.json", server, budget=0.0)) == ["not asked"] * 3
+        assert len(server.calls) == 5
+        only = verify(tmp_path / "run.json", server, only=[3])
+        assert [call.number for call in only.calls] == [3]
+        record(tmp_path / "other.json", server, "one", model="unheard-of")
+        server.respond = lambda request: said("Hi")
+        document = (tmp_path / "other.json").read_text().replace('"model":"m-1"', '"model":"unheard-of"')
+        (tmp_path / "other.json").write_text(document.replace('"model": "m-1"', '"model": "unheard-of"'))
+        with pytest.raises(offbook.InputError, match="no price is known"):
+            verify(tmp_path / "other.json", server, budget=1.0)
