@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
@@ -18,7 +19,8 @@ from offbook.faults import FaultPlan, PlannedFault
 from offbook.recording.call_cache import CacheCounts
 from offbook.recording.latency import Latency
 from offbook.recording.match.cursor import UnusedEntry
-from offbook.recording.match.fingerprint import NO_RULES
+from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules
+from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import PositionedReader
 from offbook.wire.calls import NO_FAULTS, CallAttempt, Miss, RecordingUse, RequestMemory, SessionTotals, WireCall
 from offbook.wire.options import DEFAULT_RESPONSE, WireOptions, parse_fault_plan
@@ -139,11 +141,12 @@ class WireBackend:
         self._options = options
         plan = parse_fault_plan(options.faults, has_tools=options.has_tools, can_crash=options.can_crash)
         latency = Latency(options.latency_model, latency_ms=options.latency_ms, seed=options.seed)
-        self.recorder = _open_recorder(options)
+        forked = None if options.live_from is None else _forked_recording(options, latency)
+        self.recorder = _open_recorder(options, NO_RULES if forked is None else forked.source("").rules)
         self.cache = None if self.recorder is None else self.recorder.cache
-        self._recordings: RecordingSet | None = None
+        self._recordings = forked
         try:
-            self._recordings = _recording_set(options, self.recorder, latency)
+            self._recordings = forked or _recording_set(options, self.recorder, latency)
         except InputError:
             self.close()
             raise
@@ -187,7 +190,7 @@ class WireBackend:
 
     def unused_exchanges(self, totals: SessionTotals) -> list[UnusedExchange]:
         """Return the exchanges that no session was served, of the recordings in use; if none is in use, of all."""
-        if self._recordings is None or self.cache is not None:
+        if self._recordings is None or self.cache is not None or self._options.live_from is not None:
             return []
         uses = totals.uses or {self._recordings.source(""): RecordingUse(set(), set())}
         return unused_exchanges(uses, self._recordings.file_of)
@@ -206,7 +209,7 @@ class WireBackend:
     def _session(self, name: str, plan: FaultPlan, explored_run: ExploredRun | None = None) -> WireSession:
         options = self._options
         source = None if self._recordings is None else self._recordings.source(name)
-        return WireSession(
+        return self._session_type()(
             name,
             parser=self._parser if source is None else source.parser,
             replay=None if source is None else self._replay(name, source, explored_run),
@@ -219,6 +222,13 @@ class WireBackend:
             memory=self._request_memory,
         )
 
+    def _session_type(self) -> type[WireSession]:
+        if self._options.live_from is None or self.recorder is None:
+            return WireSession
+        from offbook.wire.proxy.fork import forked_session  # noqa: PLC0415 - few runs fork
+
+        return forked_session(self._options.live_from)
+
     def _replay(self, session: str, source: ReplaySource, explored_run: ExploredRun | None) -> WireReplay:
         default = DEFAULT_RESPONSE if self._options.default_response is None else self._options.default_response
         if self.cache is not None:
@@ -226,17 +236,36 @@ class WireBackend:
         if self._group and isinstance(source.reader, PositionedReader):
             position = source.reader.position(self._group, session)
             return SharedSessionReplay(source, default_response=default, position=position)
+        if self._options.live_from is not None and self.recorder is not None:
+            from offbook.wire.proxy.fork import ForkedReplay  # noqa: PLC0415
+
+            return ForkedReplay(source, copy=self.recorder.copy)
         if explored_run is None:
             return WireReplay(source, default_response=default)
         return ExploredReplay(source, default_response=default, explored_run=explored_run)
 
 
-def _open_recorder(options: WireOptions) -> WireRecorder | None:
+def _forked_recording(options: WireOptions, latency: Latency) -> RecordingSet:
+    """Open the recording that a run follows up to its fork.
+
+    Raises:
+        InputError: the new recording is the same one, or there is a folder of them.
+    """
+    recording, record = options.recording or "", options.record or ""
+    if not Path(recording).is_dir() and open_store(recording).identity == open_store(record).identity:
+        hint = "record to another file: what was recorded before the fork is copied there"
+        raise InputError("a fork does not write to the recording that it follows", source="record", hint=hint)
+    return RecordingSet(recording, latency=latency, strict=True)
+
+
+def _open_recorder(options: WireOptions, rules: NormaliseRules) -> WireRecorder | None:
     if options.record is None:
         return None
     from offbook.wire.proxy.recorder import WireRecorder  # noqa: PLC0415 - only recording needs it
 
-    return WireRecorder(options.record, mode=options.record_mode, redactor=options.redactor, sink=options.sink)
+    return WireRecorder(
+        options.record, mode=options.record_mode, redactor=options.redactor, sink=options.sink, rules=rules
+    )
 
 
 def _recording_set(options: WireOptions, recorder: WireRecorder | None, latency: Latency) -> RecordingSet | None:

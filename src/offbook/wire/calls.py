@@ -221,13 +221,15 @@ because the request cannot be answered, or its answer could not be recorded."""
 class CallOutcome(Struct, frozen=True, gc=False):
     """The outcome of a call to a model or an MCP server, with the `key` of the entry that answered, or was recorded.
 
-    `failure` says how the real one failed, and `unrecorded` why its answer could not be recorded.
+    `failure` says how the real one failed, `unrecorded` why its answer could not be recorded, and `cost_usd` what that
+    answer has cost.
     """
 
     type: WireOutcome
     key: str | None = None
     failure: str = ""
     unrecorded: str = ""
+    cost_usd: float = 0.0
 
     @property
     def problem(self) -> str:
@@ -306,13 +308,15 @@ class RecordingUse(Struct, frozen=True):
 class SessionTotals:
     """Counts over all sessions that had a call.
 
-    `calls` counts calls, `outcomes` the outcomes of all attempts, `failures` the failures of real APIs that were
-    recorded, by their descriptions, and `unrecorded` the calls that could not be recorded, by the reasons. `fired` are
-    the latest faults, `fired_lines` the lines of plans that fired.
+    `calls` counts calls, `cost_usd` is what the answers of real APIs have cost. `outcomes` counts the outcomes of all
+    attempts, `failures` the failures of real APIs that were recorded, by their descriptions, and `unrecorded` the calls
+    that could not be recorded, by the reasons. `fired` are the latest faults, `fired_lines` the lines of plans that
+    fired.
     """
 
     def __init__(self, sessions: Iterable[WireSession] = ()) -> None:
         self.calls = 0
+        self.cost_usd = 0.0
         self.outcomes: Counter[WireOutcome] = Counter()
         self.failures: Counter[str] = Counter()
         self.unrecorded: Counter[str] = Counter()
@@ -332,6 +336,7 @@ class SessionTotals:
         if not session.outcomes:
             return
         self.calls += session.call_count
+        self.cost_usd += session.cost_usd
         self.outcomes.update(session.outcomes)
         self.failures.update(session.failures)
         self.unrecorded.update(session.unrecorded)
@@ -347,6 +352,7 @@ class SessionTotals:
         """Return the totals of these and further sessions."""
         totals = SessionTotals(sessions)
         totals.calls += self.calls
+        totals.cost_usd += self.cost_usd
         totals.outcomes.update(self.outcomes)
         totals.failures.update(self.failures)
         totals.unrecorded.update(self.unrecorded)

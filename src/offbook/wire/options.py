@@ -46,6 +46,8 @@ class StandInOptions(TypedDict, total=False):
 class ServingOptions(StandInOptions, total=False):
     """The fields of WireOptions that `serving` takes by keyword."""
 
+    live_from: int | None
+    live_model: str
     upstreams: Mapping[str, str] | None
     upstream_keys: Mapping[str, str] | None
     upstream_timeout_s: float | None
@@ -69,6 +71,9 @@ class WireOptions(Struct, frozen=True, kw_only=True):
         on_call: called with each call when it is answered, on the server's thread.
         record: where to record the answers of the real APIs: a path, or `sqlite:///path.db`.
         record_mode: as in RecordingProvider: `append`, `once`, `new`, `all` or `fresh`.
+        live_from: the number of the model call from which on the real APIs answer, and not the `recording`. The whole
+            run is recorded at `record`.
+        live_model: the model that is asked then, instead of the one that the requests name.
         upstreams: base URLs of the real APIs by vendor (`openai`, `anthropic`, `google`, `ollama`), as in the SDKs'
             variables; by default the vendors' own.
         upstream_keys: API keys by vendor, sent upstream instead of those of the clients.
@@ -96,6 +101,8 @@ class WireOptions(Struct, frozen=True, kw_only=True):
     on_call: Callable[[WireCall], None] = ignore_call
     record: str | os.PathLike[str] | None = None
     record_mode: RecordMode = "append"
+    live_from: int | None = None
+    live_model: str = ""
     upstreams: Mapping[str, str] | None = None
     upstream_keys: Mapping[str, str] | None = None
     upstream_timeout_s: float | None = None
@@ -119,13 +126,27 @@ class WireOptions(Struct, frozen=True, kw_only=True):
         Raises:
             InputError: there is nothing to answer with, or two options exclude each other.
         """
-        if self.record is not None:
+        if self.live_from is not None or self.live_model:
+            self._check_fork()
+        elif self.record is not None:
             self._check_record()
         elif self.upstreams or self.upstream_keys:
             raise InputError("no call goes upstream", source="upstreams", hint="give record=, a path to record to")
         elif self.recording is None and self.responses is None and self.default_response is None:
             hint = "give a recording, responses, a default_response, or record, a path to record to"
             raise InputError("there is nothing to answer with", hint=hint)
+
+    def _check_fork(self) -> None:
+        if self.live_from is None or self.recording is None or self.record is None:
+            hint = "give a recording, live_from, and record, a path for the new recording"
+            raise InputError("a fork needs a recording to leave and one to write", source="live_from", hint=hint)
+        if self.live_from < 1:
+            raise InputError(f"{self.live_from} is not the number of a call", source="live_from", hint="use 1 or more")
+        if self.record_mode not in ("append", "fresh"):
+            hint = "leave it out, or use fresh to replace a recording"
+            raise InputError(f"a fork cannot record in mode {self.record_mode!r}", source="record_mode", hint=hint)
+        if self.strict is False or self.default_response is not None:
+            raise InputError("a fork replays strictly: leave out strict and default_response")
 
     def _check_record(self) -> None:
         if not 0.0 <= self.upstream_end_wait_s < inf:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from offbook.errors import InputError, RecordingMismatchError, RecordingUnavailableError
+from offbook.errors import InputError, RecordingMismatchError, RecordingUnavailableError, RecordingWriteError
 from offbook.events import NULL_SINK, FaultFired, ReplayMissed, ReplayServed, Sink
 from offbook.faults import Crash, FaultPlan, PlannedFault
 from offbook.messages import Response
@@ -56,8 +56,8 @@ class WireSession:
 
     `calls` are the latest calls with their outcomes; `memory` limits how many of them keep their requests. `misses` are
     those that the recording has no answer for. `call_count` counts all calls, `outcomes` the outcomes of all attempts,
-    and `failures` the failures of real APIs that were recorded, by their descriptions. A session that `is_live` leaves
-    calls without a recorded answer to the real API.
+    and `failures` the failures of real APIs that were recorded, by their descriptions; `cost_usd` is what their answers
+    have cost. A session that `is_live` leaves calls without a recorded answer to the real API.
     `diverged` is the first miss of a model call: other calls, such as for a list of models, change no conversation.
     `effects` are the side effects that the program has reported over HTTP, `refused_effects` the reports that could not
     be read.
@@ -65,6 +65,9 @@ class WireSession:
     `on_request` is called with each request, and `on_call` with each call when it is answered. `explored_run` is set if
     this is a run of an exploration.
     """
+
+    counts_exactly = False
+    """Whether calls are counted exactly even without a plan."""
 
     def __init__(
         self,
@@ -98,7 +101,9 @@ class WireSession:
         self._explored_run = explored_run
         self._observer = NULL_OBSERVER if explored_run is None else explored_run.observer
         self._late: set[int] = set()
-        self._counter = CallCounter(plan, counts_all=explored_run is not None, marked=explored_run is not None)
+        self.cost_usd = 0.0
+        counts_all = self.counts_exactly or explored_run is not None
+        self._counter = CallCounter(plan, counts_all=counts_all, marked=explored_run is not None)
         self._counter.order.wait = self.clock.wait
         self._retry_after_ms, self._on_call = retry_after_ms, on_call
 
@@ -130,7 +135,7 @@ class WireSession:
             return self._answer_from_recording(attempt) if attempt.fault is None else self._answer_with_fault(attempt)
         except RecordingMismatchError as error:
             return None if self.is_live else self._answer_miss(attempt, error)
-        except RecordingUnavailableError as error:
+        except (RecordingUnavailableError, RecordingWriteError) as error:
             return self.refuse(attempt, error)
 
     def refuse(self, attempt: CallAttempt, error: InputError) -> HttpResponse:
@@ -179,6 +184,7 @@ class WireSession:
         self._with_request += 1
         self._memory.keep(self, CALL_BYTES + size_bytes)
         self.outcomes[outcome.type] += 1
+        self.cost_usd += outcome.cost_usd
         if outcome.failure:
             self.failures[outcome.failure] += 1
         if outcome.unrecorded:

@@ -16,7 +16,8 @@ from offbook.errors import InputError, RecordingFormatError
 from offbook.messages import Response, TextDelta
 from offbook.recording.stores.locate import open_store
 from offbook.vendors import CODECS
-from offbook.wire.proxy.recorder import DecompressionError, decompressor_for, is_last_frame
+from offbook.wire.proxy.forwarding import DecompressionError, decompressor_for
+from offbook.wire.proxy.recorder import is_last_frame
 from tests.servers.loopback import LoopbackServer
 from tests.servers.models import chat_answer
 from tests.wire.proxy.recorded import DONE, HTTP, STOP, delta, exchanges, recording

@@ -42,6 +42,17 @@ def execute(
             help="Record or replay the MCP servers of this config, too; {mcp} in the command is the config to use.",
         ),
     ] = None,
+    live_from: Annotated[
+        str | None,
+        typer.Option(
+            "--live-from",
+            metavar="call=N",
+            help="Answer from the recording until this call, then by the real APIs, and record the run anew.",
+        ),
+    ] = None,
+    model: Annotated[
+        str, typer.Option("--model", metavar="NAME", help="With --live-from: the model that is asked instead.")
+    ] = "",
     base_url_var: BaseUrlVars = [],  # noqa: B006
     intercept: Intercept = False,
     intercept_host: InterceptHosts = [],  # noqa: B006
@@ -80,6 +91,8 @@ def execute(
 
       offbook exec --replay run.json --fault 'call=3: timeout' -- node x.mjs
 
+      offbook exec --replay run.json --live-from call=4 --model gpt-5-mini -- python my_agent.py
+
       offbook exec --replay run.json --mcp .mcp.json -- node x.mjs {mcp}
 
       offbook exec --intercept --record run.json -- some-agent-cli
@@ -87,6 +100,7 @@ def execute(
     from msgspec.structs import replace
 
     from offbook.cli.output.wire import WireReportFile, WireSummary
+    from offbook.cli.runners.fork import print_fork, print_fork_outcome, with_fork
     from offbook.cli.runners.wire import ExitPolicy, print_notes
     from offbook.errors import InputError
     from offbook.vendors import named_base_urls
@@ -98,14 +112,16 @@ def execute(
         raise InputError(f"{time_limit:g} is not a time limit", source="--time-limit", hint="use a number above 0")
     network = NetworkOptions(intercepts=intercept, hosts=intercept_host, blocks=block_network)
     options = replace(options, mcp=mcp, base_url_vars=base_url_var, network=network)
+    options = with_fork(options, live_from, model)
+    options.check()
     policy = ExitPolicy(options, command, is_strict=strict_unused, may_ask_nothing=allow_no_calls)
     file = WireReportFile(report, options, command)
-    options.check()
     options.fault_plan()
     named_base_urls(base_url_var, "")
     _check_command(command[0])
     if not quiet:
         print_notes(options)
+        print_fork(options)
     end, tally = _run(command, options, port=port, report=file, time_limit_s=time_limit)
     decision = policy.decide(end, tally)
     file.finish(tally, exit_code=decision.code, command_exit_code=end.code)
@@ -113,6 +129,8 @@ def execute(
         tally, options.recording, is_folder=options.is_folder, is_quiet=quiet, is_strict=strict_unused
     )
     summary.print(decision)
+    if not quiet:
+        print_fork_outcome(options, tally)
     raise typer.Exit(decision.code)
 
 

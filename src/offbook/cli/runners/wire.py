@@ -84,6 +84,13 @@ class WireArguments(Struct, frozen=True, kw_only=True):
     allow_origins: Sequence[str] = ()
     network: NetworkOptions = NetworkOptions()
     events: EventOptions = NO_EVENTS
+    live_from: int | None = None
+    model: str = ""
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether the recording answers only the first calls of the run."""
+        return self.live_from is not None
 
     @property
     def recording(self) -> str:
@@ -129,6 +136,8 @@ class WireArguments(Struct, frozen=True, kw_only=True):
             on_call=on_call,
             record=self.record,
             record_mode=self.record_mode or "append",
+            live_from=self.live_from,
+            live_model=self.model,
             upstreams=None if self.record is None else parse_upstreams(self.upstreams, environment),
             upstream_keys=None if self.record is None else read_keys(environment) or None,
             upstream_end_wait_s=END_WAIT_S if self.upstream_end_wait_s is None else self.upstream_end_wait_s,
@@ -140,7 +149,7 @@ class WireArguments(Struct, frozen=True, kw_only=True):
     def check(self) -> None:
         """Raise InputError if options exclude each other or have no effect."""
         self.network.check()
-        if (self.replay is None) == (self.record is None):
+        if (self.replay is None) == (self.record is None) and not self.is_forked:
             reason = "--record and --replay exclude each other" if self.record else "--replay or --record is required"
             hint = "leave one of them out" if self.record else "add --replay PATH, or --record PATH to make a recording"
             raise InputError(reason, hint=hint)
@@ -321,6 +330,11 @@ class WireTally(Struct, frozen=True):
         return document
 
 
+def has_reached(live_from: int | None, tally: WireTally) -> bool:
+    """Return whether the run has made the call from which on it is live, if there is such a call."""
+    return live_from is None or any(call.call >= live_from for call in tally.calls)
+
+
 def tally_wire_calls(
     server: WireServer,
     usage: tuple[list[UnusedExchange], list[OverusedExchange]],
@@ -377,6 +391,9 @@ class ExitPolicy(Struct, frozen=True):
     def _success(self, tally: WireTally) -> ExitDecision:
         if not tally.totals.tries and not self.may_ask_nothing:
             return ExitDecision(MISMATCH, "the command made no call to the server", _no_call_hint(tally.network))
+        if not has_reached(self.options.live_from, tally):
+            reason = f"call {self.options.live_from} was never made, so that nothing was live"
+            return ExitDecision(FAILED, reason, "name an earlier call, or run the command as it was recorded")
         if tally.got_no_answer:
             return ExitDecision(FAILED, "no call got an answer, so there is nothing to replay", _NO_ANSWER_HINT)
         if tally.unrecorded or tally.faults.unfired:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
@@ -17,12 +18,9 @@ from offbook.wire.calls import CallAttempt, CallOutcome
 from offbook.wire.proxy.recorder import (
     MAX_KEPT_BYTES,
     CapturedResponse,
-    DecompressionError,
-    Decompressor,
     RecordedExchange,
     ResponseCapture,
     WireRecorder,
-    decompressor_for,
 )
 from offbook.wire.proxy.upstream import RawHeaders, client_response_headers
 from offbook.wire.request import header_dict
@@ -30,6 +28,43 @@ from offbook.wire.response import HttpResponse, ResponseEnding, error_response
 from offbook.wire.session import WireSession
 
 BAD_GATEWAY, GATEWAY_TIMEOUT = 502, 504
+
+
+_EITHER_HEADER = zlib.MAX_WBITS | 32
+_KNOWN_ENCODINGS = frozenset(("gzip", "x-gzip", "deflate"))
+
+
+class DecompressionError(Exception):
+    """A body that is not compressed as its header says."""
+
+
+class Decompressor:
+    """Decompresses a body of gzip or deflate, piece by piece."""
+
+    def __init__(self) -> None:
+        self._inflate = zlib.decompressobj(_EITHER_HEADER)
+
+    def decompress(self, data: bytes) -> bytes:
+        """Return what `data` completes.
+
+        Raises:
+            DecompressionError: the data is neither gzip nor deflate.
+        """
+        pieces = []
+        try:
+            while data:
+                pieces.append(self._inflate.decompress(data))
+                data = self._inflate.unused_data
+                if self._inflate.eof:
+                    self._inflate = zlib.decompressobj(_EITHER_HEADER)
+        except zlib.error as error:
+            raise DecompressionError(str(error)) from None
+        return b"".join(pieces)
+
+
+def decompressor_for(content_encoding: str) -> Decompressor | None:
+    """Return a decompressor for bodies of this encoding, or None if the encoding is another."""
+    return Decompressor() if content_encoding.strip().lower() in _KNOWN_ENCODINGS else None
 
 
 def describe_no_answer(captured: CapturedResponse, address: str) -> str:
@@ -173,7 +208,9 @@ class ForwardedCall:
             self._session.note(attempt, answer, CallOutcome("passed", unrecorded=reason))
         else:
             failure = describe_failure(recorded.exchange, captured, self._address)
-            self._session.note(attempt, answer, CallOutcome("recorded", recorded.key, failure))
+            self._session.note(
+                attempt, answer, CallOutcome("recorded", recorded.key, failure, cost_usd=recorded.exchange.cost_usd)
+            )
 
 
 class InProcessForwarder(ForwardedCall):

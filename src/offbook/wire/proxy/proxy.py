@@ -15,9 +15,11 @@ from offbook.recording.call_cache import CallTurn
 from offbook.wire.backend import AcceptedCall, split_session_path
 from offbook.wire.calls import CallAttempt, CallOutcome
 from offbook.wire.options import END_WAIT_S
+from offbook.wire.proxy.fork import with_model
 from offbook.wire.proxy.forwarding import (
     BAD_GATEWAY,
     GATEWAY_TIMEOUT,
+    DecompressionError,
     ForwardedCall,
     decompressed,
     describe_error,
@@ -26,7 +28,6 @@ from offbook.wire.proxy.forwarding import (
 )
 from offbook.wire.proxy.recorder import (
     CapturedResponse,
-    DecompressionError,
     RecordedExchange,
     WireRecorder,
 )
@@ -67,7 +68,7 @@ class Proxy:
 
     `timeout_s` is the longest wait for a real API to send more; None waits forever. A piece that a client may treat as
     the last waits for up to `end_wait_s` until the API has ended its response. Faults change what clients get, not what
-    is recorded.
+    is recorded. A `model` is asked instead of the one that a model call names; it is recorded as what answered.
     """
 
     def __init__(
@@ -77,8 +78,9 @@ class Proxy:
         *,
         timeout_s: float | None = None,
         end_wait_s: float = END_WAIT_S,
+        model: str = "",
     ) -> None:
-        self._upstreams, self._recorder = upstreams, recorder
+        self._upstreams, self._recorder, self._model = upstreams, recorder, model
         self._timeout_s, self._end_wait_s = timeout_s, end_wait_s
         self._clients: dict[str, httpx2.AsyncClient] = {}
 
@@ -91,8 +93,9 @@ class Proxy:
         try:
             address = upstreams.address(vendor)
             raw_path = split_session_path(scope["raw_path"].decode("latin-1"))[1]
-            request = SentRequest(attempt.parsed.route, accepted.request, raw_path, scope["headers"])
-            upstream_request = await encode_upstream_request(upstreams, request)
+            sent = SentRequest(attempt.parsed.route, accepted.request, raw_path, scope["headers"])
+            sent, attempt = self._asked(sent, attempt)
+            upstream_request = await encode_upstream_request(upstreams, sent)
             forwarder = StreamForwarder(
                 session,
                 attempt,
@@ -130,6 +133,14 @@ class Proxy:
             await send_response(replacement, scope, receive, send)
         elif captured.answer.ending != "complete":
             await _break_off(captured.answer, scope, receive)
+
+    def _asked(self, sent: SentRequest, attempt: CallAttempt) -> tuple[SentRequest, CallAttempt]:
+        """Return a call with the model that is asked instead. Its fingerprint stays that of its client."""
+        parsed = attempt.parsed
+        if not self._model or parsed.request is None:
+            return sent, attempt
+        asked = replace(parsed, request=replace(parsed.request, model=self._model))
+        return with_model(sent, self._model), replace(attempt, parsed=asked)
 
     async def _turn(
         self, session: WireSession, attempt: CallAttempt, receive: Receive

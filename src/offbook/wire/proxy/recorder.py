@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import zlib
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from math import isfinite
@@ -26,10 +25,11 @@ from offbook.providers.pricing import PriceTable
 from offbook.recording.call_cache import OWN_TURN, CallTurn
 from offbook.recording.format.exchange import Exchange, TimedPiece, piece_from_delta, recorded_calls
 from offbook.recording.format.wire_record import WireRecord, replayable_headers, wire_text
+from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules
 from offbook.recording.record_mode import RecordMode, open_recording, timestamp
 from offbook.recording.redact.redactor import Redactor
 from offbook.recording.redact.rules import redactor_in_force
-from offbook.recording.stores.store import RecordingReader
+from offbook.recording.stores.store import RecordingReader, StoredExchange
 from offbook.vendors import PROVIDER_NAMES
 from offbook.wire.calls import CallAttempt
 from offbook.wire.request import ParsedRequest
@@ -116,43 +116,6 @@ class ResponseCapture:
         return round((self._clock.monotonic_s() - self._started_s) * 1000.0, 3)
 
 
-_EITHER_HEADER = zlib.MAX_WBITS | 32
-_KNOWN_ENCODINGS = frozenset(("gzip", "x-gzip", "deflate"))
-
-
-class DecompressionError(Exception):
-    """A body that is not compressed as its header says."""
-
-
-class Decompressor:
-    """Decompresses a body of gzip or deflate, piece by piece."""
-
-    def __init__(self) -> None:
-        self._inflate = zlib.decompressobj(_EITHER_HEADER)
-
-    def decompress(self, data: bytes) -> bytes:
-        """Return what `data` completes.
-
-        Raises:
-            DecompressionError: the data is neither gzip nor deflate.
-        """
-        pieces = []
-        try:
-            while data:
-                pieces.append(self._inflate.decompress(data))
-                data = self._inflate.unused_data
-                if self._inflate.eof:
-                    self._inflate = zlib.decompressobj(_EITHER_HEADER)
-        except zlib.error as error:
-            raise DecompressionError(str(error)) from None
-        return b"".join(pieces)
-
-
-def decompressor_for(content_encoding: str) -> Decompressor | None:
-    """Return a decompressor for bodies of this encoding, or None if the encoding is another."""
-    return Decompressor() if content_encoding.strip().lower() in _KNOWN_ENCODINGS else None
-
-
 logger = logging.getLogger("offbook.wire")
 
 
@@ -174,6 +137,7 @@ class WireRecorder:
         mode: `append` adds every call to the recording. `once` answers from an existing recording alone. `new` answers
             from an existing recording and adds what it does not have. `all` replaces the entries that this run
             touches, `fresh` the whole recording when the recorder is closed.
+        rules: what the fingerprints of a new recording ignore.
 
     Raises:
         InputError: the recording cannot be written, the file is not a recording, or the mode is unknown.
@@ -187,6 +151,7 @@ class WireRecorder:
         redactor: Redactor | None = None,
         sink: Sink = NULL_SINK,
         clock: Clock = SYSTEM_CLOCK,
+        rules: NormaliseRules = NO_RULES,
     ) -> None:
         self._redactor, self._sink, self.clock = redactor or redactor_in_force(), guard_sink(sink), clock
         self._prices = PriceTable.default()
@@ -194,7 +159,7 @@ class WireRecorder:
         self._is_answered = self._is_asked = False
         self._recording = open_recording(location, mode=mode, kind="models", sink=sink)
         try:
-            self.rules = self._recording.agree_rules()
+            self.rules = self._recording.agree_rules(rules)
         except InputError:
             self._recording.close()
             raise
@@ -257,6 +222,14 @@ class WireRecorder:
         self._append(RecordedExchange(parsed.request_hash, redacted), OWN_TURN, is_answered=True)
         self._emit(attempt, exchange, latency_ms=end_ms)
         return parsed.request_hash
+
+    def copy(self, stored: StoredExchange[Exchange]) -> None:
+        """Record an exchange of another recording as it is.
+
+        Raises:
+            RecordingWriteError: it cannot be written.
+        """
+        self._recording.append(stored.key, stored.exchange)
 
     @property
     def got_no_answer(self) -> bool:

@@ -23,13 +23,18 @@ from offbook.recording.redact.redactor import Redactor
 from offbook.text import estimate_tokens
 from offbook.vendors import VENDORS
 from offbook.wire.convert.recorded_request import in_order, recorded_request
-from offbook.wire.proxy.forwarding import decompressed, describe_error, describe_failure, ending_of
+from offbook.wire.proxy.forwarding import (
+    DecompressionError,
+    decompressed,
+    decompressor_for,
+    describe_error,
+    describe_failure,
+    ending_of,
+)
 from offbook.wire.proxy.recorder import (
     CapturedResponse,
-    DecompressionError,
     ResponseCapture,
     build_exchange,
-    decompressor_for,
     provider_name_of,
 )
 from offbook.wire.proxy.upstream import (

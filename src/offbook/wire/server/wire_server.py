@@ -326,6 +326,7 @@ class WireServer(CallInspection):
             self._backend.recorder,
             timeout_s=self._options.upstream_timeout_s,
             end_wait_s=self._options.upstream_end_wait_s,
+            model=self._options.live_model,
         )
 
     def _thread_of(self, app: WireApp) -> ServerThread:

@@ -1,0 +1,80 @@
+"""A fork of a recorded run: the first calls come from its recording, and the rest from the real APIs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from urllib.parse import quote
+
+import orjson
+from msgspec.structs import replace
+
+from offbook.errors import InputError
+from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.wire_record import WEBSOCKET_METHOD
+from offbook.recording.stores.store import StoredExchange
+from offbook.wire.calls import CallAttempt
+from offbook.wire.proxy.upstream import SentRequest
+from offbook.wire.replay import ReplayMatch, WireReplay
+from offbook.wire.replay_source import ReplaySource
+from offbook.wire.request import unpacked_body
+from offbook.wire.response import HttpResponse
+from offbook.wire.session import WireSession
+
+_MODEL_IN_PATH = re.compile(r"(?<=/models/)[^/:]+(?=:)|(?<=/model/)[^/]+(?=/)|(?<=/deployments/)[^/]+(?=/)")
+"""The model in a path of Gemini or Vertex AI, of Bedrock, whose models may have a colon, or of Azure."""
+
+
+class ForkedSession(WireSession):
+    """Answers model calls from a recording, and leaves those from number `live_from` on to the real APIs.
+
+    Other requests go there only behind that, if the recording does not have them, and sessions over WebSocket never.
+    """
+
+    counts_exactly = True
+    live_from = 1
+    has_forked = False
+
+    def answer(self, attempt: CallAttempt) -> HttpResponse | None:
+        is_websocket = attempt.parsed.is_message or attempt.parsed.method == WEBSOCKET_METHOD
+        if attempt.call >= self.live_from and not is_websocket:
+            self.has_forked = True
+            return None
+        self.is_live = self.has_forked and not attempt.call and not is_websocket
+        return super().answer(attempt)
+
+
+def forked_session(live_from: int) -> type[WireSession]:
+    """Return the type of the sessions that fork at a call."""
+    return type("ForkedSession", (ForkedSession,), {"live_from": live_from})
+
+
+class ForkedReplay(WireReplay):
+    """Passes each exchange that it serves to `copy`, so that the new recording has the whole run."""
+
+    def __init__(self, source: ReplaySource, *, copy: Callable[[StoredExchange[Exchange]], None]) -> None:
+        super().__init__(source, default_response="")
+        self._copy = copy
+
+    def use(self, match: ReplayMatch) -> None:
+        super().use(match)
+        if match.stored is not None:
+            self._copy(match.stored)
+
+
+def with_model(sent: SentRequest, model: str) -> SentRequest:
+    """Return a model call that asks another model, named in its body or its path, wherever its protocol has it.
+
+    Raises:
+        InputError: the request names no model.
+    """
+    body = orjson.loads(unpacked_body(sent.request))
+    path, replaced = _MODEL_IN_PATH.subn(quote(model, safe=""), sent.raw_path, count=1)
+    has_field = isinstance(body, dict) and "model" in body
+    if not has_field and not replaced:
+        raise InputError("the request names no model that could be replaced")
+    if has_field:
+        body["model"] = model
+    request = replace(sent.request, body=orjson.dumps(body))
+    headers = [(name, value) for name, value in sent.headers if name.lower() != b"content-encoding"]
+    return SentRequest(sent.route, request, path, headers)
