@@ -9,12 +9,12 @@ from typing import ClassVar, TypeAlias
 import orjson
 
 from offbook.codecs.base import WireRequest
-from offbook.codecs.openai_chat import OpenAIChatCodec
+from offbook.codecs.openai_chat import CODEC
 from offbook.messages import Request, Response, TextDelta, Usage
 
 Model: TypeAlias = Callable[[Request], Response]
 
-CODEC = OpenAIChatCodec()
+
 ANSWERS = {
     "capital": "The capital of France is Paris.",
     "poem": "Roses are red,\nviolets are blue,\ntests replayed offline\nare tests that stay true.",

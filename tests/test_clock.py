@@ -12,17 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offbook.clock import SYSTEM_CLOCK, VIRTUAL_EPOCH, run
-from offbook.codecs.openai_chat import OpenAIChatCodec
 from offbook.errors import EventLoopError
 from offbook.messages import Response
 from offbook.providers.http import HttpOptions, HttpProvider
+from offbook.vendors import codec_of
 from offbook.virtual_time import VirtualTimeLoop
 from tests.servers.loopback import LoopbackServer
 
 HOUR_S = 3600.0
 FAR_LESS_THAN_AN_HOUR_S = 120.0
 A_SECOND = pytest.approx(1.0, abs=1e-9)
-ANSWER = orjson.dumps(OpenAIChatCodec.encode_response(Response(content="Hello.", model="gpt-4o")))
+ANSWER = orjson.dumps(codec_of("openai_chat").encode_response(Response(content="Hello.", model="gpt-4o")))
 
 
 def virtually(work):
@@ -221,7 +221,7 @@ async def answer_of(provider):
 def test_a_real_server_is_waited_for_and_no_timeout_fires():
     async def work(url):
         http = HttpOptions(timeout_s=30)
-        async with asyncio.timeout(30), HttpProvider(OpenAIChatCodec(), base_url=url, http=http) as provider:
+        async with asyncio.timeout(30), HttpProvider(codec_of("openai_chat"), base_url=url, http=http) as provider:
             return [await answer_of(provider) for _ in range(20)]
 
     with LoopbackServer(ANSWER) as server:
@@ -230,7 +230,7 @@ def test_a_real_server_is_waited_for_and_no_timeout_fires():
 
 def test_an_idle_connection_does_not_hold_the_time_up():
     async def work(url):
-        async with HttpProvider(OpenAIChatCodec(), base_url=url) as provider:
+        async with HttpProvider(codec_of("openai_chat"), base_url=url) as provider:
             await answer_of(provider)
             return await virtual_second()
 

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offbook.codecs.anthropic import AnthropicCodec
 from offbook.codecs.base import WireRequest
 from offbook.errors import MalformedResponseError, ProviderConnectionError, ProviderError, RequestError
 from offbook.messages import (
@@ -17,10 +16,11 @@ from offbook.messages import (
     ToolCallDelta,
     Usage,
 )
+from offbook.vendors import codec_of
 
 from .strategies import json_values, names
 
-CODEC = AnthropicCodec()
+CODEC = codec_of("anthropic")
 USER = {"role": "user", "content": "Hi"}
 WEATHER = {
     "type": "function",

@@ -7,15 +7,14 @@ from botocore.validate import ParamValidator
 from hypothesis import given
 
 from offbook.codecs.base import OtherProtocolError, WireRequest
-from offbook.codecs.bedrock import BedrockCodec
-from offbook.codecs.bedrock_anthropic import BedrockAnthropicCodec
 from offbook.codecs.event_stream import encode_exception
 from offbook.errors import ProviderError
 from offbook.messages import Request, Response, Usage
+from offbook.vendors import codec_of
 
 from .strategies import requests
 
-CODEC = BedrockCodec()
+CODEC = codec_of("bedrock")
 USER = {"role": "user", "content": [{"text": "Hi"}]}
 
 
@@ -37,7 +36,7 @@ def test_botocore_accepts_what_we_encode(converse_input, request_):
 
 
 @pytest.mark.parametrize("model", ["anthropic.claude-3-haiku-20240307-v1:0", "arn:aws:bedrock:eu-west-1:1:profile/a/b"])
-@pytest.mark.parametrize("codec", [CODEC, BedrockAnthropicCodec()], ids=lambda codec: codec.name)
+@pytest.mark.parametrize("codec", [CODEC, codec_of("bedrock_anthropic")], ids=lambda codec: codec.name)
 def test_the_path_names_the_model_and_whether_to_stream(codec, model):
     for stream in (False, True):
         request = Request(({"role": "user", "content": "Hi"},), model, max_tokens=9, stream=stream)
@@ -81,7 +80,7 @@ def test_cached_tokens_are_part_of_the_prompt():
     assert CODEC.decode_response(body) == Response("Hi", usage=Usage.of(13, 2, cached=4), finish_reason="stop")
 
 
-@pytest.mark.parametrize("codec", [CODEC, BedrockAnthropicCodec()], ids=lambda codec: codec.name)
+@pytest.mark.parametrize("codec", [CODEC, codec_of("bedrock_anthropic")], ids=lambda codec: codec.name)
 def test_an_exception_inside_a_stream_is_raised_with_its_name(codec):
     frame = encode_exception("throttlingException", b'{"message": "Too many tokens"}')
     with pytest.raises(ProviderError, match="throttlingException: Too many tokens"):
@@ -90,4 +89,4 @@ def test_an_exception_inside_a_stream_is_raised_with_its_name(codec):
 
 def test_a_body_without_the_version_of_anthropic_is_that_of_another_model():
     with pytest.raises(OtherProtocolError):
-        BedrockAnthropicCodec().decode_request(WireRequest("/model/meta.llama/invoke", {"prompt": "Hi"}))
+        codec_of("bedrock_anthropic").decode_request(WireRequest("/model/meta.llama/invoke", {"prompt": "Hi"}))

@@ -4,11 +4,11 @@ import orjson
 import pytest
 
 from offbook.codecs.base import WireRequest
-from offbook.codecs.gemini import GeminiCodec
 from offbook.errors import MalformedResponseError, ProviderConnectionError, ProviderError, RequestError
 from offbook.messages import ReasoningDelta, Request, Response, TextDelta, ToolCall, ToolCallDelta, Usage
+from offbook.vendors import codec_of
 
-CODEC = GeminiCodec()
+CODEC = codec_of("gemini")
 PATH = "/models/gemini-2.5-flash:generateContent"
 HELLO = {"role": "user", "content": "Hello"}
 PIXEL = "iVBORw0KGgo="

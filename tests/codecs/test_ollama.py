@@ -4,11 +4,11 @@ import orjson
 import pytest
 
 from offbook.codecs.base import WireRequest
-from offbook.codecs.ollama import OllamaCodec
 from offbook.errors import MalformedResponseError, ProviderConnectionError, ProviderError, RequestError
 from offbook.messages import ReasoningDelta, Request, Response, TextDelta, ToolCall, ToolCallDelta, Usage
+from offbook.vendors import codec_of
 
-CODEC = OllamaCodec()
+CODEC = codec_of("ollama")
 HELLO = {"role": "user", "content": "Hello"}
 
 

@@ -4,11 +4,11 @@ import orjson
 import pytest
 
 from offbook.codecs.base import WireRequest
-from offbook.codecs.openai_responses import OpenAIResponsesCodec
 from offbook.errors import MalformedResponseError, ProviderConnectionError, ProviderError, RequestError
 from offbook.messages import ReasoningDelta, Request, Response, TextDelta, ToolCall, ToolCallDelta, Usage
+from offbook.vendors import codec_of
 
-CODEC = OpenAIResponsesCodec()
+CODEC = codec_of("openai_responses")
 HELLO = {"role": "user", "content": "Hello"}
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 REASONING = {

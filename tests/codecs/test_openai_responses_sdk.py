@@ -7,9 +7,9 @@ from openai.types.responses import ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from offbook import read_response
-from offbook.codecs.openai_responses import OpenAIResponsesCodec
 from offbook.errors import ProviderError
 from offbook.messages import Response, ToolCall, Usage
+from offbook.vendors import codec_of
 from tests.servers.models import CodecServer
 
 TOOL = {"type": "function", "name": "weather", "parameters": {"type": "object"}, "strict": False}
@@ -41,7 +41,7 @@ def answer(request):
 
 @pytest.fixture
 def server():
-    with CodecServer(OpenAIResponsesCodec(), answer) as server:
+    with CodecServer(codec_of("openai_responses"), answer) as server:
         yield server
 
 
@@ -68,7 +68,7 @@ def test_a_response_is_read_whole(client):
 
 @pytest.mark.parametrize("response", [CALLING, DONE, CUT])
 def test_a_response_has_all_that_the_sdk_declares(response):
-    encoded = OpenAIResponsesCodec().encode_response(response)
+    encoded = codec_of("openai_responses").encode_response(response)
     assert SdkResponse.model_validate(encoded).model == "gpt-5"
 
 

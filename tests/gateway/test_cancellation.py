@@ -19,7 +19,7 @@ from offbook import (
     TextDelta,
     Timeout,
 )
-from offbook.codecs.openai_chat import OpenAIChatCodec
+from offbook.vendors import codec_of
 from tests.fakes import user
 from tests.gateway.parts import (
     OK,
@@ -195,7 +195,7 @@ def test_a_deadline_leaves_nothing_behind():
     run(play())
 
 
-BEGINNING = list(OpenAIChatCodec().encode_stream(OK, [TextDelta("one")]))[:2]
+BEGINNING = list(codec_of("openai_chat").encode_stream(OK, [TextDelta("one")]))[:2]
 
 
 @pytest.mark.parametrize("frames", [None, [], BEGINNING], ids=["before the head", "before the first", "in the middle"])

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 import httpx2
 import orjson
 import pytest
+from msgspec.structs import replace
 
 from offbook.codecs.base import WireRequest
-from offbook.codecs.openai_chat import OpenAIChatCodec
 from offbook.errors import (
     InputError,
     MalformedResponseError,
@@ -24,8 +24,9 @@ from offbook.errors import (
 from offbook.messages import Response, StreamEnd, TextDelta, Usage
 from offbook.providers.http import MAX_RESPONSE_BYTES, HttpOptions, HttpProvider
 from offbook.providers.pricing import Price, PriceTable
+from offbook.vendors import codec_of
 
-CODEC = OpenAIChatCodec()
+CODEC = codec_of("openai_chat")
 HI = [{"role": "user", "content": "Hi"}]
 HELLO = Response(content="Hello there.", model="gpt-4o-2024-08-06", usage=Usage.of(1000, 100))
 DELTAS = [TextDelta("Hello "), TextDelta("there.")]
@@ -164,16 +165,14 @@ async def test_azure_is_a_base_url_with_a_query_and_a_header():
     assert request.headers["api-key"] == "k"
 
 
-class CodecWithQuery(OpenAIChatCodec):
-    """A protocol whose path has a query of its own."""
-
-    @staticmethod
-    def encode_request(request):
-        return WireRequest("/generate?alt=sse", {"model": request.model})
+CODEC_WITH_QUERY = replace(
+    CODEC, encode_request=lambda request: WireRequest("/generate?alt=sse", {"model": request.model})
+)
+"""A protocol whose path has a query of its own."""
 
 
 async def test_the_query_of_the_protocol_and_that_of_the_user_are_both_sent():
-    request = await sent(Server(), codec=CodecWithQuery(), query={"api-version": "1", "tag": "a b"})
+    request = await sent(Server(), codec=CODEC_WITH_QUERY, query={"api-version": "1", "tag": "a b"})
     assert dict(request.url.params) == {"alt": "sse", "api-version": "1", "tag": "a b"}
     assert request.url.path == "/v1/generate"
 

@@ -12,11 +12,11 @@ import orjson
 import pytest
 
 from offbook import ProviderConnectionError, Request, run
-from offbook.codecs.openai_chat import OpenAIChatCodec
 from offbook.errors import EventLoopError, ProviderError, RequestError
 from offbook.messages import Message, Response, StreamEnd, TextDelta, WholeReply
 from offbook.providers.http import HttpProvider
 from offbook.providers.provider import Provider, notify_on_end, run_sync
+from offbook.vendors import codec_of
 from tests.fakes import Scripted, events_of, read_until_broken
 from tests.servers.loopback import LoopbackServer
 
@@ -165,7 +165,7 @@ def test_complete_sync_raises_what_send_raises():
 
 
 HI = [{"role": "user", "content": "Hi"}]
-ANSWER = orjson.dumps(OpenAIChatCodec.encode_response(Response(content="Hello.", model="gpt-4o")))
+ANSWER = orjson.dumps(codec_of("openai_chat").encode_response(Response(content="Hello.", model="gpt-4o")))
 CALLER = contextvars.ContextVar("CALLER", default="nobody")
 
 
@@ -176,7 +176,7 @@ def server():
 
 
 def provider_of(server):
-    return HttpProvider(OpenAIChatCodec(), base_url=server.url)
+    return HttpProvider(codec_of("openai_chat"), base_url=server.url)
 
 
 def in_own_thread(work):

@@ -10,9 +10,9 @@ from typing import Any
 import orjson
 
 from offbook.codecs.base import Codec, WireRequest
-from offbook.codecs.openai_chat import OpenAIChatCodec
 from offbook.errors import ProviderError
 from offbook.messages import Request, Response, Usage, deltas_of
+from offbook.vendors import codec_of
 
 from .loopback import PATIENCE_S, LoopbackServer, ServerCall
 
@@ -63,7 +63,7 @@ class ChatModel(CodecServer):
     """
 
     def __init__(self, answer_to: Callable[[str], Response]) -> None:
-        super().__init__(OpenAIChatCodec(), lambda request: _not_refused(answer_to(_last(request))))
+        super().__init__(codec_of("openai_chat"), lambda request: _not_refused(answer_to(_last(request))))
         self.answered: Counter[str] = Counter()
         self._held, self._holding = set[str](), set[str]()
         self._changed = threading.Condition()

@@ -1,6 +1,6 @@
 """The Codec interface that every protocol implements, helpers for its JSON, and the errors of HTTP statuses."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from math import isfinite
 from typing import Protocol, TypeVar
@@ -50,57 +50,49 @@ class StreamDecoder(Protocol):
         ...
 
 
-class Codec(Protocol):
-    """One protocol. Clients encode requests and decode responses; servers do the reverse."""
+class ResponseEncoder(Protocol):
+    """Encodes a response. `id` becomes part of the ids that the protocol requires, to make them unique in a run."""
 
-    @property
-    def name(self) -> str: ...
+    def __call__(self, response: Response, *, id: str = NO_ID) -> JsonObject: ...
 
-    @property
-    def stream_type(self) -> str:
-        """The content type of a streamed response."""
-        ...
 
-    def auth_headers(self, api_key: str) -> dict[str, str]:
-        """Return the headers that carry the key, unless it is empty, and those that the protocol requires with it."""
-        ...
+class StreamEncoder(Protocol):
+    """Encodes deltas as frames, between those that start and end a stream of `response`; `id` as above."""
 
-    def encode_request(self, request: Request) -> WireRequest: ...
+    def __call__(self, response: Response, deltas: Iterable[StreamDelta], *, id: str = NO_ID) -> Iterator[bytes]: ...
 
-    def decode_request(self, wire: WireRequest) -> Request:
-        """Decode a request. Raises RequestError if the body is not a request of this protocol."""
-        ...
 
-    def encode_response(self, response: Response, *, id: str = NO_ID) -> JsonObject:
-        """Encode a response. `id` becomes part of the ids that the protocol requires, to make them unique in a run."""
-        ...
+def bearer_auth(api_key: str) -> dict[str, str]:
+    """Return the header that carries the key as a bearer token; none if the key is empty."""
+    return {"Authorization": f"Bearer {api_key}"} if api_key else {}
 
-    def decode_response(self, data: bytes) -> Response:
-        """Decode a response. The caller sets `provider`, `cost_usd` and `latency_ms`.
 
-        Raises:
-            MalformedResponseError: `data` is not a response of this protocol.
-            ProviderError: the response reports a failure.
-        """
-        ...
+class Codec(Struct, frozen=True, kw_only=True, eq=False):
+    """One protocol. Clients encode requests and decode responses; servers do the reverse.
 
-    def encode_stream(self, response: Response, deltas: Iterable[StreamDelta], *, id: str = NO_ID) -> Iterator[bytes]:
-        """Encode the deltas as frames, between those that start and end a stream of `response`; `id` as above."""
-        ...
+    Attributes:
+        stream_type: the content type of a streamed response.
+        decode_request: raises RequestError if the body is not a request of this protocol.
+        decode_response: the caller sets `provider`, `cost_usd` and `latency_ms`. Raises MalformedResponseError if the
+            bytes are not a response of this protocol, and ProviderError if the response reports a failure.
+        encode_stream_error: an error as the vendor reports it inside a stream.
+        encode_error: the body of an error, by its status and message, that the vendor's SDK understands.
+        decode_error: the message in such a body, or the body itself if it has another shape.
+        auth_headers: those that carry the key, unless it is empty, and those that the protocol requires with it.
+    """
 
-    def encode_stream_error(self, message: str) -> bytes:
-        """Encode an error as the vendor reports it inside a stream."""
-        ...
-
-    def stream_decoder(self) -> StreamDecoder: ...
-
-    def encode_error(self, status_code: int, message: str) -> JsonObject:
-        """Encode an error body that the vendor's SDK understands."""
-        ...
-
-    def decode_error(self, data: bytes) -> str:
-        """Return the message in an error body, or the body itself if it has another shape."""
-        ...
+    name: str
+    stream_type: str
+    encode_request: Callable[[Request], WireRequest]
+    decode_request: Callable[[WireRequest], Request]
+    encode_response: ResponseEncoder
+    decode_response: Callable[[bytes], Response]
+    encode_stream: StreamEncoder
+    encode_stream_error: Callable[[str], bytes]
+    stream_decoder: Callable[[], StreamDecoder]
+    encode_error: Callable[[int, str], JsonObject]
+    decode_error: Callable[[bytes], str]
+    auth_headers: Callable[[str], dict[str, str]] = bearer_auth
 
 
 T = TypeVar("T")
@@ -156,11 +148,6 @@ def undeclared_fields(fields: JsonObject, shape: type[Struct]) -> JsonObject:
 def stream_error(message: object, *, raw: str) -> ProviderError:
     """Return the error for one that the provider reports inside a stream."""
     return ProviderError(f"error inside the stream: {message}", body=raw)
-
-
-def bearer_auth(api_key: str) -> dict[str, str]:
-    """Return the header that carries the key as a bearer token; none if the key is empty."""
-    return {"Authorization": f"Bearer {api_key}"} if api_key else {}
 
 
 def error_of_status(

@@ -8,7 +8,7 @@ from offbook.codecs.anthropic.request import encode_request as encode_anthropic_
 from offbook.codecs.anthropic.response import decode_response, encode_response
 from offbook.codecs.anthropic.stream import AnthropicStreamDecoder
 from offbook.codecs.anthropic.stream import encode_stream as encode_anthropic_stream
-from offbook.codecs.base import NO_ID, OtherProtocolError, WireRequest, bearer_auth
+from offbook.codecs.base import NO_ID, Codec, OtherProtocolError, WireRequest
 from offbook.codecs.bedrock.request import model_in, path_of
 from offbook.codecs.bedrock.response import decode_error, encode_error
 from offbook.codecs.bedrock.stream import encode_stream_error, exception_error
@@ -71,21 +71,17 @@ def encode_stream(response: Response, deltas: Iterable[StreamDelta], *, id: str 
         yield from (encode_event(CHUNK, event.data.encode()) for event in SseDecoder().feed(frame))
 
 
-class BedrockAnthropicCodec:
-    """The `/model/{model}/invoke` protocol of Anthropic's models."""
-
-    name = "bedrock_anthropic"
-    stream_type = EVENT_STREAM_TYPE
-    auth_headers = staticmethod(bearer_auth)
-    encode_request = staticmethod(encode_request)
-    decode_request = staticmethod(decode_request)
-    encode_response = staticmethod(encode_response)
-    decode_response = staticmethod(decode_response)
-    encode_stream = staticmethod(encode_stream)
-    encode_stream_error = staticmethod(encode_stream_error)
-    stream_decoder = BedrockAnthropicStreamDecoder
-    encode_error = staticmethod(encode_error)
-    decode_error = staticmethod(decode_error)
-
-
-CODEC = BedrockAnthropicCodec()
+CODEC = Codec(
+    name="bedrock_anthropic",
+    stream_type=EVENT_STREAM_TYPE,
+    encode_request=encode_request,
+    decode_request=decode_request,
+    encode_response=encode_response,
+    decode_response=decode_response,
+    encode_stream=encode_stream,
+    encode_stream_error=encode_stream_error,
+    stream_decoder=BedrockAnthropicStreamDecoder,
+    encode_error=encode_error,
+    decode_error=decode_error,
+)
+"""The `/model/{model}/invoke` protocol of Anthropic's models."""

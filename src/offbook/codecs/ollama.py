@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from offbook.codecs.base import (
     NO_ID,
+    Codec,
     WireRequest,
-    bearer_auth,
     convert_request,
     decode_answer,
     error_message,
@@ -361,21 +361,17 @@ def encode_stream_error(message: str) -> bytes:
     return _line(encode_error(500, message))
 
 
-class OllamaCodec:
-    """The `/api/chat` protocol."""
-
-    name = "ollama"
-    stream_type = "application/x-ndjson"
-    encode_request = staticmethod(encode_request)
-    decode_request = staticmethod(decode_request)
-    encode_response = staticmethod(encode_response)
-    decode_response = staticmethod(decode_response)
-    encode_stream = staticmethod(encode_stream)
-    encode_stream_error = staticmethod(encode_stream_error)
-    stream_decoder = OllamaStreamDecoder
-    encode_error = staticmethod(encode_error)
-    decode_error = staticmethod(decode_error)
-    auth_headers = staticmethod(bearer_auth)
-
-
-CODEC = OllamaCodec()
+CODEC = Codec(
+    name="ollama",
+    stream_type="application/x-ndjson",
+    encode_request=encode_request,
+    decode_request=decode_request,
+    encode_response=encode_response,
+    decode_response=decode_response,
+    encode_stream=encode_stream,
+    encode_stream_error=encode_stream_error,
+    stream_decoder=OllamaStreamDecoder,
+    encode_error=encode_error,
+    decode_error=decode_error,
+)
+"""The `/api/chat` protocol."""

@@ -9,8 +9,8 @@ from msgspec import Struct, field
 
 from offbook.codecs.base import (
     NO_ID,
+    Codec,
     WireRequest,
-    bearer_auth,
     convert_request,
     decode_answer,
     error_message,
@@ -357,21 +357,17 @@ def is_usage_frame(frame: bytes) -> bool:
     return b'"choices":[]' in frame
 
 
-class OpenAIChatCodec:
-    """The `/chat/completions` protocol."""
-
-    name = "openai_chat"
-    stream_type = "text/event-stream; charset=utf-8"
-    encode_request = staticmethod(encode_request)
-    decode_request = staticmethod(decode_request)
-    encode_response = staticmethod(encode_response)
-    decode_response = staticmethod(decode_response)
-    encode_stream = staticmethod(encode_stream)
-    encode_stream_error = staticmethod(encode_stream_error)
-    stream_decoder = OpenAIChatStreamDecoder
-    encode_error = staticmethod(encode_error)
-    decode_error = staticmethod(decode_error)
-    auth_headers = staticmethod(bearer_auth)
-
-
-CODEC = OpenAIChatCodec()
+CODEC = Codec(
+    name="openai_chat",
+    stream_type="text/event-stream; charset=utf-8",
+    encode_request=encode_request,
+    decode_request=decode_request,
+    encode_response=encode_response,
+    decode_response=decode_response,
+    encode_stream=encode_stream,
+    encode_stream_error=encode_stream_error,
+    stream_decoder=OpenAIChatStreamDecoder,
+    encode_error=encode_error,
+    decode_error=decode_error,
+)
+"""The `/chat/completions` protocol."""

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.codecs.base import WireRequest
-from offbook.codecs.openai_chat import OpenAIChatCodec
+from offbook.codecs.openai_chat import CODEC as OPENAI_CHAT
 from offbook.config.file import Config, EndpointConfig, WorkflowConfig
 from offbook.errors import InputError, NoProviderError
 from offbook.messages import Reply, Request
@@ -190,14 +190,12 @@ def _with_place(error: InputError, config: Config, place: str) -> InputError:
     return InputError(error.reason, source=config.source, place=f"{place}: {error.source}", hint=hint)
 
 
-class _ExactUrlCodec(OpenAIChatCodec):
-    """Chat completions, POSTed to exactly the configured URL."""
+def _encode_without_path(request: Request) -> WireRequest:
+    return WireRequest("", OPENAI_CHAT.encode_request(request).body)
 
-    name = "agent"
 
-    @staticmethod
-    def encode_request(request: Request) -> WireRequest:
-        return WireRequest("", OpenAIChatCodec.encode_request(request).body)
+_EXACT_URL_CODEC = replace(OPENAI_CHAT, name="agent", encode_request=_encode_without_path)
+"""Chat completions, POSTed to exactly the configured URL."""
 
 
 def _endpoint_provider(config: Config, declared: EndpointConfig, place: str) -> HttpProvider:
@@ -209,6 +207,6 @@ def _endpoint_provider(config: Config, declared: EndpointConfig, place: str) -> 
     parts = urlsplit(url)
     options = HttpOptions(timeout_s=config.run.answer_timeout_s, headers=headers, query=dict(parse_qsl(parts.query)))
     try:
-        return HttpProvider(_ExactUrlCodec(), base_url=parts._replace(query="").geturl(), name="agent", http=options)
+        return HttpProvider(_EXACT_URL_CODEC, base_url=parts._replace(query="").geturl(), name="agent", http=options)
     except InputError as error:
         raise InputError(error.reason, source=config.source, place=f"{place}: endpoint") from error

@@ -38,10 +38,10 @@ class MalformedResponse(Fault, frozen=True, tag="malformed_response"):
 
     async def apply(self, call: FaultedCall) -> NoReturn:
         raw = add_mark(self.raw, call.mark)
-        from offbook.codecs.openai_chat import OpenAIChatCodec  # noqa: PLC0415 - only a fault that fires needs it
+        from offbook.codecs.openai_chat import decode_response  # noqa: PLC0415 - only a fault that fires needs it
 
         try:
-            OpenAIChatCodec.decode_response(raw.encode("utf-8", "replace"))
+            decode_response(raw.encode("utf-8", "replace"))
         except MalformedResponseError as error:
             error.attribute(call.provider)
             raise

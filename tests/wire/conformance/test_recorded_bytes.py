@@ -6,15 +6,15 @@ import openai
 import pytest
 
 from offbook import serving
-from offbook.codecs.openai_chat import OpenAIChatCodec
 from offbook.messages import Response, TextDelta
+from offbook.vendors import codec_of
 from offbook.wire.server.wire_server import WireServer
 from tests.wire.conformance.answers import PLAIN, QUESTION
 
 pytestmark = pytest.mark.xdist_group("sdks")
 
 WORDS = [TextDelta(f"{word} ") for word in PLAIN.split()]
-BODY = b"".join(OpenAIChatCodec.encode_stream(Response(PLAIN, "model-1"), WORDS)).decode()
+BODY = b"".join(codec_of("openai_chat").encode_stream(Response(PLAIN, "model-1"), WORDS)).decode()
 UNKNOWN = BODY.replace('"object":', '"unknown_field":7,"object":')
 ENTRY = {
     "content": PLAIN,

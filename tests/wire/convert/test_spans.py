@@ -24,12 +24,12 @@ from opentelemetry.util.genai.types import (
 
 import offbook
 from offbook import ToolCall, Usage
-from offbook.codecs.openai_chat import OpenAIChatCodec
 from offbook.faults import Timeout
 from offbook.messages import Response
 from offbook.recording.format.document import Document, exchanges_of
 from offbook.recording.format.exchange import Exchange, RecordedError, ToolExchange
 from offbook.recording.stores.locate import open_store
+from offbook.vendors import codec_of
 from offbook.wire.convert.span_writer import write_spans
 from tests.servers.models import CodecServer
 from tests.wire.convert.importing import imported, write_json
@@ -65,7 +65,7 @@ def run_agent(base_url, http_client=None):
 def live(tmp_path_factory):
     """The recording of that agent over HTTP."""
     path = tmp_path_factory.mktemp("live") / "run.json"
-    with CodecServer(OpenAIChatCodec(), answer) as server, offbook.sync_http_client(record=path) as client:
+    with CodecServer(codec_of("openai_chat"), answer) as server, offbook.sync_http_client(record=path) as client:
         run_agent(f"{server.url}/v1", client)
     return open_store(path).load()
 
@@ -89,7 +89,7 @@ def test_openinference_traces_have_the_fingerprints_of_live_traffic(tmp_path, pr
     instrumentor = OpenAIInstrumentor()
     instrumentor.instrument(tracer_provider=provider)
     try:
-        with CodecServer(OpenAIChatCodec(), answer) as server:
+        with CodecServer(codec_of("openai_chat"), answer) as server:
             run_agent(f"{server.url}/v1")
     finally:
         instrumentor.uninstrument()

@@ -1,7 +1,5 @@
 """Anthropic messages."""
 
-from offbook.codecs.anthropic.stream import AnthropicCodec
+from offbook.codecs.anthropic.stream import CODEC
 
-CODEC = AnthropicCodec()
-
-__all__ = ["CODEC", "AnthropicCodec"]
+__all__ = ["CODEC"]

@@ -25,7 +25,7 @@ from offbook.codecs.anthropic.response import (
     thinking_block,
     tool_use_block,
 )
-from offbook.codecs.base import NO_ID, decode_answer, stream_error, without_none
+from offbook.codecs.base import NO_ID, Codec, decode_answer, stream_error, without_none
 from offbook.codecs.framing import ServerSentEvent, SseDecoder, encode_sse_event
 from offbook.messages import (
     Accumulator,
@@ -226,22 +226,23 @@ def encode_stream_error(message: str) -> bytes:
 API_VERSION = "2023-06-01"
 
 
-class AnthropicCodec:
-    """The `/v1/messages` protocol."""
+def auth_headers(api_key: str) -> dict[str, str]:
+    key = {"x-api-key": api_key} if api_key else {}
+    return {"anthropic-version": API_VERSION} | key
 
-    name = "anthropic"
-    stream_type = "text/event-stream; charset=utf-8"
-    encode_request = staticmethod(encode_request)
-    decode_request = staticmethod(decode_request)
-    encode_response = staticmethod(encode_response)
-    decode_response = staticmethod(decode_response)
-    encode_stream = staticmethod(encode_stream)
-    encode_stream_error = staticmethod(encode_stream_error)
-    stream_decoder = AnthropicStreamDecoder
-    encode_error = staticmethod(encode_error)
-    decode_error = staticmethod(decode_error)
 
-    @staticmethod
-    def auth_headers(api_key: str) -> dict[str, str]:
-        key = {"x-api-key": api_key} if api_key else {}
-        return {"anthropic-version": API_VERSION} | key
+CODEC = Codec(
+    name="anthropic",
+    stream_type="text/event-stream; charset=utf-8",
+    encode_request=encode_request,
+    decode_request=decode_request,
+    encode_response=encode_response,
+    decode_response=decode_response,
+    encode_stream=encode_stream,
+    encode_stream_error=encode_stream_error,
+    stream_decoder=AnthropicStreamDecoder,
+    encode_error=encode_error,
+    decode_error=decode_error,
+    auth_headers=auth_headers,
+)
+"""The `/v1/messages` protocol."""

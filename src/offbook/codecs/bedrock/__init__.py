@@ -1,7 +1,5 @@
 """Amazon Bedrock: Converse and ConverseStream."""
 
-from offbook.codecs.bedrock.stream import BedrockCodec
+from offbook.codecs.bedrock.stream import CODEC
 
-CODEC = BedrockCodec()
-
-__all__ = ["CODEC", "BedrockCodec"]
+__all__ = ["CODEC"]

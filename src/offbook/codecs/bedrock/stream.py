@@ -6,7 +6,7 @@ from itertools import groupby
 import orjson
 from msgspec import Struct, field
 
-from offbook.codecs.base import NO_ID, bearer_auth, decode_answer, stream_error
+from offbook.codecs.base import NO_ID, Codec, decode_answer, stream_error
 from offbook.codecs.bedrock.request import decode_request, encode_request
 from offbook.codecs.bedrock.response import (
     ConverseUsage,
@@ -185,18 +185,17 @@ def encode_stream_error(message: str) -> bytes:
     return encode_exception(STREAM_ERROR, orjson.dumps({"message": message}))
 
 
-class BedrockCodec:
-    """The `/model/{model}/converse` protocol. Keys are those of Bedrock; requests without one are signed."""
-
-    name = "bedrock"
-    stream_type = EVENT_STREAM_TYPE
-    auth_headers = staticmethod(bearer_auth)
-    encode_request = staticmethod(encode_request)
-    decode_request = staticmethod(decode_request)
-    encode_response = staticmethod(encode_response)
-    decode_response = staticmethod(decode_response)
-    encode_stream = staticmethod(encode_stream)
-    encode_stream_error = staticmethod(encode_stream_error)
-    stream_decoder = BedrockStreamDecoder
-    encode_error = staticmethod(encode_error)
-    decode_error = staticmethod(decode_error)
+CODEC = Codec(
+    name="bedrock",
+    stream_type=EVENT_STREAM_TYPE,
+    encode_request=encode_request,
+    decode_request=decode_request,
+    encode_response=encode_response,
+    decode_response=decode_response,
+    encode_stream=encode_stream,
+    encode_stream_error=encode_stream_error,
+    stream_decoder=BedrockStreamDecoder,
+    encode_error=encode_error,
+    decode_error=decode_error,
+)
+"""The `/model/{model}/converse` protocol. Keys are those of Bedrock; requests without one are signed."""

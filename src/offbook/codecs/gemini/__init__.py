@@ -1,7 +1,5 @@
 """Gemini generateContent."""
 
-from offbook.codecs.gemini.stream import GeminiCodec
+from offbook.codecs.gemini.stream import CODEC
 
-CODEC = GeminiCodec()
-
-__all__ = ["CODEC", "GeminiCodec"]
+__all__ = ["CODEC"]

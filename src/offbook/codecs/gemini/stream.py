@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 import orjson
 
-from offbook.codecs.base import NO_ID, decode_answer, stream_error
+from offbook.codecs.base import NO_ID, Codec, decode_answer, stream_error
 from offbook.codecs.framing import ServerSentEvent, SseDecoder, encode_sse_event
 from offbook.codecs.gemini.content import encode_call
 from offbook.codecs.gemini.request import decode_request, encode_request
@@ -99,21 +99,22 @@ def encode_stream_error(message: str) -> bytes:
     return encode_sse_event(orjson.dumps(encode_error(500, message)))
 
 
-class GeminiCodec:
-    """The `:generateContent` and `:streamGenerateContent` protocol."""
+def auth_headers(api_key: str) -> dict[str, str]:
+    return {"x-goog-api-key": api_key} if api_key else {}
 
-    name = "gemini"
-    stream_type = "text/event-stream"
-    encode_request = staticmethod(encode_request)
-    decode_request = staticmethod(decode_request)
-    encode_response = staticmethod(encode_response)
-    decode_response = staticmethod(decode_response)
-    encode_stream = staticmethod(encode_stream)
-    encode_stream_error = staticmethod(encode_stream_error)
-    stream_decoder = GeminiStreamDecoder
-    encode_error = staticmethod(encode_error)
-    decode_error = staticmethod(decode_error)
 
-    @staticmethod
-    def auth_headers(api_key: str) -> dict[str, str]:
-        return {"x-goog-api-key": api_key} if api_key else {}
+CODEC = Codec(
+    name="gemini",
+    stream_type="text/event-stream",
+    encode_request=encode_request,
+    decode_request=decode_request,
+    encode_response=encode_response,
+    decode_response=decode_response,
+    encode_stream=encode_stream,
+    encode_stream_error=encode_stream_error,
+    stream_decoder=GeminiStreamDecoder,
+    encode_error=encode_error,
+    decode_error=decode_error,
+    auth_headers=auth_headers,
+)
+"""The `:generateContent` and `:streamGenerateContent` protocol."""

@@ -1,7 +1,5 @@
 """OpenAI responses."""
 
-from offbook.codecs.openai_responses.stream import OpenAIResponsesCodec
+from offbook.codecs.openai_responses.stream import CODEC
 
-CODEC = OpenAIResponsesCodec()
-
-__all__ = ["CODEC", "OpenAIResponsesCodec"]
+__all__ = ["CODEC"]

@@ -6,7 +6,7 @@ from itertools import chain, groupby
 import orjson
 from msgspec import Raw, Struct
 
-from offbook.codecs.base import NO_ID, bearer_auth, decode_answer, stream_error
+from offbook.codecs.base import NO_ID, Codec, decode_answer, stream_error
 from offbook.codecs.framing import ServerSentEvent, SseDecoder, encode_sse_event
 from offbook.codecs.openai_chat import decode_error, encode_error
 from offbook.codecs.openai_responses.request import decode_request, encode_request
@@ -268,18 +268,17 @@ def encode_stream_error(message: str) -> bytes:
     return encode_sse_event(orjson.dumps({"type": "error", "sequence_number": 0, "error": error}), "error")
 
 
-class OpenAIResponsesCodec:
-    """The `/responses` protocol. Its error bodies are those of chat completions."""
-
-    name = "openai_responses"
-    stream_type = "text/event-stream; charset=utf-8"
-    encode_request = staticmethod(encode_request)
-    decode_request = staticmethod(decode_request)
-    encode_response = staticmethod(encode_response)
-    decode_response = staticmethod(decode_response)
-    encode_stream = staticmethod(encode_stream)
-    encode_stream_error = staticmethod(encode_stream_error)
-    stream_decoder = OpenAIResponsesStreamDecoder
-    encode_error = staticmethod(encode_error)
-    decode_error = staticmethod(decode_error)
-    auth_headers = staticmethod(bearer_auth)
+CODEC = Codec(
+    name="openai_responses",
+    stream_type="text/event-stream; charset=utf-8",
+    encode_request=encode_request,
+    decode_request=decode_request,
+    encode_response=encode_response,
+    decode_response=decode_response,
+    encode_stream=encode_stream,
+    encode_stream_error=encode_stream_error,
+    stream_decoder=OpenAIResponsesStreamDecoder,
+    encode_error=encode_error,
+    decode_error=decode_error,
+)
+"""The `/responses` protocol. Its error bodies are those of chat completions."""
