@@ -47,6 +47,7 @@ class Vendor(Struct, frozen=True, kw_only=True):
         secret_query: every query parameter in which a client may send its key.
         hosts: further hosts of its API, and of others that speak its protocol, as patterns; interception knows them.
         codecs: the codec of each provider name under which the vendor is configured; the first writes its errors.
+        prompt_codecs: the codecs of calls with one prompt, by the provider name that they are recorded under.
     """
 
     name: VendorName
@@ -68,6 +69,7 @@ class Vendor(Struct, frozen=True, kw_only=True):
     secret_query: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     codecs: dict[ProviderName, str] = {}
+    prompt_codecs: dict[ProviderName, str] = {}
 
     @property
     def codec(self) -> Codec:
@@ -139,6 +141,7 @@ _ALL = (
             *("api.together.xyz", "api.together.ai", "api.fireworks.ai", "api.perplexity.ai", "router.huggingface.co"),
         ),
         codecs={"openai": "openai_chat", "openai_responses": "openai_responses"},
+        prompt_codecs={"openai": "openai_completions"},
     ),
     Vendor(
         name="anthropic",
@@ -168,6 +171,7 @@ _ALL = (
         key_headers=("authorization",),
         hosts=("ollama.com",),
         codecs={"ollama": "ollama"},
+        prompt_codecs={"ollama": "ollama_generate"},
     ),
     Vendor(
         name="bedrock",
@@ -221,7 +225,9 @@ VENDOR_OF: dict[str, Vendor] = {name: vendor for vendor in _ALL for name in vend
 """The vendor of each provider name."""
 CODEC_NAMES: dict[str, str] = {name: codec for vendor in _ALL for name, codec in vendor.codecs.items()}
 """The codec of each provider name."""
-PROVIDER_NAMES: dict[str, str] = {codec: name for name, codec in CODEC_NAMES.items()}
+PROVIDER_NAMES: dict[str, str] = {
+    codec: name for vendor in _ALL for codecs in (vendor.codecs, vendor.prompt_codecs) for name, codec in codecs.items()
+}
 """The provider name of each codec."""
 KEY_HEADERS = frozenset(name for vendor in _ALL for name in vendor.key_headers)
 CREDENTIAL_HEADERS = KEY_HEADERS | {"proxy-authorization", "cookie", "x-auth-token", "x-amz-security-token"}

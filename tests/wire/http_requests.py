@@ -8,14 +8,17 @@ import orjson
 
 from offbook.codecs.event_stream import event_documents
 from offbook.messages import Accumulator, JsonObject, Request, Response
-from offbook.vendors import CODECS
+from offbook.vendors import CODECS, VENDORS
 from offbook.wire.backend import WireBackend
 from offbook.wire.options import WireOptions
 from offbook.wire.request import HttpRequest, ParsedRequest, parse_request
 from offbook.wire.response import HttpResponse
 from offbook.wire.session import WireSession
 
-PROTOCOLS = tuple(CODECS)
+EVERY_PROTOCOL = tuple(CODECS)
+PROMPT_PROTOCOLS = tuple(name for vendor in VENDORS.values() for name in vendor.prompt_codecs.values())
+PROTOCOLS = tuple(name for name in CODECS if name not in PROMPT_PROTOCOLS)
+"""The protocols of conversations, with tools."""
 TOOL = {"type": "function", "function": {"name": "look_up", "parameters": {"type": "object", "properties": {}}}}
 
 

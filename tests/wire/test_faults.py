@@ -13,6 +13,7 @@ from offbook.wire.request import HttpRequest
 from offbook.wire.response import HttpResponse, is_retryable, spoils_answer
 from tests.faults.samples import SAMPLES
 from tests.wire.http_requests import (
+    EVERY_PROTOCOL,
     PROTOCOLS,
     answer_to,
     call_of,
@@ -49,7 +50,7 @@ def test_a_reset_sends_nothing():
     assert answer_with("connection_reset", call_of()) == HttpResponse(None, ending="reset")
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", EVERY_PROTOCOL)
 def test_an_http_error_has_the_shape_of_its_vendor(protocol):
     answer = answer_with("http_error 503 headers.Retry-After=7", call_of(protocol, stream=protocol == "anthropic"))
     assert (answer.status, answer.headers["retry-after"]) == (503, "7")
@@ -74,7 +75,7 @@ def test_headers_that_http_has_no_room_for_are_left_out_or_mended():
     assert "bad name" not in answer.headers
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", EVERY_PROTOCOL)
 def test_a_context_overflow_is_a_400_of_the_vendor(protocol):
     answer = answer_with("context_overflow", call_of(protocol))
     assert answer.status == 400
@@ -83,7 +84,7 @@ def test_a_context_overflow_is_a_400_of_the_vendor(protocol):
     assert is_coded is protocol.startswith("openai")
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", EVERY_PROTOCOL)
 @pytest.mark.parametrize("stream", [False, True])
 def test_malformed_bytes_come_with_the_right_content_type(protocol, stream):
     answer = answer_with('malformed_response "<oops> ☕"', call_of(protocol, stream=stream))
@@ -91,13 +92,13 @@ def test_malformed_bytes_come_with_the_right_content_type(protocol, stream):
     assert answer.headers["content-type"] == (CODECS[protocol].stream_type if stream else "application/json")
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", EVERY_PROTOCOL)
 @pytest.mark.parametrize(("stream", "raw"), [(False, "[\n  1\n]"), (True, '{"status": "ok"}'), (True, "[\n  1\n]")])
 def test_json_of_another_shape_is_framed_as_its_protocol_frames_it(protocol, stream, raw):
     fault = {"type": "wrong_shape", "raw": raw}
     answer = answer_to(session_of({"a": {"fault": fault}}), call_of(protocol, stream=stream))
     content = text_in(answer.content)
-    if stream and protocol != "ollama" and not protocol.startswith("bedrock"):
+    if stream and not protocol.startswith(("ollama", "bedrock")):
         assert content.startswith(b"data: ")
         assert content.endswith(b"\n\n")
         content = content.removeprefix(b"data: ")
@@ -122,7 +123,7 @@ TRUNCATIONS = [
 ]
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", EVERY_PROTOCOL)
 def test_a_truncated_stream_has_as_many_frames_as_the_fault_says_and_never_the_last(protocol):
     call = call_of(protocol, stream=True)
     frames = clean(call)
@@ -132,7 +133,7 @@ def test_a_truncated_stream_has_as_many_frames_as_the_fault_says_and_never_the_l
         assert (answer.status, answer.ending, answer.end_ms) == (200, ending, end_ms)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", EVERY_PROTOCOL)
 @pytest.mark.parametrize("after", [0, 3])
 def test_an_error_inside_a_stream_has_the_shape_of_its_vendor(protocol, after):
     call = call_of(protocol, stream=True)
@@ -151,7 +152,7 @@ def test_an_error_inside_an_array_keeps_it_an_array(after):
     assert pieces[-1]["error"]["message"] == "an injected error"
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", EVERY_PROTOCOL)
 def test_a_stream_can_end_in_garbage_that_no_client_can_read(protocol):
     answer = answer_with("stream_truncate 2 raise=malformed", call_of(protocol, stream=True))
     with pytest.raises(ProviderError):
@@ -166,7 +167,7 @@ def test_half_of_a_whole_answer_comes_before_it_breaks_off(how):
     assert not whole.startswith(answer.content) or answer.content == whole[: len(whole) // 2]
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", EVERY_PROTOCOL)
 @pytest.mark.parametrize(("after", "on_time"), [(0, 0), (2, 2), (1_000, None)])
 def test_a_stalled_stream_goes_on_after_a_while(protocol, after, on_time):
     call = call_of(protocol, stream=True)

@@ -19,7 +19,17 @@ from offbook.wire.intercept.interception import Interception
 from offbook.wire.options import WireOptions
 from offbook.wire.request import HttpRequest
 from offbook.wire.server.wire_server import WireServer
-from tests.wire.http_requests import PROTOCOLS, TOOL, answer_to, call_of, entry_of, http_call, request_of, session_of
+from tests.wire.http_requests import (
+    EVERY_PROTOCOL,
+    PROMPT_PROTOCOLS,
+    TOOL,
+    answer_to,
+    call_of,
+    entry_of,
+    http_call,
+    request_of,
+    session_of,
+)
 from tests.wire.raw_client import RawClient, ask, bytes_of
 
 LOGGERS = ("offbook.wire", "offbook.wire.http", "asyncio")
@@ -30,6 +40,8 @@ PATHS = [
     "/v1beta/models/m:generateContent",
     "/v1beta/models/m:streamGenerateContent",
     "/api/chat",
+    "/api/generate",
+    "/v1/completions",
     "/v1/embeddings",
     "/v1beta/models/m:batchEmbedContents",
     "/v1beta/models/m:embedContent",
@@ -60,6 +72,12 @@ LINES = [
     "call=4: slow_drip 0",
 ]
 
+
+def call_with_tools(protocol):
+    """A call with tools, where the protocol has some."""
+    return call_of(protocol) if protocol in PROMPT_PROTOCOLS else call_of(protocol, tools=(TOOL,))
+
+
 texts = st.text(max_size=8) | st.sampled_from(["user", "tool", "assistant", "m", "text", "image", "\ud800", "\0"])
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | texts,
@@ -68,8 +86,8 @@ values = st.recursive(
 )
 objects = st.lists(st.dictionaries(st.sampled_from(NAMES), values, max_size=4), max_size=3)
 fields = st.dictionaries(st.sampled_from(FIELDS), values | objects, max_size=5)
-bodies = st.sampled_from(PROTOCOLS).flatmap(
-    lambda protocol: fields.map(lambda changed: as_json(orjson.loads(call_of(protocol, tools=(TOOL,)).body) | changed))
+bodies = st.sampled_from(EVERY_PROTOCOL).flatmap(
+    lambda protocol: fields.map(lambda changed: as_json(orjson.loads(call_with_tools(protocol).body) | changed))
 )
 heads = st.sampled_from(
     [
@@ -175,7 +193,7 @@ def test_nonsense_in_the_shape_of_http_does_no_harm(server, errors, data, ahead)
 
 
 @over_a_socket
-@given(st.sampled_from(PROTOCOLS), st.data())
+@given(st.sampled_from(EVERY_PROTOCOL), st.data())
 def test_a_call_that_is_cut_or_garbled_does_no_harm(server, errors, protocol, data):
     whole = bytes_of(http_call(protocol, request_of(stream=data.draw(st.booleans()))))
     start = data.draw(st.integers(0, len(whole) - 1))

@@ -15,7 +15,7 @@ from offbook.wire.faults import FaultTarget, apply_fault
 from offbook.wire.patch import patch_response
 from offbook.wire.request import HttpRequest, parse_request
 from offbook.wire.response import HttpResponse, whole_response
-from tests.wire.http_requests import PROTOCOLS, parsed_of, read, text_in
+from tests.wire.http_requests import EVERY_PROTOCOL, PROTOCOLS, parsed_of, read, text_in
 
 CALLS = (ToolCall("find", {"order_id": 7}, "c0"), ToolCall("refund", {"order_id": 42, "note": "a b"}, "c1"))
 ASKS = Response("On it now.", "m", usage=Usage.of(9, 5), finish_reason="tool_calls", tool_calls=CALLS, reasoning="Hm.")
@@ -23,7 +23,8 @@ SAYS = Response("All is well now.", "m", usage=Usage.of(9, 5), finish_reason="st
 SPACED = [json.dumps(call.args) for call in CALLS]
 TEXT_ARGUMENTS = ("openai_chat", "openai_responses")
 
-every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
+every_protocol = pytest.mark.parametrize("protocol", EVERY_PROTOCOL)
+every_chat_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 both_ways = pytest.mark.parametrize("stream", [False, True])
 
 
@@ -108,7 +109,7 @@ def test_text_breaks_off_in_its_middle_and_carries_the_mark(protocol, stream):
     assert is_recorded(marked)
 
 
-@every_protocol
+@every_chat_protocol
 @both_ways
 def test_of_text_and_tool_calls_only_the_last_arguments_break_off(protocol, stream):
     _, answer = answer_with("partial_response half", protocol, ASKS, stream=stream)
@@ -130,7 +131,7 @@ def test_arguments_in_a_stream_break_off_as_they_were_written(protocol):
     assert is_recorded(answer)
 
 
-@every_protocol
+@every_chat_protocol
 @both_ways
 @pytest.mark.parametrize(
     ("line", "args"),
@@ -147,7 +148,7 @@ def test_other_arguments_take_the_place_of_the_recorded_ones(protocol, stream, l
     assert is_recorded(answer)
 
 
-@every_protocol
+@every_chat_protocol
 @both_ways
 def test_what_cannot_be_patched_is_encoded_anew(protocol, stream):
     _, answer = answer_with("doubled_tool_calls", protocol, ASKS, stream=stream)
@@ -187,7 +188,7 @@ def test_bytes_that_say_something_else_than_the_response_are_not_patched():
     assert patch_response(replace(other, frames=((0.0, b"<html>"),)), SAYS, ASKS, codec) is None
 
 
-@every_protocol
+@every_chat_protocol
 @both_ways
 @pytest.mark.parametrize(
     "line",

@@ -12,6 +12,7 @@ from offbook.wire.options import WireOptions, parse_fault_plan
 from offbook.wire.replay import ExploredRun, ExploredScript
 from offbook.wire.request import HttpRequest
 from tests.wire.http_requests import (
+    EVERY_PROTOCOL,
     PROTOCOLS,
     TOOL,
     answer_to,
@@ -83,7 +84,7 @@ def test_a_step_that_asks_something_else_has_drifted():
     assert (session.misses[0].kind, session.misses[0].key) == ("drifted", "step")
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", EVERY_PROTOCOL)
 def test_a_miss_names_the_nearest_entry_and_what_differs(protocol):
     near = entry_of(call_of(protocol, "What is the capital of France?", max_tokens=9), content="Paris")
     far = entry_of(call_of(protocol, "Sing.", max_tokens=9), content="La")

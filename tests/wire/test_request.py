@@ -23,7 +23,7 @@ from offbook.wire.request import (
     parse_request,
     route_of,
 )
-from tests.wire.http_requests import PROTOCOLS, call_of, http_call, parsed_of, request_of
+from tests.wire.http_requests import EVERY_PROTOCOL, call_of, http_call, parsed_of, request_of
 
 
 def plain(method="GET", path="/v1/models", query="", body=b"", **headers):
@@ -34,7 +34,7 @@ def chat(body, query=""):
     return HttpRequest("POST", "/v1/chat/completions", query, {}, body)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", EVERY_PROTOCOL)
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_call_of_a_model_has_the_fingerprint_that_its_request_has_within_a_process(protocol, stream):
     parsed = parsed_of(protocol, max_tokens=5, stream=stream)
@@ -139,12 +139,14 @@ def test_a_body_that_unpacks_to_too_much_is_refused(encoding):
 INVALID_BODIES = [b"", b"{", b"[]", b"null", b'"x"', b"{}", b'{"model": 5}', b'{"model": "m", "messages": 5}', b"\xff"]
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", EVERY_PROTOCOL)
 def test_a_request_that_its_protocol_does_not_allow_says_why(protocol):
     call = call_of(protocol)
     for body in INVALID_BODIES:
         if protocol == "bedrock_anthropic" and body.startswith(b"{") and body.endswith(b"}"):
             continue  # the same path takes the bodies of all models
+        if protocol == "ollama_generate" and b'"m"' in body:
+            continue  # without a prompt, it loads a model
         parsed = parse_request(HttpRequest("POST", call.path, call.query, {}, body))
         assert parsed.request is None
         assert parsed.problem
@@ -270,6 +272,8 @@ GENERATED = {
         "/v1beta1/projects/p/locations/l/publishers/google/models/gemini-2.5-flash:streamGenerateContent",
     ),
     "ollama": ("/api/chat",),
+    "ollama_generate": ("/api/generate",),
+    "openai_completions": ("/v1/completions", "/completions", "/openai/deployments/d/completions", "/beta/completions"),
 }
 POSTED = {
     ("openai", "embed"): ("/v1/embeddings", "/embeddings"),
@@ -277,14 +281,14 @@ POSTED = {
     ("vertex", "other"): ("/v1/projects/p/locations/l/publishers/anthropic/models/count-tokens:rawPredict",),
     ("bedrock", "other"): ("/model/m/count-tokens",),
     ("openai", "count_tokens"): ("/v1/responses/input_tokens", "/responses/input_tokens"),
-    ("openai", "other"): ("/v1/completions", "/v1/threads/t/messages", "/v1/audio/speech", "/", ""),
+    ("openai", "other"): ("/v1/threads/t/messages", "/v1/audio/speech", "/", ""),
     ("anthropic", "count_tokens"): ("/v1/messages/count_tokens", "/messages/count_tokens"),
     ("google", "embed"): ("/v1beta/models/e:embedContent", "/v1beta/models/e:batchEmbedContents"),
     ("google", "count_tokens"): ("/v1beta/models/g:countTokens",),
     ("google", "other"): ("/v1beta/files", "/upload/v1beta/files"),
     ("ollama", "embed"): ("/api/embed", "/api/embeddings"),
     ("ollama", "models"): ("/api/show",),
-    ("ollama", "other"): ("/api/pull", "/api/generate"),
+    ("ollama", "other"): ("/api/pull",),
 }
 GOT = {
     ("openai", "models"): ("/v1/models", "/models", "/v1/models/gpt-4o", "/v1/models/org/name", "/api/v1/models"),
@@ -300,6 +304,31 @@ def test_a_model_is_called_at_every_path_that_clients_use(protocol):
         route = route_of("POST", path, {})
         assert (route.operation, route.protocol, route.codec) == ("generate", protocol, CODECS[protocol]), path
         assert route.any_codec is CODECS[protocol]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/completions", {"model": "m", "prompt": ["One", "Two"]}),
+        ("/v1/completions", {"model": "m", "prompt": [1, 2, 3]}),
+        ("/v1/fim/completions", {"model": "m", "prompt": "One"}),
+        ("/api/generate", {"model": "m"}),
+        ("/api/generate", {"model": "m", "prompt": "", "keep_alive": 0}),
+    ],
+)
+def test_what_is_not_one_prompt_is_plain_http(path, body):
+    parsed = parse_request(plain("POST", path, body=orjson.dumps(body)))
+    assert (parsed.request, parsed.route.protocol, parsed.problem) == (None, "http", "")
+
+
+def test_what_a_prompt_is_continued_by_is_part_of_the_conversation():
+    infill = {"model": "m", "prompt": "def f(", "suffix": "return 1"}
+    parsed = parse_request(plain("POST", "/v1/completions", body=orjson.dumps(infill)))
+    assert parsed.request.messages == ({"role": "user", "content": "def f(", "suffix": "return 1"},)
+    memory = {"model": "m", "prompt": "And?", "system": "Be brief.", "context": [1, 2]}
+    parsed = parse_request(plain("POST", "/api/generate", body=orjson.dumps(memory)))
+    assert [message.get("context") for message in parsed.request.messages] == [None, [1, 2]]
+    assert parsed.request.extra == {}
 
 
 def test_other_endpoints_are_known_by_their_paths():

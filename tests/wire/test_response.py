@@ -12,6 +12,7 @@ from offbook.vendors import CODECS
 from offbook.wire.request import HttpRequest
 from offbook.wire.response import HttpResponse, error_response, http_bytes, split_events, whole_response
 from tests.wire.http_requests import (
+    EVERY_PROTOCOL,
     PROTOCOLS,
     answer_to,
     call_of,
@@ -163,7 +164,7 @@ def served(protocol, *, stream, **fields):
     return answer_to(session_of({"a": fields}), call_of(protocol, stream=stream))
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", EVERY_PROTOCOL)
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_entry_is_reported_in_every_protocol(protocol, stream):
     usage = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
@@ -187,7 +188,7 @@ def test_an_entry_that_names_no_model_is_answered_by_the_model_that_was_asked(pr
     assert read(served(protocol, stream=False, content="x"), protocol).model == "m"
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", EVERY_PROTOCOL)
 def test_a_stream_has_the_content_type_of_its_protocol(protocol):
     answer = served(protocol, stream=True, content="x")
     assert answer.headers["content-type"] == CODECS[protocol].stream_type
@@ -221,7 +222,7 @@ def test_chunks_are_streamed_as_they_were_recorded(protocol):
     assert text_in(answer.content).index(b"a b") < text_in(answer.content).index(b"hm")
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", EVERY_PROTOCOL)
 @pytest.mark.parametrize("status_code", [400, 401, 404, 413, 422, 429, 500, 529])
 def test_errors_can_be_read_by_clients_of_every_protocol(protocol, status_code):
     answer = error_response(CODECS[protocol], status_code, "näh", headers={"X-Should-Retry": "false"})
@@ -234,7 +235,7 @@ TEXT_FRAMES = [[4.0, 'data: {"choices": [], "unknown": "κ"}\n\n'], [6.0, {"base
 SENT = 'data: {"choices": [], "unknown": "κ"}\n\n'.encode() + b"\xff"
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", EVERY_PROTOCOL)
 def test_recorded_bytes_go_to_clients_of_the_same_protocol_as_they_are(protocol):
     call = call_of(protocol)
     wire = {"protocol": protocol, "status": 203, "headers": {"x-request-id": "r1"}, "body": '{ "unknown": 1 }'}

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from itertools import groupby
 from math import isfinite
 from typing import Protocol, TypeVar
 
@@ -143,6 +144,12 @@ def without_none(fields: JsonObject) -> JsonObject:
 def undeclared_fields(fields: JsonObject, shape: type[Struct]) -> JsonObject:
     """Return the fields that `shape` does not declare."""
     return {name: value for name, value in fields.items() if name not in shape.__struct_encode_fields__}
+
+
+def content_blocks(deltas: Iterable[StreamDelta]) -> Iterator[Iterator[StreamDelta]]:
+    """Yield the deltas block by block: adjacent ones of one kind, and of one tool call, share a block."""
+    for _, block in groupby(deltas, key=lambda delta: (type(delta), getattr(delta, "index", 0))):
+        yield block
 
 
 def stream_error(message: object, *, raw: str) -> ProviderError:

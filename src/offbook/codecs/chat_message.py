@@ -6,7 +6,8 @@ from typing import Any
 from msgspec import Struct
 
 from offbook.codecs.base import convert_request
-from offbook.messages import JsonObject, ToolCall
+from offbook.errors import RequestError
+from offbook.messages import Content, JsonObject, Request, ToolCall
 
 RAW_ARGUMENTS = "raw_arguments"
 """The field for arguments that are not a JSON object, in protocols that require an object."""
@@ -57,6 +58,38 @@ def read_messages(messages: Sequence[JsonObject]) -> list[ChatMessage]:
         RequestError: a message is not in the OpenAI chat format.
     """
     return convert_request(messages, list[ChatMessage])
+
+
+class Prompt(Struct, frozen=True):
+    """A request that is one question. `beside` has what the protocol says of the question in other fields.
+
+    Those are fields of its message: what they hold is part of the conversation, and no option.
+    """
+
+    content: Content
+    system: str = ""
+    beside: JsonObject = {}
+
+    def to_messages(self) -> tuple[JsonObject, ...]:
+        system: list[JsonObject] = [{"role": "system", "content": self.system}] if self.system else []
+        return (*system, {"role": "user", "content": self.content, **self.beside})
+
+
+def read_prompt(request: Request, *, beside: Sequence[str]) -> Prompt:
+    """Return the one question of a request, with the fields that its message has `beside` its content.
+
+    Raises:
+        RequestError: the request has tools, or more than a system prompt and one message of the user.
+    """
+    messages = read_messages(request.messages)
+    systems, last = messages[:-1], messages[-1] if messages else None
+    is_system = len(systems) <= 1 and all(each.role == "system" and isinstance(each.content, str) for each in systems)
+    if last is None or last.role != "user" or not is_system or request.tools:
+        hint = "use the chat protocol of the vendor"
+        raise RequestError("a prompt is one message of the user, without tools", source="messages", hint=hint)
+    fields = request.messages[-1]
+    found = {name: fields[name] for name in beside if name in fields}
+    return Prompt(last.content, str(systems[0].content) if systems else "", found)
 
 
 def arguments_object(call: ToolCall) -> JsonObject:

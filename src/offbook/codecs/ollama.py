@@ -171,7 +171,9 @@ def _decode_call(call: ChatToolCall, ids: CallIds) -> ToolCall:
 PATH = "/api/chat"
 
 
-class _Options(Struct):
+class Limits(Struct):
+    """Those of the options that every protocol has."""
+
     temperature: float | None = None
     num_predict: int | None = None
 
@@ -186,8 +188,6 @@ class _Body(Struct):
 
 
 def encode_request(request: Request) -> WireRequest:
-    limits = without_none({"temperature": request.temperature, "num_predict": request.max_tokens})
-    options = limits | convert_request(request.extra.get("options") or {}, dict[str, Any])
     fields: JsonObject = {
         "model": request.model,
         "messages": encode_messages(read_messages(request.messages)),
@@ -195,15 +195,21 @@ def encode_request(request: Request) -> WireRequest:
         "tools": list(request.tools) or None,
         "tool_choice": request.tool_choice,
     }
-    merged = {"options": options} if options else {}
-    return WireRequest(PATH, without_none(fields) | dict(request.extra) | merged)
+    return WireRequest(PATH, without_none(fields) | dict(request.extra) | encode_options(request))
+
+
+def encode_options(request: Request) -> JsonObject:
+    """Return the options: the limits of the request, and those beside them; empty if there are none."""
+    limits = without_none({"temperature": request.temperature, "num_predict": request.max_tokens})
+    options = limits | convert_request(request.extra.get("options") or {}, dict[str, Any])
+    return {"options": options} if options else {}
 
 
 def decode_request(wire: WireRequest) -> Request:
     """Decode a request. It is streamed unless `stream` is false."""
     body = convert_request(wire.body, _Body)
-    limits = convert_request(body.options or {}, _Options)
-    options = undeclared_fields(body.options or {}, _Options)
+    limits = convert_request(body.options or {}, Limits)
+    options = undeclared_fields(body.options or {}, Limits)
     return Request(
         messages=tuple(decode_messages(body.messages)),
         model=body.model,
@@ -240,8 +246,13 @@ def decode_response(data: bytes) -> Response:
     answer = decode_answer(data, ChatResponse)
     if answer.message is None:
         raise MalformedResponseError("the response has no message", raw=data.decode("utf-8", "replace"))
+    return response_of(answer)
+
+
+def response_of(answer: ChatResponse) -> Response:
+    """Return a whole answer as a response."""
     joined = Accumulator()
-    for delta in decode_deltas(answer.message):
+    for delta in decode_deltas(answer.message or OllamaMessage()):
         joined.add(delta)
     return with_finish_reason(joined.join(Response(model=answer.model, usage=answer.usage)), answer.done_reason)
 
@@ -326,7 +337,7 @@ class OllamaStreamDecoder:
         return deltas, with_finish_reason(self._joined.join(rest), self._last.done_reason)
 
     def _read(self, line: bytes) -> list[StreamDelta]:
-        answer = decode_answer(line, ChatResponse)
+        answer = self._decode_line(line)
         if answer.error is not None:
             raise stream_error(answer.error, raw=line.decode("utf-8", "replace"))
         self._last = answer
@@ -335,6 +346,9 @@ class OllamaStreamDecoder:
             self._joined.add(delta)
         self._calls += sum(isinstance(delta, ToolCallDelta) for delta in deltas)
         return deltas
+
+    def _decode_line(self, line: bytes) -> ChatResponse:
+        return decode_answer(line, ChatResponse)
 
 
 def encode_stream(response: Response, deltas: Iterable[StreamDelta], *, id: str = NO_ID) -> Iterator[bytes]:

@@ -118,11 +118,10 @@ class MessageShape(Struct):
     tool_calls: list[ToolCallShape] | None = None
 
 
-class _PromptDetails(Struct):
+class TokenDetails(Struct):
+    """What some of the tokens were: of a prompt those that were cached, of an answer those of reasoning."""
+
     cached_tokens: int | None = None
-
-
-class _CompletionDetails(Struct):
     reasoning_tokens: int | None = None
 
 
@@ -130,8 +129,8 @@ class OpenAIUsage(Struct):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     total_tokens: int | None = None
-    prompt_tokens_details: _PromptDetails | None = None
-    completion_tokens_details: _CompletionDetails | None = None
+    prompt_tokens_details: TokenDetails | None = None
+    completion_tokens_details: TokenDetails | None = None
 
 
 class _WholeChoice(Struct):
@@ -279,25 +278,28 @@ class OpenAIChatStreamDecoder:
             self._done = True
         if self._done:
             return []
-        chunk = decode_answer(event.data, _Chunk)
-        if chunk.error is not None:
-            raise _reported_error(chunk.error, event.data)
-        self._note(chunk)
-        deltas = [delta for choice in chunk.choices if choice.index == 0 for delta in _deltas(choice.delta)]
+        deltas = self._decode_chunk(event.data)
         for delta in deltas:
             self._joined.add(delta)
         return deltas
 
-    def _note(self, chunk: _Chunk) -> None:
-        finish_reason = next((c.finish_reason for c in chunk.choices if c.index == 0 and c.finish_reason), None)
+    def _decode_chunk(self, data: str) -> list[StreamDelta]:
+        chunk = decode_answer(data, _Chunk)
+        if chunk.error is not None:
+            raise reported_error(chunk.error, data)
+        first = [choice for choice in chunk.choices if choice.index == 0]
+        self._note(chunk.model, chunk.usage, [choice.finish_reason for choice in first])
+        return [delta for choice in first for delta in _deltas(choice.delta)]
+
+    def _note(self, model: str, usage: OpenAIUsage | None, finish_reasons: list[str | None]) -> None:
         self._rest = Response(
-            model=self._rest.model or chunk.model,
-            usage=self._rest.usage if chunk.usage is None else decode_usage(chunk.usage),
-            finish_reason=finish_reason or self._rest.finish_reason,
+            model=self._rest.model or model,
+            usage=self._rest.usage if usage is None else decode_usage(usage),
+            finish_reason=next(filter(None, finish_reasons), self._rest.finish_reason),
         )
 
 
-def _reported_error(error: dict[str, Any] | str, raw: str) -> ProviderError:
+def reported_error(error: dict[str, Any] | str, raw: str) -> ProviderError:
     message = error if isinstance(error, str) else str(error.get("message") or shorten(raw))
     return stream_error(message, raw=raw)
 

@@ -125,6 +125,7 @@ class ApiRoute(Struct, frozen=True):
 
 _POST_ROUTES = (
     (re.compile(r".*/chat/completions"), ApiRoute("openai", "generate", "openai_chat")),
+    (re.compile(r"(?!.*/fim/).*/completions"), ApiRoute("openai", "generate", "openai_completions")),
     (re.compile(r".*/responses"), ApiRoute("openai", "generate", "openai_responses")),
     (re.compile(r"(.*/v1)?/messages"), ApiRoute("anthropic", "generate", "anthropic")),
     (re.compile(r".*:(streamG|g)enerateContent"), ApiRoute("google", "generate", "gemini")),
@@ -132,6 +133,7 @@ _POST_ROUTES = (
     (re.compile(r".*/model/.+/invoke(-with-response-stream)?"), ApiRoute("bedrock", "generate", "bedrock_anthropic")),
     (re.compile(r".*/model/.+/count-tokens"), ApiRoute("bedrock", "other")),
     (re.compile(r"/api/chat"), ApiRoute("ollama", "generate", "ollama")),
+    (re.compile(r"/api/generate"), ApiRoute("ollama", "generate", "ollama_generate")),
     (re.compile(r"/api/embed(dings)?"), ApiRoute("ollama", "embed")),
     (re.compile(r"/api/show"), ApiRoute("ollama", "models")),
     (re.compile(r".*:(batchE|e)mbedContents?"), ApiRoute("google", "embed")),

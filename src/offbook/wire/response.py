@@ -151,10 +151,13 @@ NO_RETRY = {"x-should-retry": "false"}
 _REQUEST_ID_HEADERS = {
     "openai_chat": "x-request-id",
     "openai_responses": "x-request-id",
+    "openai_completions": "x-request-id",
     "anthropic": "request-id",
     "bedrock": "x-amzn-requestid",
     "bedrock_anthropic": "x-amzn-requestid",
 }
+
+_WITH_USAGE_OPTION = ("openai_chat", "openai_completions")
 
 
 def has_wire_bytes(exchange: Exchange, parsed: ParsedRequest) -> bool:
@@ -229,7 +232,7 @@ def encode_streamed_response(
 ) -> HttpResponse:
     """Encode a response as frames. A frame is due with its delta, those after the last delta at `end_ms`."""
     frames = list(_timed_frames(codec, response, list(deltas), end_ms=end_ms, id=_response_id(parsed)))
-    if codec.name == "openai_chat" and not parsed.wants_usage:
+    if codec.name in _WITH_USAGE_OPTION and not parsed.wants_usage:
         frames = [frame for frame in frames if not is_usage_frame(frame[1])]
     if parsed.is_array:
         headers, frames = {"content-type": JSON_TYPE}, list(_array_frames(frames))

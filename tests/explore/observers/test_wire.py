@@ -11,7 +11,16 @@ from offbook.wire.options import WireOptions, parse_fault_plan
 from offbook.wire.replay import ExploredRun, ExploredScript
 from offbook.wire.request import HttpRequest, parse_request
 from offbook.wire.response import whole_response
-from tests.wire.http_requests import PROTOCOLS, TOOL, answer_to, call_of, http_call, recording_of, session_of
+from tests.wire.http_requests import (
+    EVERY_PROTOCOL,
+    PROTOCOLS,
+    TOOL,
+    answer_to,
+    call_of,
+    http_call,
+    recording_of,
+    session_of,
+)
 
 ASKING = {"content": "", "tool_calls": [{"id": "a", "name": "look_up", "arguments": {"word": "tree"}}]}
 STREAM = call_of(text="Hi", stream=True, tools=(TOOL,))
@@ -119,7 +128,7 @@ def test_the_tools_that_an_answer_asks_for_are_read(protocol, stream):
     assert (tool_call.tool, tool_call.args) == ("look_up", {"word": "tree"})
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", EVERY_PROTOCOL)
 def test_the_frames_that_bring_text_are_distinguished_from_those_around_them(protocol):
     parsed_request, answer = answered(call_of(protocol, stream=True, max_tokens=9), SPEAKING)
     chunks = chunk_kinds(parsed_request, answer)

@@ -12,7 +12,7 @@ from offbook.recording.format.exchange import StreamPiece
 from offbook.vendors import CODECS
 from offbook.wire.proxy.recorder import ResponseCapture, build_exchange, provider_name_of
 from offbook.wire.request import HttpRequest, parse_request
-from tests.wire.http_requests import PROTOCOLS, call_of, parsed_of
+from tests.wire.http_requests import EVERY_PROTOCOL, PROTOCOLS, call_of, parsed_of
 
 NAMES = {
     "openai_chat": "openai",
@@ -80,7 +80,7 @@ def test_an_array_of_gemini_is_read_as_the_stream_that_it_is():
     assert (exchange.content, exchange.fault) == ("Hello, you", None)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", EVERY_PROTOCOL)
 @pytest.mark.parametrize(
     ("ending", "expected"),
     [("complete", "clean"), ("cut", "cut"), ("reset", "ConnectionError"), ("silence", "TimeoutError")],
@@ -137,7 +137,7 @@ def test_events_where_none_were_asked_for_are_a_body():
     assert isinstance(exchange.fault, MalformedResponse)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", EVERY_PROTOCOL)
 @pytest.mark.parametrize("stream", [True, False])
 def test_an_error_status_is_the_fault_it_was(protocol, stream):
     body = orjson.dumps(CODECS[protocol].encode_error(503, "busy"))

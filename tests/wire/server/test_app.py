@@ -11,7 +11,7 @@ from offbook.wire.request import HttpRequest
 from offbook.wire.server.access import Access
 from offbook.wire.server.connection import RequestLimits
 from offbook.wire.server.wire_server import WireApp
-from tests.wire.http_requests import PROTOCOLS, call_of
+from tests.wire.http_requests import EVERY_PROTOCOL, call_of
 from tests.wire.raw_client import ask
 
 LIMIT = 200
@@ -45,7 +45,7 @@ async def messages_sent(call, *pieces, responses=None, **options):
     return sent
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", EVERY_PROTOCOL)
 async def test_a_body_that_is_too_large_is_refused_in_the_shape_of_the_vendor(protocol):
     call = call_of(protocol)
     too_large = [[b"x" * (LIMIT + 1)], [b"x" * LIMIT, b"x"], [b"x" * LIMIT, b"x", None]]
@@ -137,7 +137,7 @@ def test_a_server_without_a_key_lets_everybody_ask():
     assert Access().refusal({}, "") is None
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", EVERY_PROTOCOL)
 def test_a_wrong_key_is_refused_in_the_shape_of_the_vendor_and_never_repeated(server, protocol):
     headers = {"authorization": "Bearer hush-hush", "x-api-key": "hush-hush"}
     prefix = "/s/mine" if protocol in ("anthropic", "ollama") else ""
@@ -149,7 +149,7 @@ def test_a_wrong_key_is_refused_in_the_shape_of_the_vendor_and_never_repeated(se
     assert not server.calls
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", EVERY_PROTOCOL)
 def test_the_keys_that_codecs_send_are_taken(server, protocol):
     headers = {name.lower(): value for name, value in CODECS[protocol].auth_headers(KEY).items()}
     allowed = ask(server.session_url("allowed"), call_of(protocol, headers=headers))

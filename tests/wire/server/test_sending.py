@@ -16,7 +16,7 @@ from offbook.vendors import CODECS
 from offbook.wire.request import HttpRequest
 from offbook.wire.response import whole_response
 from offbook.wire.server.connection import send_response
-from tests.wire.http_requests import PROTOCOLS, answer_to, call_of, decode, session_of
+from tests.wire.http_requests import EVERY_PROTOCOL, PROTOCOLS, answer_to, call_of, decode, session_of
 from tests.wire.raw_client import RawClient, ask, bytes_of, frames_in
 
 CONTENT = "one two three four"
@@ -50,7 +50,7 @@ def clean_frames(call):
     return [data for _, data in answer.frames]
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", EVERY_PROTOCOL)
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_answer_arrives_as_it_is(server, protocol, stream):
     call = call_of(protocol, stream=stream)

@@ -1,7 +1,6 @@
 """Anthropic messages: streamed responses, and the codec that joins requests, responses and streams."""
 
 from collections.abc import Iterable, Iterator
-from itertools import groupby
 
 import orjson
 from msgspec import Struct, field
@@ -25,7 +24,7 @@ from offbook.codecs.anthropic.response import (
     thinking_block,
     tool_use_block,
 )
-from offbook.codecs.base import NO_ID, Codec, decode_answer, stream_error, without_none
+from offbook.codecs.base import NO_ID, Codec, content_blocks, decode_answer, stream_error, without_none
 from offbook.codecs.framing import ServerSentEvent, SseDecoder, encode_sse_event
 from offbook.messages import (
     Accumulator,
@@ -182,17 +181,12 @@ def encode_stream(response: Response, deltas: Iterable[StreamDelta], *, id: str 
 
 
 def _encode_blocks(deltas: Iterable[StreamDelta], id: str) -> Iterator[bytes]:
-    for index, (_, pieces) in enumerate(groupby(deltas, key=_block_key)):
+    for index, pieces in enumerate(content_blocks(deltas)):
         for position, delta in enumerate(pieces):
             if position == 0:
                 yield _frame("content_block_start", {"index": index, "content_block": _encode_start(delta, id)})
             yield _frame("content_block_delta", {"index": index, "delta": _encode_delta(delta)})
         yield _frame("content_block_stop", {"index": index})
-
-
-def _block_key(delta: StreamDelta) -> tuple[type, int]:
-    """Adjacent deltas with the same key share a block."""
-    return type(delta), delta.index if isinstance(delta, ToolCallDelta) else 0
 
 
 def _encode_start(delta: StreamDelta, id: str) -> JsonObject:

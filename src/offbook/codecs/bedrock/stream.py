@@ -1,12 +1,11 @@
 """Bedrock ConverseStream: streamed responses, and the codec that joins requests, responses and streams."""
 
 from collections.abc import Iterable, Iterator
-from itertools import groupby
 
 import orjson
 from msgspec import Struct, field
 
-from offbook.codecs.base import NO_ID, Codec, decode_answer, stream_error
+from offbook.codecs.base import NO_ID, Codec, content_blocks, decode_answer, stream_error
 from offbook.codecs.bedrock.request import decode_request, encode_request
 from offbook.codecs.bedrock.response import (
     ConverseUsage,
@@ -145,7 +144,7 @@ class BedrockStreamDecoder:
 def encode_stream(response: Response, deltas: Iterable[StreamDelta], *, id: str = NO_ID) -> Iterator[bytes]:
     """Encode a message's events, each delta in a block of its kind. The pieces of a tool call must be adjacent."""
     yield _frame("messageStart", {"role": "assistant"})
-    for index, (_, pieces) in enumerate(groupby(deltas, key=_block_key)):
+    for index, pieces in enumerate(content_blocks(deltas)):
         yield from _encode_block(index, pieces, id)
     yield _frame("messageStop", {"stopReason": encode_finish_reason(response.finish_reason)})
     yield _frame("metadata", {"usage": encode_usage(response.usage), "metrics": {"latencyMs": 0}})
@@ -160,11 +159,6 @@ def _encode_block(index: int, pieces: Iterable[StreamDelta], id: str) -> Iterato
             yield _frame("contentBlockStart", {"start": {"toolUse": use}} | place)
         yield _frame("contentBlockDelta", {"delta": _encode_delta(delta)} | place)
     yield _frame("contentBlockStop", place)
-
-
-def _block_key(delta: StreamDelta) -> tuple[type, int]:
-    """Adjacent deltas with the same key share a block."""
-    return type(delta), delta.index if isinstance(delta, ToolCallDelta) else 0
 
 
 def _encode_delta(delta: StreamDelta) -> JsonObject:

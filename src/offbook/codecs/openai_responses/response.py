@@ -1,8 +1,9 @@
 """OpenAI responses: whole responses, usage and error bodies."""
 
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 
 from offbook.codecs.base import NO_ID, decode_answer
+from offbook.codecs.openai_chat import OpenAIUsage, TokenDetails, decode_usage
 from offbook.errors import ProviderError
 from offbook.messages import (
     JsonObject,
@@ -102,20 +103,13 @@ _FINISH_REASONS = {"max_output_tokens": "length"}
 _INCOMPLETE_REASONS = {"length": "max_output_tokens"}
 
 
-class _InputDetails(Struct):
-    cached_tokens: int | None = None
+class _Usage(OpenAIUsage):
+    """The usage of chat completions, under other names."""
 
-
-class _OutputDetails(Struct):
-    reasoning_tokens: int | None = None
-
-
-class _Usage(Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    total_tokens: int | None = None
-    input_tokens_details: _InputDetails | None = None
-    output_tokens_details: _OutputDetails | None = None
+    prompt_tokens: int | None = field(default=None, name="input_tokens")
+    completion_tokens: int | None = field(default=None, name="output_tokens")
+    prompt_tokens_details: TokenDetails | None = field(default=None, name="input_tokens_details")
+    completion_tokens_details: TokenDetails | None = field(default=None, name="output_tokens_details")
 
 
 class _IncompleteDetails(Struct):
@@ -196,18 +190,6 @@ def finished_response(response: Response, output: list[JsonObject], id: str) -> 
     """Return the response with its output, usage and finish reason."""
     end = {"output": output, "usage": _encode_usage(response.usage)}
     return response_envelope(response, id) | end | _encode_finish_reason(response.finish_reason)
-
-
-def decode_usage(usage: _Usage | None) -> Usage:
-    if usage is None:
-        return Usage()
-    return Usage.of(
-        usage.input_tokens or 0,
-        usage.output_tokens or 0,
-        total=usage.total_tokens,
-        cached=(usage.input_tokens_details and usage.input_tokens_details.cached_tokens) or 0,
-        reasoning=(usage.output_tokens_details and usage.output_tokens_details.reasoning_tokens) or 0,
-    )
 
 
 def _encode_usage(usage: Usage) -> JsonObject:

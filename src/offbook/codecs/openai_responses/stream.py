@@ -8,14 +8,13 @@ from msgspec import Raw, Struct
 
 from offbook.codecs.base import NO_ID, Codec, decode_answer, stream_error
 from offbook.codecs.framing import ServerSentEvent, SseDecoder, encode_sse_event
-from offbook.codecs.openai_chat import decode_error, encode_error
+from offbook.codecs.openai_chat import decode_error, decode_usage, encode_error
 from offbook.codecs.openai_responses.request import decode_request, encode_request
 from offbook.codecs.openai_responses.response import (
     PARAGRAPH,
     ErrorShape,
     ResponseStatus,
     decode_response,
-    decode_usage,
     delta_text,
     encode_response,
     finished_item,

@@ -13,8 +13,9 @@ from offbook.recording.format.exchange import Exchange, RecordedToolCall, record
 from offbook.recording.format.wire_record import WireRecord, wire_text
 from offbook.vendors import CODECS
 from tests.codecs.strategies import responses
+from tests.wire.http_requests import PROTOCOLS
 
-every_codec = pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
+every_codec = pytest.mark.parametrize("codec", [CODECS[name] for name in PROTOCOLS], ids=PROTOCOLS)
 CALL = ToolCall("get", {"city": "Oslo"}, "call_0")
 
 
