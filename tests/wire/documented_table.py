@@ -15,14 +15,20 @@ class DocumentedTable(Struct, frozen=True):
 
     page: str
     heading: str
+    corner: str = "fault"
 
     @property
     def _path(self) -> Path:
         return DOCS / self.page
 
+    @property
+    def _next(self) -> str:
+        """How the next heading of that level begins."""
+        return f"\n{self.heading.split()[0]} "
+
     def section(self) -> str:
         """All that stands under the heading."""
-        return self._path.read_text(encoding="utf-8").partition(self.heading + "\n")[2].partition("\n## ")[0]
+        return self._path.read_text(encoding="utf-8").partition(self.heading + "\n")[2].partition(self._next)[0]
 
     def read(self) -> dict[str, dict[str, str]]:
         """The cells by their columns, and those by their rows."""
@@ -38,11 +44,11 @@ class DocumentedTable(Struct, frozen=True):
     def write(self, columns: Mapping[str, Mapping[str, str]]) -> None:
         """Put other cells into the page."""
         before, heading, after = self._path.read_text(encoding="utf-8").partition(self.heading + "\n")
-        section, next_heading, rest = after.partition("\n## ")
+        section, next_heading, rest = after.partition(self._next)
         lines = section.splitlines()
         first = next(number for number, line in enumerate(lines) if line.startswith("|"))
         prose = [line for line in lines if not line.startswith("|")]
-        section = "\n".join([*prose[:first], *_table(columns), *prose[first:]])
+        section = "\n".join([*prose[:first], *_table(columns, self.corner), *prose[first:]])
         self._path.write_text(before + heading + section + "\n" + next_heading + rest, encoding="utf-8")
 
 
@@ -50,10 +56,10 @@ def _flat(columns: Mapping[str, Mapping[str, str]]) -> dict[tuple[str, str], str
     return {(name, row): cell for name, column in columns.items() for row, cell in column.items()}
 
 
-def _table(columns: Mapping[str, Mapping[str, str]]) -> list[str]:
+def _table(columns: Mapping[str, Mapping[str, str]], corner: str) -> list[str]:
     rows = next(iter(columns.values())).keys()
     lines = [[name, *(column[name] for column in columns.values())] for name in rows]
-    return [_line(["fault", *columns]), _line(["---"] * (len(columns) + 1)), *map(_line, lines)]
+    return [_line([corner, *columns]), _line(["---"] * (len(columns) + 1)), *map(_line, lines)]
 
 
 def _line(cells: Iterable[str]) -> str:

@@ -39,7 +39,7 @@ def send_again(path: str, body: bytes | str, options_of: Callable[[Sdk], Options
     """Send a request by its SDK, if that is loaded. `options_of` returns the option that leads to its answer."""
     for sdk in _SDKS:
         package = sys.modules.get(sdk.package)
-        if package is not None and sdk.path in path:
+        if package is not None and sdk.path in path and sdk.root in path:
             with suppress(Exception):  # only time is lost: those who are forked build it themselves
                 sdk.send(package, options_of(sdk), path, json.loads(body))
 
@@ -95,7 +95,8 @@ _SDKS = (
     Sdk("openai", "/chat/completions", "/chat/completions", _send_openai_chat),
     Sdk("openai", "/responses", "/responses", _send_openai_responses),
     Sdk("anthropic", "/messages", "/v1/messages", _send_anthropic),
-    Sdk("google.genai", "enerateContent", "/v1beta/", _send_google, client_option="httpx_client"),
+    Sdk("google.genai", "enerateContent", "/v1/models/", _send_google, client_option="httpx_client"),
+    Sdk("google.genai", "enerateContent", "/v1beta/models/", _send_google, client_option="httpx_client"),
     Sdk("ollama", "/api/chat", "/api/", _send_ollama, client_option="transport", url_option="host"),
 )
 

@@ -42,7 +42,7 @@ from offbook.recording.format.exchange import (
     recorded_error,
 )
 from offbook.recording.format.keys import KEY_HINT, quote_name, unfit_reason
-from offbook.recording.match.cursor import SharedCursor
+from offbook.recording.match.cursor import ExchangeMatch, SharedCursor
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules, check_rules, identify
 from offbook.recording.record_mode import ExchangeWriter, OpenRecording, RecordMode, open_recording, timestamp
 from offbook.recording.redact.redactor import Redactor
@@ -86,6 +86,9 @@ class CacheReplay(MockProvider):
 
     def _new_cursor(self) -> SharedCursor:
         return SharedCursor(self._cache.reader)
+
+    def _match(self, request: Request, request_hash: str) -> ExchangeMatch[Exchange]:
+        return self._cursor.match(request.step_id, request_hash)  # a cache is not searched for similar requests
 
     async def send(self, request: Request) -> Reply:
         self._cache.note_hit()

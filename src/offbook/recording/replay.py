@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping
+from functools import cached_property
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -20,9 +21,12 @@ from offbook.recording.format.document import Document, check_strict, rules_from
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.latency import Latency, LatencyModel
 from offbook.recording.match.cursor import Cursor, ExchangeMatch, OverusedEntry, UnusedEntry, overused_entries
-from offbook.recording.match.fingerprint import fingerprint
+from offbook.recording.match.fingerprint import canonical_fields, fingerprint
 from offbook.recording.stores.locate import open_store, read_document
 from offbook.recording.stores.store import RecordingReader, log_warning
+
+if TYPE_CHECKING:
+    from offbook.recording.match.home_paths import HomePaths
 
 _MISMATCH_WARNINGS: dict[MismatchKind, str] = {
     "missing": "is not in the recording; answered with the default response",
@@ -152,7 +156,7 @@ class MockProvider(Provider):
 
     async def send(self, request: Request) -> Reply:
         request_hash = fingerprint(request, self._rules)
-        match = self._cursor.match(request.step_id, request_hash)
+        match = self._match(request, request_hash)
         if match.mismatch is not None:
             self._report_mismatch(request, match, request_hash)
         stored = match.stored
@@ -172,7 +176,20 @@ class MockProvider(Provider):
         Raises:
             RequestError: the request cannot be written as JSON.
         """
-        return self._cursor.match(request.step_id, fingerprint(request, self._rules)).mismatch is None
+        return self._match(request, fingerprint(request, self._rules)).mismatch is None
+
+    def _match(self, request: Request, request_hash: str) -> ExchangeMatch[Exchange]:
+        match = self._cursor.match(request.step_id, request_hash)
+        if match.mismatch is None:
+            return match
+        return self._home_paths.match(self._cursor, request.step_id, canonical_fields(request)) or match
+
+    @cached_property
+    def _home_paths(self) -> HomePaths:
+        """The recorded requests that name a home folder; few runs look for one of them."""
+        from offbook.recording.match.home_paths import HomePaths  # noqa: PLC0415
+
+        return HomePaths(self._reader, self._rules)
 
     async def close(self) -> None:
         """Close the recording, and log how often each warning was due."""

@@ -84,7 +84,9 @@ class WireReplay:
         match = self._match(parsed, step_id)
         if match.mismatch is None:
             return ReplayMatch(match.stored, match.matched_by)
-        other = self.source.cross_protocol.find(parsed, self._cursor) if match.mismatch == "missing" else match
+        other = self._match_home(parsed, step_id)
+        if other is None:
+            other = self.source.cross_protocol.find(parsed, self._cursor) if match.mismatch == "missing" else match
         if other.mismatch is None:
             return ReplayMatch(other.stored, other.matched_by)
         if self.source.strict:
@@ -148,6 +150,11 @@ class WireReplay:
         match = self._cursor.match(None, parsed.request_hash)
         has_answer = match.stored is not None and (match.stored.exchange.wire or match.stored.exchange.fault)
         return match if has_answer else ExchangeMatch("default", mismatch="missing")
+
+    def _match_home(self, parsed: ParsedRequest, step_id: str | None) -> ExchangeMatch[Exchange] | None:
+        """Return what answers the same request from another home folder."""
+        step = step_id if parsed.request is not None else None
+        return self.source.home_paths.match(self._cursor, step, orjson.loads(parsed.fields))
 
     def _refusal(
         self, parsed: ParsedRequest, step_id: str | None, match: ExchangeMatch[Exchange]

@@ -33,6 +33,7 @@ from offbook.wire.request import ParsedRequest, RequestParser
 from offbook.wire.response import HttpResponse, encode_exchange, has_wire_bytes, recorded_response
 
 if TYPE_CHECKING:
+    from offbook.recording.match.home_paths import HomePaths
     from offbook.recording.match.websocket import TurnIndex
     from offbook.wire.calls import RecordingUse
 
@@ -116,6 +117,13 @@ class ReplaySource:
     @cached_property
     def cross_protocol(self) -> CrossProtocolIndex:
         return CrossProtocolIndex(self.reader, self.rules)
+
+    @cached_property
+    def home_paths(self) -> HomePaths:
+        """The entries whose requests name a home folder."""
+        from offbook.recording.match.home_paths import HomePaths  # noqa: PLC0415 - only a request without a match asks
+
+        return HomePaths(self.reader, self.rules)
 
     @cached_property
     def websocket_turns(self) -> TurnIndex:

@@ -67,7 +67,7 @@ async def tls_before(url):
         await asyncio.gather(_copy(reader, other_writer), _copy(other_reader, writer))
 
     async with await asyncio.start_server(pass_on, "127.0.0.1", 0, ssl=serving) as server:
-        yield f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}", trusting
+        yield f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}{urlsplit(url).path}", trusting
 
 
 async def _copy(reader, writer):

@@ -25,12 +25,13 @@ class NormaliseRules(Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
 
     `ignore` lists paths to leave out, like `messages[*].content.timestamp`; a path may lead into a str that holds
     JSON. `mask` lists regular expressions whose matches count as equal. With `whitespace`, runs of whitespace count as
-    one space.
+    one space. With `home_paths`, requests that differ in the name of a home folder alone match where nothing else does.
     """
 
     ignore: tuple[str, ...] = ()
     mask: tuple[str, ...] = ()
     whitespace: bool = False
+    home_paths: bool = True
 
 
 NO_RULES = NormaliseRules()
