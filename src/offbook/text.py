@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from offbook.errors import InputError
 
@@ -32,6 +33,18 @@ def format_usd(cost_usd: float) -> str:
         return ""
     digits = max(4, 1 - math.floor(math.log10(abs(cost_usd))))
     return f"{cost_usd:.{digits}f}" if digits == 4 else f"{cost_usd:.{digits}f}".rstrip("0")
+
+
+def call_text(tool: str, arguments: Mapping[str, Any], limit: int = 60) -> str:
+    """Return a call of a tool, as a reader says it: `refund(42)`, or `book(city=Oslo, nights=2)`."""
+    values = {name: value if isinstance(value, str) else _json_text(value) for name, value in arguments.items()}
+    only = len(values) == 1
+    shown = (" ".join((value if only else f"{name}={value}").split()) for name, value in values.items())
+    return shorten(f"{tool}({', '.join(shown)}", limit - 1) + ")"
+
+
+def _json_text(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
 def estimate_tokens(chars: int) -> int:

@@ -132,6 +132,7 @@ class MainGroup(LazyGroup):
         "explore": LazyCommand("explore", "explore", "Replay a recorded run with each fault at each call."),
         "test": LazyCommand("test", "run_tests", "Run scenarios with the agents of the config."),
         "merge": LazyCommand("merge", "merge", "Merge the reports of shards into one."),
+        "view": LazyCommand("view", "view", "Show recordings, explorations and scenario runs in the browser."),
         "prompts": LazyCommand("test", "prompts", "Show the prompts of simulated users and judges."),
         "runs": LazyCommand("run", "runs", "List the stored runs, or prune them."),
         "resume": LazyCommand("run", "resume", "Resume a run that was interrupted or failed."),
@@ -143,7 +144,7 @@ class MainGroup(LazyGroup):
         "Start here": ("demo", "init"),
         "Any agent": ("exec", "explore", "serve", "mcp"),
         "Scenarios": ("test", "prompts"),
-        "Recordings and reports": ("recording", "merge"),
+        "Recordings and reports": ("view", "recording", "merge"),
         "Workflows": ("run", "replay", "resume", "runs", "validate", "graph", "schema"),
     }
 

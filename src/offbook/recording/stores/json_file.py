@@ -68,6 +68,15 @@ class JsonFileStore:
         except OSError as error:
             raise self.unusable(error) from None
 
+    def peek(self) -> Document:
+        """Return the whole recording, like `load`, but change no file: what is in a journal stays there."""
+        if not self.exists():
+            raise InputError("no such recording", source=self.location, hint="record it first, or check the path")
+        try:
+            return self._merged() if self._has_journal() else self._parse(self.path)
+        except OSError as error:
+            raise self.unusable(error) from None
+
     def write(self) -> JsonFileWriter:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)

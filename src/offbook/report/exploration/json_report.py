@@ -171,11 +171,26 @@ def load_exploration(path: str | os.PathLike[str]) -> Exploration:
         InputError: it cannot be read as one; names the file, the place in it and the reason.
     """
     source = os.fspath(path)
+    return _exploration(_decode(_read(source), source), source)
+
+
+def _read(source: str) -> bytes:
     try:
-        data = read_file(path)
+        return read_file(source)
     except OSError as error:
         raise InputError(error.strerror or str(error), source=source, hint=_HINT) from None
-    return _exploration(_decode(data, source), source)
+
+
+def load_reported(path: str | os.PathLike[str]) -> ReportInput:
+    """The exploration in a JSON report, as the input of further reports. Raises like `load_exploration`."""
+    source = os.fspath(path)
+    kept = _decode(_read(source), source)
+    commands = {each.id: each.reproduce for each in kept.explored}
+    return ReportInput(
+        exploration=_exploration(kept, source),
+        reproduce=lambda case: commands[case.id],
+        is_complete=kept.is_complete,
+    )
 
 
 class LoadedShard(Struct, frozen=True):

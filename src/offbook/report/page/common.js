@@ -1,7 +1,6 @@
 "use strict";
 const SHOWN_CHARS = 4000;
 const found = (id) => document.getElementById(id);
-const data = JSON.parse(found("data").textContent);
 
 function element(tag, attributes, ...children) {
   const made = document.createElement(tag);
@@ -51,4 +50,25 @@ addEventListener("beforeprint", () => {
   }
 });
 addEventListener("afterprint", () => { unfolded.forEach((each) => { each.open = false; }); unfolded = []; });
+
+/* In a table, arrow keys go to the next cell in their direction that has something to open and is shown. */
+const STEPS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+function walkCells(event) {
+  const cell = event.target.closest("td"), [down, right] = STEPS[event.key] ?? [0, 0];
+  if (!cell || !(down || right)) return;
+  event.preventDefault();
+  const rows = [...cell.closest("tbody").rows];
+  for (let row = rows.indexOf(cell.parentNode) + down, column = cell.cellIndex + right; rows[row]?.cells[column]; row += down, column += right) {
+    const target = rows[row].cells[column].querySelector("button, a");
+    if (target && target.checkVisibility()) return target.focus();
+  }
+}
+
+/* Says that a box scrolls, while it does. */
+function scrollHint(box) {
+  const hint = element("p", { class: "faint hint scrolls", hidden: "" }, "Scroll sideways to see the rest →");
+  const seen = new ResizeObserver(() => { hint.hidden = box.scrollWidth <= box.clientWidth + 1; });
+  for (const each of [box, box.firstElementChild]) if (each) seen.observe(each);
+  return hint;
+}
 

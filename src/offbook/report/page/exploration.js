@@ -1,5 +1,5 @@
 const SHOWN_STEPS = 100;
-const page = data;
+const page = JSON.parse(found("data").textContent);
 const verdicts = new Map(page.verdicts.map((verdict) => [verdict.name, verdict]));
 const shade = (verdict) => verdict.replaceAll(" ", "-");
 const sign = (verdict) => element("span", { class: `sign ${shade(verdict)}`, "aria-hidden": "true" }, verdicts.get(verdict).letter);
@@ -97,19 +97,6 @@ function heatmap() {
   return [element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "Call"), ...heads)), element("tbody", {}, ...rows)];
 }
 
-/* Arrow keys go to the next cell in their direction that is shown. */
-const STEPS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
-function walk(event) {
-  const cell = event.target.closest("td"), [down, right] = STEPS[event.key] ?? [0, 0];
-  if (!cell || !(down || right)) return;
-  event.preventDefault();
-  const rows = [...found("heatmap").tBodies[0].rows];
-  for (let row = rows.indexOf(cell.parentNode) + down, column = cell.cellIndex + right; rows[row]?.cells[column]; row += down, column += right) {
-    const button = rows[row].cells[column].querySelector("button");
-    if (button && button.checkVisibility()) return button.focus();
-  }
-}
-
 function finding({ verdict, headline, cases }) {
   const first = page.cases[cases[0]], others = cases.slice(1);
   const summary = [sign(verdict), element("strong", {}, ` ${verdict}: `), name(headline), faint(` ${told(first)}`), faint(others.length ? ` and ${counted(others.length, "more case")}` : "")];
@@ -175,7 +162,8 @@ found("verdict").append(...tried.map(({ name: verdict }) => element("option", {}
 found("fault").append(...page.columns.map((column, index) => element("option", { value: index }, column)));
 found("call").append(...page.rows.map((row, index) => element("option", { value: index }, row)));
 found("heatmap").append(...heatmap());
-found("heatmap").addEventListener("keydown", walk);
+found("heatmap").addEventListener("keydown", walkCells);
+found("heatmap").parentNode.before(scrollHint(found("heatmap").parentNode));
 const beside = page.cases.map((_, index) => index).filter((index) => !page.cases[index].places?.length);
 found("beside").hidden = !beside.length;
 found("beside").querySelector("summary").append(counted(beside.length, "case"));

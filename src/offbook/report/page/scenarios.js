@@ -1,4 +1,4 @@
-const run = data;
+const run = JSON.parse(found("data").textContent);
 const percent = (rate) => `${Math.round(rate * 100)} %`;
 const mark = (passed) => element("span", { class: passed ? "pass" : "fail" }, passed ? "✓ passed " : "✗ failed ");
 

@@ -52,13 +52,13 @@ class ScenarioReport(Struct, frozen=True):
     conversations: tuple[ConversationReport, ...]
 
 
-class SuiteReport(Struct, frozen=True):
+class SuiteReport(Struct, frozen=True, kw_only=True):
     """A run, as JSON. Only a shard of a run has `shard`."""
 
     version: int
     passed: bool
     is_complete: bool
-    shard: SuiteShard | UnsetType
+    shard: SuiteShard | UnsetType = UNSET
     tokens: int
     cost_usd: float
     latency_s: float

@@ -1,0 +1,59 @@
+"""offbook view: shows the runs of a folder in the browser, until it is stopped."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from offbook.cli.options import AsJson, Port
+
+
+def view(
+    places: Annotated[
+        list[str],
+        typer.Argument(metavar="FOLDER|FILE…", help="Folders and files of recordings and reports.", show_default=False),
+    ],
+    port: Port = 0,
+    opens: Annotated[
+        bool | None, typer.Option("--open/--no-open", help="Open the browser; by default, from a terminal.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show recordings, explorations and scenario runs in the browser.
+
+    Serves one page over all recordings, JSON reports of explorations and scenarios, and stored workflow runs below the
+    folders, on this machine alone, until Ctrl-C or SIGTERM. It changes nothing, and shows new runs as they come.
+
+    [bold]Examples[/bold]
+
+      offbook view runs/
+
+      offbook view recordings/agent.json
+
+      offbook view . --port 8000 --no-open
+    """
+    import sys
+    import webbrowser
+    from signal import SIGHUP, SIGINT, SIGTERM
+
+    import msgspec
+
+    from offbook.cli.output.console import echo_json, print_message
+    from offbook.cli.run_program import SignalPipe
+    from offbook.text import pluralize
+    from offbook.view.library import RunLibrary
+    from offbook.view.server import ViewServer
+
+    library = RunLibrary(places)
+    server = ViewServer(library, port=port)
+    with SignalPipe(SIGINT, SIGTERM, SIGHUP) as signals, server:
+        count = sum(not run.part_of for run in library.find())
+        if as_json:
+            echo_json(msgspec.json.encode({"url": server.url, "runs": count}).decode())
+        else:
+            print_message(server.url, f"  {pluralize(count, 'run')}; Ctrl-C stops")
+        if sys.stdout.isatty() if opens is None else opens:
+            webbrowser.open(server.url)
+        next(iter(signals))
+        signals.restore()

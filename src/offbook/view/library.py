@@ -1,0 +1,206 @@
+"""Finds the runs of a folder, and keeps a summary of each for as long as its files are unchanged."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from offbook.clock import SYSTEM_CLOCK, Clock
+from offbook.errors import InputError
+from offbook.view.summary import ListedRun, pending_run, summarize
+from offbook.workflow.runs.resumable_run import CALLS, LOG, MANIFEST, is_locked
+
+MAX_FILES = 20_000
+"""How many files are looked at. A folder with more is not one of runs."""
+
+SUMMARY_S = 0.4
+"""How long one look may summarise files; those that are left are listed as pending until the next one."""
+
+DATABASES = (".db", ".sqlite", ".sqlite3")
+_SUFFIXES = (".json", *DATABASES)
+_SIDE_FILES = {".json": (".journal",), **dict.fromkeys(DATABASES, ("-wal",))}
+_SKIPPED = frozenset(("node_modules", "__pycache__", "site-packages"))
+_OWN_FOLDER = ".offbook"
+_ASIDE = (".next", ".fresh-")
+
+Signature: TypeAlias = tuple[int, ...]
+"""What changes when one of the files of a run does: times and sizes."""
+
+
+class FoundRun(Struct, frozen=True, kw_only=True, dict=True):
+    """A run that was found: a file, or the folder of a workflow run. `id` names it in URLs.
+
+    The recording of a step is `part_of` its workflow run.
+    """
+
+    id: str
+    path: Path
+    shape: Literal["file", "folder"]
+    signature: Signature
+    part_of: str = ""
+
+    @property
+    def modified_s(self) -> float:
+        return max(self.signature[::2], default=0) / 1e9
+
+    @cached_property
+    def size_bytes(self) -> int:
+        return sum(self.signature[1::2])
+
+
+class RunLibrary:
+    """The runs below some folders and in some files, which are never changed.
+
+    Runs are found by looking, so that no name that a client sends is ever used as a path. Links that lead out of their
+    folder are left out.
+
+    Raises:
+        InputError: one of the places does not exist.
+    """
+
+    def __init__(self, places: Sequence[str | os.PathLike[str]], *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.places = [Path(os.path.realpath(_checked(place))) for place in places]
+        self._clock = clock
+        self._summaries: dict[str, tuple[Signature, ListedRun]] = {}
+        self._lock = threading.Lock()
+
+    def find(self) -> list[FoundRun]:
+        """Return the runs that there are now, the latest first."""
+        found: dict[str, FoundRun] = {}
+        for number, place in enumerate(self.places):
+            prefix = f"{number}/" if len(self.places) > 1 else ""
+            for run in _runs_in(place, prefix):
+                found[run.id] = run
+                if len(found) >= MAX_FILES:
+                    break
+        return sorted(found.values(), key=lambda run: (-run.modified_s, run.id))
+
+    def run(self, id: str) -> FoundRun:
+        """Return the run of that id.
+
+        Raises:
+            InputError: there is none, or no longer.
+        """
+        found = next((run for run in self.find() if run.id == id), None)
+        if found is None:
+            raise InputError(f"there is no run {id!r}", source="view", hint="it may have been removed or renamed")
+        return found
+
+    def listed(self, runs: Sequence[FoundRun]) -> list[ListedRun]:
+        """Return the summaries of runs. Small files are read first, and what takes longer than `SUMMARY_S` is pending."""
+        end_s = self._clock.monotonic_s() + SUMMARY_S
+        with self._lock:
+            found = {
+                run.id: self._summary(run, is_late=self._clock.monotonic_s() > end_s)
+                for run in sorted(runs, key=lambda run: run.size_bytes)
+            }
+            self._summaries = {key: kept for key, kept in self._summaries.items() if key in found}
+        return [found[run.id] for run in runs]
+
+    def summary(self, run: FoundRun) -> ListedRun:
+        """Return the summary of one run."""
+        with self._lock:
+            return self._summary(run, is_late=False)
+
+    def _summary(self, run: FoundRun, *, is_late: bool) -> ListedRun:
+        kept = self._summaries.get(run.id)
+        if kept is not None and kept[0] == run.signature:
+            return kept[1]
+        if is_late:
+            return pending_run(run.id, run.modified_s, run.size_bytes)
+        summary = summarize(run.path, id=run.id, modified_s=run.modified_s, size_bytes=run.size_bytes)
+        self._summaries[run.id] = run.signature, summary
+        return summary
+
+
+def digest_runs(runs: Sequence[FoundRun], *more: str) -> str:
+    """Return a short text that changes when one of the runs does, or what else there is."""
+    digest = sha256(repr(more).encode())
+    for run in runs:
+        digest.update(f"{run.id} {run.signature}\n".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()[:24]
+
+
+def _checked(place: str | os.PathLike[str]) -> str:
+    text = os.fspath(place)
+    if "://" in text:
+        hint = "name files and folders; copy a recording of another store: offbook recording copy FROM TO.json"
+        raise InputError("only files can be viewed", source=text, hint=hint)
+    if "\0" in text or not os.path.exists(text):  # noqa: PTH110 - any text
+        hint = "name a folder of recordings and reports, or such a file"
+        raise InputError("there is no such file or folder", source=text, hint=hint)
+    return text
+
+
+def _runs_in(place: Path, prefix: str) -> Iterator[FoundRun]:
+    if place.is_file():
+        yield from _file(place, f"{prefix}{place.name}")
+        return
+    for folder, folders, files in os.walk(place):
+        at = Path(folder)
+        if MANIFEST in files and (CALLS in folders or LOG in files):
+            folders.clear()
+            run = prefix + (_relative(at, place) or at.name)
+            yield from _folder(at, run)
+            yield from _step_recordings(at, place, run=run)
+            continue
+        folders[:] = sorted(name for name in folders if _is_searched(at / name))
+        for name in sorted(files):
+            if name.endswith(_SUFFIXES) and not any(mark in name for mark in _ASIDE) and _is_inside(at / name, place):
+                yield from _file(at / name, prefix + _relative(at / name, place))
+
+
+def _is_searched(folder: Path) -> bool:
+    name = folder.name
+    is_environment = (folder / "pyvenv.cfg").exists()
+    return (not name.startswith(".") or name == _OWN_FOLDER) and name not in _SKIPPED and not is_environment
+
+
+def _is_inside(file: Path, place: Path) -> bool:
+    return not file.is_symlink() or Path(os.path.realpath(file)).is_relative_to(place)
+
+
+def _relative(path: Path, place: Path) -> str:
+    relative = str(path.relative_to(place))
+    return "" if relative == "." else relative
+
+
+def _step_recordings(folder: Path, place: Path, *, run: str) -> Iterator[FoundRun]:
+    for file in sorted((folder / CALLS).glob("*.json")):
+        if _is_inside(file, place):
+            yield from _file(file, f"{run}/{CALLS}/{file.name}", part_of=run)
+
+
+def _file(path: Path, id: str, *, part_of: str = "") -> Iterator[FoundRun]:
+    sides = _SIDE_FILES.get(path.suffix, ())
+    signature = _signature(path, *(path.with_name(path.name + side) for side in sides))
+    if signature:
+        yield FoundRun(id=id, path=path, shape="file", signature=signature, part_of=part_of)
+
+
+def _folder(path: Path, id: str) -> Iterator[FoundRun]:
+    signature = _signature(path / MANIFEST, path / LOG)
+    if signature:
+        lock = (0, -1) if is_locked(path) else ()  # a process that died has written nothing
+        yield FoundRun(id=id, path=path, shape="folder", signature=(*signature, *lock))
+
+
+def _signature(*paths: Path) -> Signature:
+    """Return the times and sizes of the files that there are; empty if the first is gone."""
+    found: list[int] = []
+    for place, path in enumerate(paths):
+        try:
+            status = path.stat()
+        except OSError:
+            if place == 0:
+                return ()
+            continue
+        found += (status.st_mtime_ns, status.st_size)
+    return tuple(found)
