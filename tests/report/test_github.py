@@ -188,7 +188,7 @@ def test_a_table_reports_how_many_cases_have_which_verdict_the_worst_first():
         "\n## Exploration of refund\\_agent\n\n"
         "6 cases, 3 findings: 1 repeated side effect, 2 crashed, 1 undecided, 1 recovered, 1 not reached\n\n"
         "|  | verdict | cases |  |\n| --- | --- | --- | --- |\n"
-        "| 2 | repeated side effect | 1 | it changed something once more than it should |\n"
+        "| 2× | repeated side effect | 1 | it changed something once more than it should |\n"
     )
 
 

@@ -219,7 +219,7 @@ def title_of(exchange: Exchange) -> str:
 
 def _failure(exchange: Exchange) -> str:
     if exchange.fault is not None:
-        return exchange.fault.type
+        return str(exchange.fault)
     return f"HTTP {exchange.wire.status}" if exchange.wire is not None and exchange.wire.status >= 400 else ""
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from offbook.explore.explorer import CaseResult, Exploration
 from offbook.explore.verdict import FINDINGS, VERDICTS, Verdict
 from offbook.files import read_regular
-from offbook.report.exploration.heatmap import VERDICT_STYLES, heatmap_of
+from offbook.report.exploration.heatmap import VERDICT_STYLES, heatmap_of, row_labels
 from offbook.report.exploration.json_report import load_exploration
 from offbook.report.scenarios.figures import figures_of
 from offbook.report.scenarios.json_report import load_suite
@@ -72,6 +72,7 @@ def heat_history(subject: str, runs: Sequence[tuple[ListedRun, Path]]) -> HeatHi
     found = [_cells(exploration) for exploration in explorations]
     rows = dict.fromkeys(name for each in explorations for name in [row.name for row in heatmap_of(each).rows])
     columns = dict.fromkeys(name for each in explorations for name in each.columns)
+    labels = {row: label for each in explorations for row, label in row_labels(each).items()}
     row_at, column_at = ({name: place for place, name in enumerate(names)} for names in (rows, columns))
     places = dict.fromkeys(place for cells in found for place in cells)
     cells = [
@@ -81,7 +82,7 @@ def heat_history(subject: str, runs: Sequence[tuple[ListedRun, Path]]) -> HeatHi
     return HeatHistory(
         subject=subject,
         versions=tuple(_version(run, each) for (run, _), each in zip(latest, explorations, strict=True)),
-        rows=tuple(rows),
+        rows=tuple(labels.get(row, row) for row in rows),
         columns=tuple(columns),
         cells=tuple(cells),
         verdicts=verdict_signs(),

@@ -94,7 +94,7 @@ class RunLibrary:
         return found
 
     def listed(self, runs: Sequence[FoundRun]) -> list[ListedRun]:
-        """Return the summaries of runs. Small files are read first, and what takes longer than `SUMMARY_S` is pending."""
+        """Return the summaries of runs. Small files come first; what takes longer than `SUMMARY_S` is pending."""
         end_s = self._clock.monotonic_s() + SUMMARY_S
         with self._lock:
             found = {

@@ -22,7 +22,7 @@ RECOVERIES = """\
 
 
 FINDING = """\
-2 repeated side effect: refund(order_id=42) ran 2 times instead of once
+2× repeated side effect: refund(order_id=42) ran 2 times instead of once
   │ 10 cases, the first: step=agent call=3 attempt=1: connection_reset
   │ offbook demo --fault 'step=agent call=3 attempt=1: connection_reset'
 """
@@ -72,9 +72,9 @@ def test_a_changed_prompt_is_refused_with_the_difference(shown):
 
 def test_a_naive_agent_is_explored_with_the_refund_that_it_repeats_first(shown):
     explored = shown[0].partition("4  Explore")[2]
-    assert "\n3 agent        2   2   2   2   2   2   =   =   =   =  " in explored
+    assert "\n3 agent       2×  2×  2×  2×  2×  2×   =   =   =   =  " in explored
     totals, _, findings = explored.partition("42 cases, 22 findings: ")[2].partition("\n\n")
-    kinds = ("10 repeated side effect", "4 missing effect", "4 undetected", "4 retried in vain")
+    kinds = ("10 repeated side effects", "4 missing effects", "4 undetected", "4 retried in vain")
     assert totals.splitlines() == [
         f"{', '.join(kinds)}, 10 failed cleanly, 10 recovered",
         "8 cases share 4 runs: a lasting fault that was met only once",

@@ -23,10 +23,10 @@ def shown(exploration, before=None, **settings):
 
 def test_the_heatmap_is_followed_by_the_totals_and_the_findings():
     lines = [line.rstrip() for line in shown(explorations.naive()).splitlines()]
-    assert lines[lines.index("2 repeated side effect  ! crashed  ? undecided  ✓ recovered  · not reached") + 2 :] == [
+    assert lines[lines.index("2× repeated side effect  ! crashed  ? undecided  ✓ recovered  · not reached") + 2 :] == [
         "6 cases, 3 findings: 1 repeated side effect, 2 crashed, 1 undecided, 1 recovered, 1 not reached",
         "",
-        "2 repeated side effect: refund ran 2 times, usually once",
+        "2× repeated side effect: refund ran 2 times, usually once",
         "  │ tool=refund call=1: tool_lost",
         "  │ offbook explore refund.py --only 0006",
         "",

@@ -58,7 +58,7 @@ def test_columns_have_their_names_where_there_is_room():
         "1 agent                      ✓                         !",
         "2 agent                      ·                         !",
         "find_order 1                                                      ?",
-        "refund 1                                                          2",
+        "refund 1                                                         2×",
     ]
 
 
@@ -68,7 +68,7 @@ def test_columns_have_numbers_where_there_is_none_and_bands_where_even_those_are
         "1 agent       ✓  !",
         "2 agent       ·  !",
         "find_order 1        ?",
-        "refund 1            2",
+        "refund 1           2×",
         "",
         "1 connection_reset",
         "2 connection_reset, always",
@@ -85,7 +85,7 @@ def test_columns_have_numbers_where_there_is_none_and_bands_where_even_those_are
         "",
         "              3",
         "find_order 1  ?",
-        "refund 1      2",
+        "refund 1     2×",
         "",
         "1 connection_reset",
         "2 connection_reset, always",
@@ -112,7 +112,7 @@ def test_ascii_has_signs_of_its_own():
 
 def test_the_signs_that_are_there_are_explained():
     signs = HeatmapDrawing(80).legend(explorations.naive().results)
-    assert signs.plain == "2 repeated side effect  ! crashed  ? undecided  ✓ recovered  · not reached"
+    assert signs.plain == "2× repeated side effect  ! crashed  ? undecided  ✓ recovered  · not reached"
 
 
 def test_names_can_command_nothing():

@@ -84,23 +84,23 @@ def test_steps_that_runs_have_in_common_are_in_the_page_once():
 def test_the_heatmap_has_a_button_for_each_cell_with_its_sign_and_its_meaning(look_at):
     page = look_at(explorations.naive())
     rows = page.locator("#heatmap tbody tr")
-    assert rows.first.locator("th, td").all_inner_texts() == ["1 agent", "✓", "!", ""]
+    assert rows.first.locator("th, td").all_inner_texts() == ["1 → find_order(42)", "✓", "!", ""]
     assert rows.count() == 4
-    assert cell(page, "refund 1, tool_lost: repeated side effect").inner_text() == "2"
+    assert cell(page, "refund(42), tool_lost: repeated side effect").inner_text() == "2×"
     assert page.locator("#totals").inner_text() == "6 cases, 3 findings"
     assert page.title() == "Exploration of refund_agent"
 
 
 def test_a_cell_opens_its_run_by_keyboard_and_escape_leads_back(look_at):
     page = look_at(explorations.naive())
-    button = cell(page, "refund 1, tool_lost: repeated side effect")
+    button = cell(page, "refund(42), tool_lost: repeated side effect")
     button.press("Enter")
     dialog = page.get_by_role("dialog")
     expect(dialog).to_be_visible()
     text = dialog.inner_text()
-    assert "2 repeated side effect: tool=refund call=1: tool_lost" in text
+    assert page.locator("#run-title").inner_text() == "2× refund ran 2 times, usually once"
     for part in (
-        "Case 0006",
+        "repeated side effect: it changed something once more than it should. Case 0006, at tool=refund call=1: tool_lost",
         "refund ran 2 times",
         "offbook explore refund.py --only 0006",
         "3 calls before the fault",
@@ -113,7 +113,7 @@ def test_a_cell_opens_its_run_by_keyboard_and_escape_leads_back(look_at):
 
 def test_the_timeline_marks_where_the_fault_fired_and_what_came_after(look_at):
     page = look_at(explorations.naive())
-    cell(page, "refund 1, tool_lost: repeated side effect").click()
+    cell(page, "refund(42), tool_lost: repeated side effect").click()
     dialog = page.get_by_role("dialog")
     fired = dialog.locator("li.fired")
     assert fired.count() == 1
@@ -129,12 +129,12 @@ def test_the_timeline_marks_where_the_fault_fired_and_what_came_after(look_at):
 
 def test_the_calls_of_tools_stand_beside_those_of_the_clean_run(look_at):
     page = look_at(explorations.naive())
-    cell(page, "refund 1, tool_lost: repeated side effect").click()
+    cell(page, "refund(42), tool_lost: repeated side effect").click()
     rows = page.locator("dialog .pairs tbody tr")
     assert rows.evaluate_all("rows => rows.map((row) => row.className)") == ["", "differs", "differs"]
     assert rows.nth(2).locator("td").first.inner_text() == "–"
     page.keyboard.press("Escape")
-    cell(page, "1 agent, connection_reset: recovered").click()
+    cell(page, "1 → find_order(42), connection_reset: recovered").click()
     text = page.get_by_role("dialog").inner_text()
     assert "The same calls of tools as without the fault." in text
     assert "1.0 s, without the fault 0.0 s · retry: 1 time" in text
@@ -142,19 +142,19 @@ def test_the_calls_of_tools_stand_beside_those_of_the_clean_run(look_at):
 
 def test_a_run_reports_its_error_or_the_other_result(look_at):
     page = look_at(explorations.naive())
-    cell(page, "1 agent, connection_reset, always: crashed").click()
-    assert "RuntimeError (undeclared)\ngave up" in page.get_by_role("dialog").inner_text()
+    cell(page, "1 → find_order(42), connection_reset, always: crashed").click()
+    assert "✗ ended with RuntimeError (undeclared)\ngave up" in page.get_by_role("dialog").inner_text()
     page.keyboard.press("Escape")
-    cell(page, "2 agent, connection_reset: not reached").click()
+    cell(page, "2 → refund(42), connection_reset: not reached").click()
     text = page.get_by_role("dialog").inner_text()
-    assert "Without the fault\norder 42 is refunded\nWith the fault\nlater" in text
+    assert "Final answer\nlater\nWithout the fault\norder 42 is refunded" in text
     assert "What the agent did\n" in text
 
 
 def test_the_command_is_copied(look_at):
     page = look_at(explorations.naive())
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    cell(page, "1 agent, connection_reset: recovered").click()
+    cell(page, "1 → find_order(42), connection_reset: recovered").click()
     button = page.get_by_role("dialog").get_by_role("button", name="Copy")
     button.click()
     expect(page.get_by_role("dialog").get_by_role("button", name="Copied")).to_be_visible()
@@ -163,20 +163,20 @@ def test_the_command_is_copied(look_at):
 
 def test_the_address_of_a_case_opens_it(look_at):
     page = look_at(explorations.naive(), at="#case-0003")
-    expect(page.get_by_role("dialog")).to_contain_text("crashed: step=agent call=1: connection_reset")
+    expect(page.get_by_role("dialog")).to_contain_text("Case 0003, at step=agent call=1: connection_reset")
     page.get_by_role("button", name="Close").click()
     expect(page).to_have_url(re.compile(r"^[^#]*$"))
 
 
 def test_arrow_keys_go_from_cell_to_cell(look_at):
     page = look_at(explorations.naive())
-    cell(page, "1 agent, connection_reset: recovered").focus()
+    cell(page, "1 → find_order(42), connection_reset: recovered").focus()
     for key, label in (
-        ("ArrowRight", "1 agent, connection_reset, always: crashed"),
-        ("ArrowDown", "2 agent, connection_reset, always: crashed"),
-        ("ArrowDown", "2 agent, connection_reset, always: crashed"),
-        ("ArrowLeft", "2 agent, connection_reset: not reached"),
-        ("ArrowUp", "1 agent, connection_reset: recovered"),
+        ("ArrowRight", "1 → find_order(42), connection_reset, always: crashed"),
+        ("ArrowDown", "2 → refund(42), connection_reset, always: crashed"),
+        ("ArrowDown", "2 → refund(42), connection_reset, always: crashed"),
+        ("ArrowLeft", "2 → refund(42), connection_reset: not reached"),
+        ("ArrowUp", "1 → find_order(42), connection_reset: recovered"),
     ):
         page.keyboard.press(key)
         expect(cell(page, label)).to_be_focused()
@@ -188,18 +188,18 @@ def test_cells_are_filtered_by_verdict_fault_and_call(look_at):
     assert count.inner_text() == "7 of 7 cases shown"
     page.get_by_role("combobox", name="Verdict").select_option("crashed")
     assert [each.get_attribute("aria-label") for each in shown.all()] == [
-        "1 agent, connection_reset, always: crashed",
-        "2 agent, connection_reset, always: crashed",
+        "1 → find_order(42), connection_reset, always: crashed",
+        "2 → refund(42), connection_reset, always: crashed",
     ]
     assert page.locator("#heatmap thead th:visible").count() == 2
     assert page.locator(".finding:visible").count() == 1
-    page.get_by_role("combobox", name="Call").select_option("2 agent")
+    page.get_by_role("combobox", name="Call").select_option("2 → refund(42)")
     assert count.inner_text() == "1 of 7 cases shown"
     page.get_by_role("combobox", name="Call").select_option("all")
     page.get_by_role("combobox", name="Verdict").select_option("all findings")
     assert count.inner_text() == "4 of 7 cases shown"
     page.get_by_role("combobox", name="Fault").select_option("tool_lost")
-    assert [each.inner_text() for each in shown.all()] == ["2"]
+    assert [each.inner_text() for each in shown.all()] == ["2×"]
     page.get_by_role("combobox", name="Verdict").select_option("recovered")
     assert count.inner_text() == "0 of 7 cases shown"
 
@@ -217,12 +217,12 @@ def test_findings_are_reported_by_cause_and_lead_to_their_cases(look_at):
     page = look_at(explorations.naive())
     findings = page.locator(".finding")
     assert findings.locator("> summary").all_inner_texts() == [
-        "2 repeated side effect: refund ran 2 times, usually once tool=refund call=1: tool_lost",
-        "! crashed: RuntimeError: gave up step=agent call=1: connection_reset and 1 more case",
+        "2× refund ran 2 times, usually once\nrepeated side effect, at tool=refund call=1: tool_lost",
+        "! RuntimeError: gave up\ncrashed, at step=agent call=1: connection_reset and in 1 more case",
     ]
     findings.nth(1).locator("> summary").press("Enter")
-    expect(findings.nth(1)).to_contain_text("RuntimeError: gave up")
-    findings.nth(1).get_by_role("button", name="crashed: step=agent call=2: connection_reset").click()
+    expect(findings.nth(1).get_by_text("gave up", exact=True)).to_have_count(1)
+    findings.nth(1).get_by_role("button", name="RuntimeError: gave up step=agent call=2: connection_reset").click()
     expect(page.get_by_role("dialog")).to_contain_text("Case 0004")
 
 
@@ -231,10 +231,10 @@ def test_coverage_reports_what_was_met_and_what_was_never_seen(look_at):
     page = look_at(replace(exploration, results=exploration.results[:1]))
     coverage = page.locator("#coverage")
     assert "retry ran 1 time" in coverage.inner_text()
-    assert "fallback was never seen to run" in coverage.inner_text()
-    assert "Calls that met no fault: 2 agent" in coverage.inner_text()
+    assert "Not seen: fallback, breaker open." in coverage.inner_text()
+    assert "Calls that met no fault: 2 → refund(42)" in coverage.inner_text()
     coverage.locator("summary").click()
-    expect(coverage.locator("tbody tr")).to_have_text(["1 agentconnection_reset"])
+    expect(coverage.locator("tbody tr")).to_have_text(["1 → find_order(42)connection_reset"])
 
 
 def test_two_explorations_are_compared(look_at):
@@ -277,9 +277,9 @@ def test_very_long_runs_and_texts_are_shown_in_full_when_asked_for(look_at):
     )
     page = look_at(replace(exploration, results=(long,)), at="#case-0001")
     dialog = page.get_by_role("dialog")
-    assert dialog.locator("ol.timeline > li").count() == 100
+    assert dialog.locator("ol.timeline > li:not(.ending)").count() == 100
     dialog.get_by_role("button", name="Show 150 more calls").click()
-    assert dialog.locator("ol.timeline > li").count() == 250
+    assert dialog.locator("ol.timeline > li:not(.ending)").count() == 250
     dialog.get_by_role("button", name="Show all 10,003 characters").click()
     assert dialog.locator("pre").first.text_content().endswith("end")
 

@@ -62,7 +62,13 @@ class ExplorationOutput(Struct, frozen=True, kw_only=True):
 
     def reporters_of(self, options: ReportOptions, pace: Pace) -> Iterator[ExplorationReporter]:
         """Yield the reporters, files first: one that cannot be written is found before anything is shown."""
-        make = partial(exploration_reporter_of, reproduce=options.reproduce, before=options.before, shard=options.shard)
+        make = partial(
+            exploration_reporter_of,
+            reproduce=options.reproduce,
+            before=options.before,
+            shard=options.shard,
+            origin=options.origin,
+        )
         summary = os.environ.get("GITHUB_STEP_SUMMARY", "")
         for declared in self.reporters:
             yield make(f"github={summary}" if declared == "github" and summary else declared)

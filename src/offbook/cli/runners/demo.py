@@ -10,6 +10,7 @@ from pathlib import Path
 
 import typer
 
+from offbook import __version__
 from offbook.cli.output.console import print_message
 from offbook.cli.runners.workflow import RunOptions, run_workflow
 from offbook.clock import run
@@ -21,7 +22,7 @@ from offbook.explore.options import ExploreOptions, select_variants
 from offbook.faults import FaultPlan, PlannedFault, parse_fault
 from offbook.pipeline import NO_FAULTS, Replay, open_pipeline
 from offbook.report.exploration import exploration_reporter_of
-from offbook.report.exploration.report_input import verdict_counts
+from offbook.report.exploration.report_input import ReportOrigin, verdict_counts
 from offbook.subjects.executors import executor_of
 from offbook.subjects.function import FunctionSubject
 from offbook.templates.demo.refund_fixed import answer as answer_with_care
@@ -99,7 +100,8 @@ def write_demo_report(exploration: Exploration) -> None:
     """Write the page to the working directory, and print how to open it, or why it could not be written."""
     try:
         path = demo_report_path()
-        exploration_reporter_of(f"html={path}", reproduce=_reproduce).finish(exploration)
+        origin = ReportOrigin(version=__version__, command="offbook demo")
+        exploration_reporter_of(f"html={path}", reproduce=_reproduce, origin=origin).finish(exploration)
     except (InputError, OSError) as error:
         typer.echo(f"No report was written here: {error}")
         return

@@ -27,13 +27,19 @@ from offbook.explore.schedule import Pace, check_shard, in_case_order, parse_bud
 from offbook.explore.start_check import ForkingSubject
 from offbook.explore.verdict import FINDINGS, Verdict
 from offbook.faults import parse_fault
-from offbook.recording.stores.locate import recording_digest
+from offbook.recording.stores.locate import last_recorded_at, recording_digest
 from offbook.report.exploration import (
     ExplorationReporter,
     ExplorationReporters,
     load_exploration,
 )
-from offbook.report.exploration.report_input import ExploredShard, ReportOptions, causes_of_findings
+from offbook.report.exploration.report_input import (
+    NO_ORIGIN,
+    ExploredShard,
+    ReportOptions,
+    ReportOrigin,
+    causes_of_findings,
+)
 from offbook.shard import Shard
 from offbook.subjects.executors import AnyWorkers, RayAddress, executor_of
 from offbook.subjects.kept_folders import PLACEHOLDER
@@ -322,7 +328,25 @@ class _Exploration:
     def _reporters(self) -> Iterator[ExplorationReporter]:
         options = self._options
         output = ExplorationOutput(reporters=options.reporters, is_json=options.is_json, is_quiet=options.is_quiet)
-        return output.reporters_of(ReportOptions(self._reproduce, self._before, self._shard()), self._pace)
+        origin = self._origin() if options.reporters or options.is_json else NO_ORIGIN
+        return output.reporters_of(ReportOptions(self._reproduce, self._before, self._shard(), origin), self._pace)
+
+    def _origin(self) -> ReportOrigin:
+        """Return what the exploration comes from, for reports that are kept."""
+        options = self._options
+        chosen = {"--invariants": options.invariants, "--faults": options.faults, "--budget": options.budget}
+        given = [word for name, value in chosen.items() if value not in (None, "all") for word in (name, str(value))]
+        further = [*self._settings.arguments, *given, *["--pairs"] * options.has_pairs]
+        try:
+            recorded_at = last_recorded_at(self._spec.recording)
+        except InputError:  # the subject says what is wrong with it
+            recorded_at = ""
+        return ReportOrigin(
+            version=__version__,
+            command=explore_command(self._spec, further),
+            recording=self._spec.recording,
+            recorded_at=recorded_at,
+        )
 
     def _shard(self) -> ExploredShard | None:
         """Return which shard of which run this is; None without --shard."""

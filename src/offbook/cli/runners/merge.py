@@ -75,7 +75,7 @@ def _merge_explorations(files: Sequence[tuple[str, bytes]], arguments: MergeArgu
     merged = merge_explorations([load_shard(data, source=path) for path, data in files])
     before = None if arguments.compare is None else load_exploration(arguments.compare)
     output = ExplorationOutput(reporters=arguments.reporters, is_json=arguments.is_json)
-    options = ReportOptions(merged.reproduce, before)
+    options = ReportOptions(merged.reproduce, before, origin=merged.origin)
     reporter = ExplorationReporters(*output.reporters_of(options, Pace()))
     reporter.begin(replace(merged.exploration, results=()), len(merged.exploration.results))
     reporter.finish(merged.exploration)

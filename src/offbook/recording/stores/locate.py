@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from offbook.errors import InputError
-from offbook.recording.format.document import Document
+from offbook.recording.format.document import Document, each_exchange
 from offbook.recording.format.file import document_from_dict, render_document
 from offbook.recording.stores.json_file import JsonFileStore
 from offbook.recording.stores.memory import MemoryReader
@@ -63,6 +63,17 @@ def recording_digest(location: str | os.PathLike[str]) -> str:
         InputError: the recording cannot be read.
     """
     return digest_of([render_document(open_store(location).load())])
+
+
+def last_recorded_at(location: str | os.PathLike[str]) -> str:
+    """Return when the last exchange of a recording was recorded; empty if it does not say.
+
+    Raises:
+        InputError: the recording cannot be read.
+    """
+    document = open_store(location).load()
+    exchanges = (*each_exchange(document.entries), *each_exchange(document.tools))
+    return max((exchange.recorded_at or "" for _, exchange in exchanges), default="")
 
 
 def open_reader(recording: RecordingInput | RecordingReader, *, source: str) -> RecordingReader:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
@@ -9,9 +10,10 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from offbook.explore.explorer import CaseResult, Exploration
+from offbook.explore.run import ModelCall
 from offbook.explore.verdict import VERDICTS, Verdict
 from offbook.report.reporter import one_line
-from offbook.text import pluralize
+from offbook.text import call_text, pluralize, shorten
 
 
 class HeatRow(Struct, frozen=True):
@@ -51,6 +53,30 @@ def heatmap_of(exploration: Exploration) -> Heatmap:
     return Heatmap(columns, tuple(rows), tuple(each for each in exploration.results if not each.case.cells))
 
 
+def row_labels(exploration: Exploration) -> dict[str, str]:
+    """Return what the rows of a heatmap are about, by name: `2 → refund(42)`, of a tool `refund(42)`.
+
+    A step is named only if there are several. Rows that no call of the clean run explains keep their names.
+    """
+    labels = {row: row for row in exploration.rows}
+    labels |= dict(_model_labels(exploration.clean.calls))
+    tools = exploration.clean.tools
+    texts = Counter(call_text(each.tool, each.arguments, MAX_LABEL_CHARS) for each in tools)
+    for each in tools:
+        text = call_text(each.tool, each.arguments, MAX_LABEL_CHARS)
+        labels[f"{each.tool} {each.call}"] = text if texts[text] == 1 else f"{text}, call {each.call}"
+    return labels
+
+
+def _model_labels(calls: Sequence[ModelCall]) -> Iterator[tuple[str, str]]:
+    has_steps = len({call.step_id for call in calls}) > 1
+    for call in calls:
+        asked = ", ".join(call_text(tool, arguments, MAX_LABEL_CHARS) for tool, arguments in call.asks_for)
+        number = f"{call.number} {call.step_id}" if has_steps and call.step_id else str(call.number)
+        again = f", try {call.attempt}" if call.attempt > 1 else ""
+        yield call.row, f"{number} → {shorten(asked, MAX_LABEL_CHARS) or 'answer'}{again}"
+
+
 class VerdictStyle(Struct, frozen=True):
     """The symbol of a verdict, its ASCII symbol, its style, and the meaning of the verdict."""
 
@@ -62,12 +88,12 @@ class VerdictStyle(Struct, frozen=True):
 
 VERDICT_STYLES: dict[Verdict, VerdictStyle] = {
     "repeated side effect": VerdictStyle(
-        "2", "2", "bold white on red", "it changed something once more than it should"
+        "2×", "2x", "bold white on red", "it changed something once more than it should"
     ),
     "wrong effect": VerdictStyle(
         "≠", "#", "bold white on red", "it changed something that it should not, or otherwise"
     ),
-    "missing effect": VerdictStyle("0", "0", "bold white on red", "it ended as if it had changed what it has not"),
+    "missing effect": VerdictStyle("∅", "o", "bold white on red", "it ended as if it had changed what it has not"),
     "wrong": VerdictStyle("✗", "x", "bold red", "an assertion or an invariant is broken"),
     "undetected": VerdictStyle("=", "=", "bold magenta", "it accepted broken or missing data as valid"),
     "went on without": VerdictStyle(
@@ -92,6 +118,7 @@ VERDICT_STYLES: dict[Verdict, VerdictStyle] = {
 }
 
 
+MAX_LABEL_CHARS = 48
 MAX_ROW_CHARS = 24
 MAX_COLUMN_CHARS = 60
 MAX_ROWS = 60
@@ -150,8 +177,9 @@ class HeatmapDrawing(Struct, frozen=True):
         for row in heatmap.rows:
             line = Text(set_cell_size(_row_name(row), label))
             for name, cell in zip(heatmap.columns, row.cells, strict=True):
-                line.append(" " * (GAP + cell_len(name) - 1))
-                line.append_text(Text(" ") if cell is None else self.symbol(cell.verdict))
+                symbol = Text(" ") if cell is None else self.symbol(cell.verdict)
+                line.append(" " * (GAP + cell_len(name) - symbol.cell_len))
+                line.append_text(symbol)
             yield line
 
     def _list_in_columns(self, entries: Sequence[str]) -> Iterator[Text]:

@@ -16,7 +16,7 @@ from offbook.explore.schedule import LeftOut, in_case_order
 from offbook.explore.verdict import VERDICTS, Assessment, Verdict
 from offbook.faults import PlannedFault
 from offbook.files import read_file
-from offbook.report.exploration.report_input import ExploredShard, ReportInput
+from offbook.report.exploration.report_input import NO_ORIGIN, ExploredShard, ReportInput, ReportOrigin
 from offbook.report.reporter import decode_report, encode_json
 from offbook.shard import RunIdentity, ShardPart, digest_of, parse_shard
 
@@ -73,11 +73,12 @@ class ShardReport(Struct, frozen=True, kw_only=True):
 
 
 class ExplorationReport(Struct, frozen=True, kw_only=True):
-    """An exploration, as JSON. Only that of a shard has `shard`."""
+    """An exploration, as JSON, and what it came from. Only that of a shard has `shard`."""
 
     version: int
     subject: str
     is_complete: bool
+    origin: ReportOrigin
     shard: ShardReport | UnsetType
     findings: int
     left: int
@@ -115,6 +116,7 @@ class _StoredExploration(Struct, frozen=True, kw_only=True):
     left_orders: int = 0
     is_complete: bool = True
     shard: ShardReport | None = None
+    origin: ReportOrigin = NO_ORIGIN
 
 
 def exploration_json(report_input: ReportInput) -> bytes:
@@ -124,6 +126,7 @@ def exploration_json(report_input: ReportInput) -> bytes:
         version=VERSION,
         subject=exploration.subject,
         is_complete=report_input.is_complete,
+        origin=report_input.origin,
         shard=UNSET if report_input.shard is None else _shard_report(report_input.shard, exploration),
         findings=len(exploration.findings),
         left=exploration.left,
@@ -190,16 +193,18 @@ def load_reported(path: str | os.PathLike[str]) -> ReportInput:
         exploration=_exploration(kept, source),
         reproduce=lambda case: commands[case.id],
         is_complete=kept.is_complete,
+        origin=kept.origin,
     )
 
 
 class LoadedShard(Struct, frozen=True):
-    """The report of a shard, the exploration in it, and by case the commands that run it again."""
+    """The report of a shard, the exploration in it, by case the commands that run it again, and what it came from."""
 
     part: ShardPart
     report: ShardReport
     exploration: Exploration
     commands: dict[str, str]
+    origin: ReportOrigin = NO_ORIGIN
 
 
 def load_shard(data: bytes, *, source: str) -> LoadedShard:
@@ -213,7 +218,7 @@ def load_shard(data: bytes, *, source: str) -> LoadedShard:
         raise InputError("it is the report of a whole exploration", source=source, hint=SHARD_HINT)
     part = ShardPart(source, parse_shard(kept.shard.shard, source=source), kept.shard.run, kept.is_complete)
     commands = {each.id: each.reproduce for each in kept.explored}
-    return LoadedShard(part, kept.shard, _exploration(kept, source), commands)
+    return LoadedShard(part, kept.shard, _exploration(kept, source), commands, kept.origin)
 
 
 def _decode(data: bytes, source: str) -> _StoredExploration:

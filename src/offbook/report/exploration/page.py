@@ -16,9 +16,16 @@ from offbook.explore.run import ModelCall, Run, RunFailure, ToolRun
 from offbook.explore.verdict import FINDINGS, VERDICTS, Verdict
 from offbook.faults import Site, ToolSite
 from offbook.messages import JsonObject
-from offbook.report.exploration.heatmap import VERDICT_STYLES, heatmap_of
+from offbook.report.exploration.heatmap import VERDICT_STYLES, heatmap_of, row_labels
 from offbook.report.exploration.json_report import ComparisonReport, comparison_report
-from offbook.report.exploration.report_input import FindingGroup, ReportInput, exploration_notes, group_findings
+from offbook.report.exploration.report_input import (
+    FindingGroup,
+    ReportInput,
+    ReportOrigin,
+    exploration_notes,
+    group_findings,
+    verdict_noun,
+)
 from offbook.report.reporter import encode_json, standalone_page
 from offbook.text import pluralize
 
@@ -185,13 +192,14 @@ def _call_key(step: TimelineStep) -> bytes:
 
 
 class PageVerdict(Struct, frozen=True):
-    """A verdict, how it is shown, and how many cases have it."""
+    """A verdict, how it is shown, how many cases have it, and the noun for so many."""
 
     name: Verdict
     letter: str
     meaning: str
     is_finding: bool
     cases: int
+    noun: str
 
 
 class PageCase(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -226,15 +234,17 @@ class PageFinding(Struct, frozen=True):
 
 
 class PageData(Struct, frozen=True, kw_only=True):
-    """An exploration, as its page has it."""
+    """An exploration, as its page has it. `rows` are what the rows of its heatmap are about, `names` their names."""
 
     subject: str
+    origin: ReportOrigin
     is_complete: bool
     left: int
     notes: tuple[str, ...]
     left_orders: int
     verdicts: tuple[PageVerdict, ...]
     rows: tuple[str, ...]
+    names: tuple[str, ...]
     columns: tuple[str, ...]
     steps: tuple[TimelineStep, ...]
     cases: tuple[PageCase, ...]
@@ -266,16 +276,18 @@ def page_data(report_input: ReportInput) -> PageData:
     """All that the page of an exploration shows."""
     exploration, steps = report_input.exploration, _StepTable()
     heatmap, tally = heatmap_of(exploration), exploration.counts
-    rows, columns = [row.name for row in heatmap.rows], list(heatmap.columns)
+    rows, columns, labels = [row.name for row in heatmap.rows], list(heatmap.columns), row_labels(exploration)
     cases = _CaseBuilder(report_input, steps, rows=rows, columns=columns)
     return PageData(
         subject=exploration.subject,
+        origin=report_input.origin,
         is_complete=report_input.is_complete,
         left=exploration.left,
         notes=tuple(exploration_notes(exploration)),
         left_orders=exploration.left_orders,
         verdicts=tuple(_page_verdict(name, tally.get(name, 0)) for name in VERDICTS),
-        rows=tuple(rows),
+        rows=tuple(labels.get(row, row) for row in rows),
+        names=tuple(rows),
         columns=tuple(columns),
         cases=tuple(map(cases.case, exploration.results)),
         steps=tuple(steps.all),
@@ -332,7 +344,7 @@ class _CaseBuilder:
 
 def _page_verdict(name: Verdict, cases: int) -> PageVerdict:
     sign = VERDICT_STYLES[name]
-    return PageVerdict(name, sign.letter, sign.meaning, name in FINDINGS, cases)
+    return PageVerdict(name, sign.letter, sign.meaning, name in FINDINGS, cases, verdict_noun(name, cases))
 
 
 def _page_findings(findings: Iterable[FindingGroup], explored: Sequence[CaseResult]) -> Iterable[PageFinding]:

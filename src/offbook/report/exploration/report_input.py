@@ -20,6 +20,22 @@ Reproduce = Callable[[FaultCase], str]
 """Returns the command that runs a case again."""
 
 
+class ReportOrigin(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an exploration came from: the version of offbook, the command, the recording, and when it was recorded.
+
+    All of it is the same in every run of the command, so that equal explorations give equal reports. When a report was
+    written is the time of its file.
+    """
+
+    version: str = ""
+    command: str = ""
+    recording: str = ""
+    recorded_at: str = ""
+
+
+NO_ORIGIN = ReportOrigin()
+
+
 class ReportInput(Struct, frozen=True, kw_only=True):
     """An exploration, the commands that run its cases again, and its changes since an earlier one, if there is one.
 
@@ -31,6 +47,7 @@ class ReportInput(Struct, frozen=True, kw_only=True):
     comparison: ExplorationComparison | None = None
     is_complete: bool = True
     shard: ExploredShard | None = None
+    origin: ReportOrigin = NO_ORIGIN
 
 
 class ExploredShard(Struct, frozen=True, kw_only=True):
@@ -42,11 +59,13 @@ class ExploredShard(Struct, frozen=True, kw_only=True):
 
 
 class ReportOptions(Struct, frozen=True):
-    """The commands that run cases again, an earlier exploration to compare with, and the shard, if it is one."""
+    """The commands that run cases again, an earlier exploration to compare with, the shard, if it is one, and what the
+    exploration came from."""
 
     reproduce: Reproduce
     before: Exploration | None = None
     shard: ExploredShard | None = None
+    origin: ReportOrigin = NO_ORIGIN
 
     def report_input(self, exploration: Exploration, *, is_complete: bool = True) -> ReportInput:
         """Return the input for a report of an exploration."""
@@ -56,6 +75,7 @@ class ReportOptions(Struct, frozen=True):
             comparison=None if self.before is None else compare_explorations(self.before, exploration),
             is_complete=is_complete,
             shard=self.shard,
+            origin=self.origin,
         )
 
 
@@ -179,8 +199,16 @@ def _sharing_notes(exploration: Exploration) -> Iterator[str]:
 
 
 def verdict_counts(exploration: Exploration) -> str:
-    """`1 repeated side effect, 12 crashed, 31 recovered`"""
-    return ", ".join(f"{count:,} {verdict}" for verdict, count in exploration.counts.items())
+    """`2 repeated side effects, 12 crashed, 31 recovered`"""
+    return ", ".join(f"{count:,} {verdict_noun(verdict, count)}" for verdict, count in exploration.counts.items())
+
+
+_NOUNS = ("effect", "repeat", "storm", "result")
+
+
+def verdict_noun(verdict: Verdict, count: int) -> str:
+    """Return `repeated side effects` for two of them; what is no noun, like `recovered`, stays as it is."""
+    return f"{verdict}s" if count != 1 and verdict.endswith(_NOUNS) else verdict
 
 
 def comparison_totals(comparison: ExplorationComparison) -> str:

@@ -15,7 +15,14 @@ from offbook.explore.schedule import Pace, in_case_order
 from offbook.report.exploration.console import ExplorationConsoleReporter
 from offbook.report.exploration.json_report import exploration_json
 from offbook.report.exploration.page import exploration_page
-from offbook.report.exploration.report_input import ExploredShard, ReportInput, ReportOptions, Reproduce
+from offbook.report.exploration.report_input import (
+    NO_ORIGIN,
+    ExploredShard,
+    ReportInput,
+    ReportOptions,
+    ReportOrigin,
+    Reproduce,
+)
 from offbook.report.github import ExplorationGithubReporter
 from offbook.report.junit import exploration_junit
 from offbook.report.reporter import parse_reporter, write_report
@@ -111,6 +118,7 @@ def exploration_reporter_of(
     reproduce: Reproduce,
     before: Exploration | None = None,
     shard: ExploredShard | None = None,
+    origin: ReportOrigin = NO_ORIGIN,
     console: Console | None = None,
     pace: Pace | None = None,
 ) -> ExplorationReporter:
@@ -122,6 +130,7 @@ def exploration_reporter_of(
         reproduce: returns the command that runs a case again.
         before: an earlier exploration to compare with.
         shard: which shard of which run it is, if it is one.
+        origin: what the exploration came from.
         console: where the reporter `console` prints; stdout by default.
         pace: how fast the exploration goes, for the reporter `console` on a terminal.
 
@@ -129,7 +138,7 @@ def exploration_reporter_of(
         InputError: there is no such reporter, or its path is missing or not allowed.
     """
     name, path = parse_reporter(declared, FILES)
-    options = ReportOptions(reproduce, before, shard)
+    options = ReportOptions(reproduce, before, shard, origin)
     if name == "github":
         return ExplorationGithubReporter(options, path)
     if path is None:

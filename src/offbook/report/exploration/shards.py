@@ -11,15 +11,18 @@ from offbook.explore.explorer import CaseResult, Exploration
 from offbook.explore.schedule import in_case_order
 from offbook.explore.verdict import Verdict
 from offbook.report.exploration.json_report import LoadedShard
+from offbook.report.exploration.report_input import NO_ORIGIN, ReportOrigin
 from offbook.shard import check_ids, check_parts
 
 
 class MergedExploration(Struct, frozen=True):
-    """The exploration that all shards are parts of, the commands that run its cases again, and what fails it."""
+    """The exploration that all shards are parts of, the commands that run its cases again, what fails it, and what it
+    came from."""
 
     exploration: Exploration
     commands: dict[str, str]
     fail_on: frozenset[Verdict]
+    origin: ReportOrigin = NO_ORIGIN
 
     def reproduce(self, case: FaultCase) -> str:
         """Return the command that runs a case again."""
@@ -46,4 +49,4 @@ def merge_explorations(shards: Sequence[LoadedShard]) -> MergedExploration:
         left_orders=first.exploration.left_orders,
     )
     commands = {key: command for shard in shards for key, command in shard.commands.items()}
-    return MergedExploration(exploration, commands, frozenset(first.report.fail_on))
+    return MergedExploration(exploration, commands, frozenset(first.report.fail_on), first.origin)

@@ -23,14 +23,25 @@ function steps(numbers, fired, attributes) {
   return left.length ? element("div", {}, list, more(`Show ${counted(left.length, "more call")}`, () => list.append(...left.map((make) => make())))) : list;
 }
 
-function timeline({ timeline: all, fired: places }) {
-  const fired = new Set(places), placed = all.map((step, place) => [step, place]);
-  if (!fired.size) return [element("h3", {}, "What the agent did"), steps(placed, fired, { class: "timeline" })];
+/* How the run ended: the last entry of its timeline. */
+function ending(case_) {
+  const { error, has_result, took_s = 0, paths = {} } = case_;
+  const answer = error ? [element("div", { class: "bad" }, element("strong", {}, `✗ ended with ${error.type}`), ` (${error.kind})`), text(error.message)]
+    : has_result ? [element("strong", {}, "Final answer"), json(case_.result ?? null), faint("Without the fault"), json(page.result)]
+      : [element("strong", {}, "Final answer"), faint(" the same as without the fault"), json(page.result)];
+  const took = took_s || page.took_s ? `${took_s.toFixed(1)} s, without the fault ${page.took_s.toFixed(1)} s` : "";
+  const ran = Object.entries(paths).map(([path, times]) => `${path}: ${counted(times, "time")}`);
+  return element("ol", { class: "timeline" }, element("li", { class: "ending" }, ...answer, faint([took, ...ran].filter(Boolean).join(" · "), "div") ?? ""));
+}
+
+function timeline(case_) {
+  const all = case_.timeline, fired = new Set(case_.fired), placed = all.map((step, place) => [step, place]);
+  if (!fired.size) return [element("h3", {}, "What the agent did"), steps(placed, fired, { class: "timeline" }), ending(case_)];
   const first = Math.min(...fired), before = placed.slice(0, first);
   const earlier = before.length ? folded({}, [`${counted(before.length, "call")} before the fault`], () => [steps(before, fired, { class: "timeline" })]) : null;
   const after = placed.slice(first + 1);
   return [element("h3", {}, "Where the fault fired"), earlier, steps(placed.slice(first, first + 1), fired, { class: "timeline" }),
-    element("h3", {}, "What the agent did next"), after.length ? steps(after, fired, { class: "timeline after" }) : faint("Nothing.", "p")];
+    element("h3", {}, "What the agent did next"), after.length ? steps(after, fired, { class: "timeline after" }) : faint("It made no further call.", "p"), ending(case_)];
 }
 
 function sideBySide(case_) {
@@ -39,14 +50,6 @@ function sideBySide(case_) {
   const rows = case_.pairs.map(([clean, run]) => element("tr", clean === run ? {} : { class: "differs" }, cell(clean), cell(run)));
   const heads = ["Without the fault", "With the fault"].map((head) => element("th", { scope: "col" }, head));
   return [element("table", { class: "pairs" }, element("thead", {}, element("tr", {}, ...heads)), element("tbody", {}, ...rows))];
-}
-
-function ending(case_) {
-  const took = case_.took_s || page.took_s ? `${(case_.took_s ?? 0).toFixed(1)} s, without the fault ${page.took_s.toFixed(1)} s` : "";
-  const paths = Object.entries(case_.paths ?? {}).map(([path, times]) => `${path}: ${counted(times, "time")}`);
-  const gave = case_.error ? [element("div", {}, element("strong", {}, name(case_.error.type)), ` (${case_.error.kind})`), text(case_.error.message)]
-    : case_.has_result ? [faint("Without the fault"), json(page.result), faint("With the fault"), json(case_.result ?? null)] : [faint("The same as without the fault.", "p")];
-  return [element("h3", {}, "Result"), ...gave, faint([took, ...paths].filter(Boolean).join(" · "), "p")];
 }
 
 function command(case_) {
@@ -60,18 +63,26 @@ function command(case_) {
   return element("div", { class: "command" }, shown, button);
 }
 
+/* What happened first, as the title; the verdict and the place come second. */
+const TITLE_CHARS = 200;
+const cut = (title) => title.length <= TITLE_CHARS ? title : `${title.slice(0, TITLE_CHARS - 1)}…`;
+const headline = ({ evidence, verdict }) => cut((evidence[0] ?? "").split("\n")[0] || verdict);
 function inside(case_) {
+  const [first = "", ...others] = case_.evidence, [title, ...lines] = first.split("\n");
+  const rest = [title.length > TITLE_CHARS ? first : lines.join("\n"), ...others].filter(Boolean);
   const injected = case_.faults.map((fault) => element("code", {}, name(fault)));
-  return [element("h3", {}, "Injected"), listed(injected), element("h3", {}, "Evidence"), listed(case_.evidence.map((line) => text(line))),
-    element("h3", {}, "Run it again"), command(case_), ...timeline(case_), element("h3", {}, "Calls of tools"), ...sideBySide(case_), ...ending(case_)];
+  const evidence = rest.length ? [element("h3", {}, "Evidence"), listed(rest.map((line) => text(line)))] : [];
+  return [element("h3", {}, "Injected"), listed(injected), ...evidence, ...(case_.reproduce ? [element("h3", {}, "Run it again"), command(case_)] : []),
+    ...timeline(case_), element("h3", {}, "Calls of tools"), ...sideBySide(case_)];
 }
 
 function show(index) {
   const case_ = page.cases[index], dialog = found("run");
   const close = element("button", { type: "button", class: "close", "aria-label": "Close" }, "✕");
   close.addEventListener("click", () => dialog.close());
-  const title = element("h2", { id: "run-title", tabindex: "-1" }, sign(case_.verdict), " ", case_.verdict, ": ", name(told(case_)));
-  dialog.replaceChildren(close, title, faint(`Case ${case_.id}: ${verdicts.get(case_.verdict).meaning}`, "p"), ...inside(case_).filter((child) => child !== null));
+  const title = element("h2", { id: "run-title", tabindex: "-1" }, sign(case_.verdict), " ", name(headline(case_)));
+  const about = element("p", { class: "faint" }, element("strong", {}, case_.verdict), `: ${verdicts.get(case_.verdict).meaning}. Case ${case_.id}, at `, name(told(case_)));
+  dialog.replaceChildren(close, title, about, ...inside(case_).filter((child) => child !== null));
   if (!dialog.open) dialog.showModal();
   title.focus();
   dialog.scrollTop = 0;
@@ -84,7 +95,7 @@ function opener(index, attributes, ...children) {
   button.addEventListener("click", () => show(index));
   return button;
 }
-const line = (index) => opener(index, {}, sign(page.cases[index].verdict), ` ${page.cases[index].verdict}: `, name(told(page.cases[index])));
+const line = (index) => opener(index, {}, sign(page.cases[index].verdict), " ", name(headline(page.cases[index])), faint(` ${told(page.cases[index])}`));
 
 function heatmap() {
   const grid = page.rows.map(() => page.columns.map(() => null));
@@ -97,20 +108,28 @@ function heatmap() {
   return [element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "Call"), ...heads)), element("tbody", {}, ...rows)];
 }
 
-function finding({ verdict, headline, cases }) {
+function finding({ verdict, headline: title, cases }) {
   const first = page.cases[cases[0]], others = cases.slice(1);
-  const summary = [sign(verdict), element("strong", {}, ` ${verdict}: `), name(headline), faint(` ${told(first)}`), faint(others.length ? ` and ${counted(others.length, "more case")}` : "")];
+  const place = element("div", { class: "faint place" }, `${verdict}, at `, name(told(first)), others.length ? ` and in ${counted(others.length, "more case")}` : "");
+  const summary = [sign(verdict), " ", element("strong", {}, name(cut(title))), place];
   const also = others.length ? [element("h3", {}, "Also"), listed(others.map((index) => name(told(page.cases[index]))), { class: "also" }), listed(others.map(line), { class: "cases" })] : [];
   return folded({ class: "finding", "data-cases": JSON.stringify(cases) }, summary, () => [...inside(first), ...also]);
 }
 
 function coverage({ met, missed, paths, never_ran }) {
-  const rows = page.rows.filter((row) => met[row]).map((row) => element("tr", {}, element("th", { scope: "row" }, name(row)), element("td", {}, name(met[row].join(", ")))));
+  const title = (row) => page.rows[page.names.indexOf(row)] ?? row;
+  const rows = page.names.filter((row) => met[row]).map((row) => element("tr", {}, element("th", { scope: "row" }, name(title(row))), element("td", {}, name(met[row].join(", ")))));
   const table = element("table", {}, element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "Call"), element("th", { scope: "col" }, "Faults it met"))), element("tbody", {}, ...rows));
   const ran = Object.entries(paths).map(([path, times]) => `${path} ran ${counted(times, "time")}`);
-  const never = never_ran.map((path) => element("strong", {}, `${path} was never seen to run`));
-  return [element("h3", {}, "Ways to recover"), listed([...ran, ...never]), missed.length ? element("p", { class: "bad" }, "Calls that met no fault: ", name(missed.join(", "))) : null,
+  const never = never_ran.length ? [faint(`Not seen: ${never_ran.join(", ")}.${never_ran.length > 1 || never_ran[0] !== "retry" ? " Fallbacks and breakers are seen only if the agent calls its models through offbook's gateway." : ""}`)] : [];
+  return [element("h3", {}, "Ways to recover"), listed([...ran, ...never]), missed.length ? element("p", {}, "Calls that met no fault: ", name(missed.map(title).join(", "))) : null,
     folded({}, [`Faults met by ${counted(rows.length, "call")}`], () => [element("div", { class: "wide" }, table)])];
+}
+
+/* What the report came from, as far as it is known. */
+function origin({ version, command, recording, recorded_at }) {
+  const parts = [recording ? ["Recording ", name(recording), recorded_at ? ` of ${recorded_at.slice(0, 10)}` : ""] : [], command ? [element("code", {}, name(command))] : [], version ? [`offbook ${version}`] : []];
+  return parts.filter((part) => part.length).flatMap((part, place) => (place ? [" · ", ...part] : part));
 }
 
 const missing = (isLeftOut) => isLeftOut ? "left out" : "no such case";
@@ -156,8 +175,9 @@ document.title = `Exploration of ${page.subject}`;
 found("subject").append(page.subject);
 found("totals").append(`${counted(page.cases.length, "case")}, `, element("strong", bad ? { class: "bad" } : {}, counted(bad, "finding")), page.left ? `; the budget left out ${counted(page.left, "case")}` : "", page.left_orders ? `; ${counted(page.left_orders, "order")} of calls left out` : "");
 found("totals").after(...page.notes.map((note) => element("p", { class: "faint note" }, note)));
+found("origin").append(...origin(page.origin));
 found("cut-off").hidden = page.is_complete;
-found("tally").append(...tried.map(({ name: verdict, cases, meaning }) => element("li", { title: meaning }, sign(verdict), ` ${number(cases)} ${verdict}`)));
+found("tally").append(...tried.map(({ name: verdict, cases, meaning, noun }) => element("li", {}, sign(verdict), ` ${number(cases)} ${noun}: `, faint(meaning))));
 found("verdict").append(...tried.map(({ name: verdict }) => element("option", {}, verdict)));
 found("fault").append(...page.columns.map((column, index) => element("option", { value: index }, column)));
 found("call").append(...page.rows.map((row, index) => element("option", { value: index }, row)));
@@ -168,6 +188,7 @@ const beside = page.cases.map((_, index) => index).filter((index) => !page.cases
 found("beside").hidden = !beside.length;
 found("beside").querySelector("summary").append(counted(beside.length, "case"));
 found("beside").querySelector("details").append(listed(beside.map(line), { class: "cases" }));
+if (page.findings.length) found("findings-title").after(faint(`${counted(bad, "finding")} of ${counted(page.findings.length, "cause")}`, "p"));
 found("findings").append(...(page.findings.length ? page.findings.map(finding) : [faint("None.", "p")]));
 found("coverage").append(...coverage(page.coverage).filter((child) => child !== null));
 found("comparison").hidden = !page.comparison;

@@ -40,9 +40,12 @@ function judgement({ metric, value, reason, severity, error }) {
   return element("li", { class: error !== null || severity ? "verdict wrong" : "verdict" }, said, reason ? text(reason, "div") : null);
 }
 
+/* A failed assertion is shown once: at its turn; or, if it is about the whole conversation, above that. */
+const isAbove = ({ failures }, { matched, reason, turn_index }) => !matched && turn_index === null && failures.some((each) => each.reason === reason);
+const isAtTurn = ({ assertions }, failure) => assertions.some(({ matched, reason, turn_index }) => !matched && turn_index !== null && reason === failure.reason);
 function verdicts(conversation, index) {
   const at = (verdict) => verdict.turn_index === index;
-  return [...conversation.assertions.filter(at).map(assertion), ...conversation.judgements.filter(at).map(judgement)];
+  return [...conversation.assertions.filter((each) => at(each) && !isAbove(conversation, each)).map(assertion), ...conversation.judgements.filter(at).map(judgement)];
 }
 
 function turn(conversation, told) {
@@ -54,7 +57,7 @@ function turn(conversation, told) {
 function timeline(conversation) {
   const events = conversation.turns.flatMap((told) => turn(conversation, told));
   const list = element("ol", { class: "timeline" }, ...events, ...verdicts(conversation, null));
-  return [...conversation.failures.map(failure), list, faint(`Ended: ${conversation.ending.replaceAll("_", " ")}`)];
+  return [...conversation.failures.filter((each) => !isAtTurn(conversation, each)).map(failure), list, faint(`Ended: ${conversation.ending.replaceAll("_", " ")}`)];
 }
 
 function conversationOf(conversation, id) {
