@@ -131,9 +131,10 @@ def _aligned(ours: RecordedCalls, theirs: RecordedCalls) -> list[tuple[int | Non
     return pairs
 
 
-def _key(calls: RecordedCalls, place: int) -> tuple[str, str]:
+def _key(calls: RecordedCalls, place: int) -> tuple[str, str, bool]:
+    """Return what calls that belong together have in common: an attempt that failed belongs to no good one."""
     row = calls.rows[place]
-    return row.kind, calls.exchange(place).fingerprint or row.name or row.title
+    return row.kind, calls.exchange(place).fingerprint or row.name or row.title, bool(row.failure)
 
 
 def _side_by_side(left: Sequence[T], right: Sequence[T]) -> list[tuple[T | None, T | None]]:

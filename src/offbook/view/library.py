@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -97,23 +98,20 @@ class RunLibrary:
         """Return the summaries of runs. Small files come first; what takes longer than `SUMMARY_S` is pending."""
         end_s = self._clock.monotonic_s() + SUMMARY_S
         with self._lock:
-            found = {
-                run.id: self._summary(run, is_late=self._clock.monotonic_s() > end_s)
-                for run in sorted(runs, key=lambda run: run.size_bytes)
-            }
+            found = {run.id: self._summary(run, end_s=end_s) for run in sorted(runs, key=lambda run: run.size_bytes)}
             self._summaries = {key: kept for key, kept in self._summaries.items() if key in found}
         return [found[run.id] for run in runs]
 
     def summary(self, run: FoundRun) -> ListedRun:
         """Return the summary of one run."""
         with self._lock:
-            return self._summary(run, is_late=False)
+            return self._summary(run, end_s=math.inf)
 
-    def _summary(self, run: FoundRun, *, is_late: bool) -> ListedRun:
+    def _summary(self, run: FoundRun, *, end_s: float) -> ListedRun:
         kept = self._summaries.get(run.id)
         if kept is not None and kept[0] == run.signature:
             return kept[1]
-        if is_late:
+        if self._clock.monotonic_s() > end_s:
             return pending_run(run.id, run.modified_s, run.size_bytes)
         summary = summarize(run.path, id=run.id, modified_s=run.modified_s, size_bytes=run.size_bytes)
         self._summaries[run.id] = run.signature, summary

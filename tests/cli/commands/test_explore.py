@@ -710,7 +710,7 @@ def test_a_program_that_saves_nothing_refunds_again_after_a_crash_and_what_it_ke
     monkeypatch.setenv("LEDGER", "state/ledger.jsonl")
     options = ("--run-tools", "--crash", "--keep", "state", "--faults", "crash")
     code, out, err = paying(*options, program=["report"])
-    assert (code, "3 cases, 2 findings: 2 repeated side effect, 1 recovered" in out) == (1, True)
+    assert (code, "3 cases, 2 findings: 2 repeated side effects, 1 recovered" in out) == (1, True)
     assert "note: runs share state, one at a time: it is restored before each, and at the end" in err
     assert list(Path("state").iterdir()) == []
     assert paying(*options[:-3], "nowhere", program=["report"])[0] == 2
