@@ -32,7 +32,7 @@ NPM := $(shell command -v npm)
 # slow to start, and quick to change with what others release: CI runs them beside the tests
 CONFORMANCE := tests/integrations tests/wire/frameworks tests/wire/intercept_clients tests/wire/node tests/mcp/clients tests/mcp/agents tests/mcp/protocol tests/workers/cluster
 # explored with every fault, which takes minutes; its programs wait more than they work, hence more workers than cores
-ZOO := tests/explore/test_agents.py
+ZOO := tests/explore/test_agents.py tests/docs/test_tutorials.py
 # tests that try a sample of their cases in 'make test', and every case in 'make zoo'
 SAMPLED := tests/cli/commands/test_init.py tests/cli/commands/test_resume_crashes.py tests/explore/test_sharing.py tests/subjects/test_function_sdks.py
 ZOO_WORKERS := $(shell echo $$((2 * $$(nproc))))
@@ -41,7 +41,7 @@ ZOO_WORKERS := $(shell echo $$((2 * $$(nproc))))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup aimock node-sdks mcp-clients demo test check layers types tests conformance zoo coverage bench soak docs constraints format clean
+.PHONY: help setup aimock node-sdks mcp-clients demo test check layers types tests conformance zoo coverage bench soak docs docs-site constraints format clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -119,7 +119,7 @@ constraints: ## Renew the pins in constraints.txt
 	rm -rf .scratch/pins
 	$(PYTHON) -m venv .scratch/pins
 	.scratch/pins/bin/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	.scratch/pins/bin/python -m pip install --quiet --disable-pip-version-check --editable . --group test --group coverage --group conformance --group cluster --group bench
+	.scratch/pins/bin/python -m pip install --quiet --disable-pip-version-check --editable . --group test --group coverage --group conformance --group cluster --group bench --group docs
 	(echo "# What CI installs; renew with 'make constraints'."; .scratch/pins/bin/pip freeze --exclude-editable) > constraints.txt
 
 format: setup ## Format the code and fix what lint can fix
@@ -138,6 +138,9 @@ coverage: setup $(GROUP_STAMP)-coverage $(if $(NPM),$(AIMOCK_STAMP)) ## Run the 
 
 docs: setup ## Run every example of the documentation
 	$(BIN)/python -m pytest tests/docs
+
+docs-site: $(GROUP_STAMP)-docs ## Build the documentation as a searchable site; a broken link is an error
+	$(BIN)/python -m docs_site.build
 
 clean: ## Remove what was made
 	rm -rf $(VENV) .coverage* .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .scratch dist

@@ -8,22 +8,32 @@ import inspect
 import os
 import re
 import shlex
+import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from docs_site import reference
+from docs_site.build import listed_pages, write_pages
 
 import offbook
 from offbook.cli.main import main
+from offbook.faults.catalog import PLANNED_FAULT_TYPES
 from tests.conftest import forget_written_modules
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+TUTORIALS = [DOCS / "start" / f"{name}.md" for name in ("openai", "anthropic", "node")]
+"""They explore whole agents: `test_tutorials.py` follows them in `make zoo`."""
+
 BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 RUNS = {"python", "console"}
-WITHOUT_EXAMPLES = {"design", "wire-frameworks", "wire-node"}
-"""The map, and tables that tests of their own compare with what they observe."""
+WITHOUT_EXAMPLES = {"README", "index", "choose", "glossary", "design", "wire-frameworks", "wire-node"}
+"""Lists, the map, and tables that tests of their own compare with what they observe."""
 
+NODE_SDKS = ROOT / ".scratch" / "node_sdks"
 FILE = re.compile(r"[\w-]+\.\w+")
 
 INNER_PYTEST = {
@@ -90,29 +100,60 @@ def run_command(command):
                     main()
             case ["pytest", *arguments] | ["python", "-m", "pytest", *arguments]:
                 pytest.main([*arguments, *INNER_OPTIONS])
+            case ["cd", folder]:
+                os.chdir(folder)
+            case ["python", "-m", "pip", "install", "-r", requirements]:
+                assert Path(requirements).exists()  # they are installed here
+            case ["npm", "install"]:
+                Path("node_modules").symlink_to(NODE_SDKS / "node_modules")
+            case ["npm", "test"]:
+                subprocess.run(command, check=True)
             case _:
                 raise AssertionError(f"a page runs {command[0]}")
     forget_written_modules()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_examples_of_a_page_run(page, tmp_path, capfd, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name, value in INNER_PYTEST.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+def edit(file, difference):
+    """Apply a difference that a page shows to a file: the lines with `-` become those with `+`."""
+    lines = difference.splitlines(keepends=True)
+    old, new = ("".join(line[1:] for line in lines if line.startswith(sign)) for sign in "-+")
+    text = file.read_text()
+    assert old
+    assert text.count(old) == 1, old
+    file.write_text(text.replace(old, new))
+
+
+def run_examples(page, capfd):
+    """Run the examples of a page in the working directory, and return how many there were."""
     namespace, ran = {"__name__": "__main__"}, 0
     for kind, note, text in blocks(page):
         if note == "no-run":
             continue
         ran += 1
-        if FILE.fullmatch(note):
-            (tmp_path / note).write_text(text)
+        if kind == "diff":
+            edit(Path(note), text)
+        elif FILE.fullmatch(note):
+            Path(note).write_text(text)
         elif kind == "python":
             run_python(text, namespace)
         else:
             run_console(text, capfd)
-    assert ran or page.stem in WITHOUT_EXAMPLES
+    return ran
+
+
+@pytest.fixture
+def empty_folder(tmp_path, monkeypatch):
+    """The working directory of a page, with the environment that its commands run in."""
+    monkeypatch.chdir(tmp_path)
+    for name, value in INNER_PYTEST.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+
+
+@pytest.mark.usefixtures("empty_folder")
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in TUTORIALS], ids=lambda page: page.stem)
+def test_the_examples_of_a_page_run(page, capfd):
+    assert run_examples(page, capfd) or page.stem in WITHOUT_EXAMPLES
 
 
 def test_only_examples_that_need_a_key_are_not_run():
@@ -121,7 +162,44 @@ def test_only_examples_that_need_a_key_are_not_run():
     assert len(left_out) <= 2
 
 
-def test_links_between_pages_lead_somewhere():
+def headings(page):
+    """Return the anchors of a page, as GitHub and the site make them."""
+    titles = re.findall(r"^#+ (.+)$", BLOCK.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
+def test_links_between_pages_lead_to_a_file_and_to_a_heading_of_it():
     for page in PAGES:
-        for target in re.findall(r"\]\((?!https?:)([^)#]+)", BLOCK.sub("", page.read_text())):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+        for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", BLOCK.sub("", page.read_text())):
+            linked = page.parent / target if target else page
+            assert linked.exists(), f"{page.name}: {target}"
+            assert not anchor or anchor in headings(linked), f"{page.name}: {target}#{anchor}"
+
+
+def test_every_page_is_in_the_navigation_of_the_site_once():
+    listed = list(listed_pages(tomllib.loads((ROOT / "zensical.toml").read_text())["project"]["nav"]))
+    written = [str(page.relative_to(DOCS)) for page in PAGES[1:]]
+    assert sorted(listed) == sorted([*written, *(f"reference/{name}" for name in reference.pages())])
+
+
+def test_the_reference_has_every_command_fault_and_public_name():
+    pages = reference.pages()
+    python = "".join(text for name, text in pages.items() if name.startswith("python/"))
+    assert re.findall(r"^### (\w+)$", pages["faults.md"], re.MULTILINE) == list(PLANNED_FAULT_TYPES)
+    assert set(re.findall(r"^## (\w+)$", python, re.MULTILINE)) == {*offbook.__all__} - {"__version__"}
+    for options in (
+        "`--faults` `TEXT`",
+        "`--pairs`",
+        "`--run-tools`",
+        "### offbook recording check",
+        "### offbook mcp serve",
+    ):
+        assert options in pages["commands.md"]
+
+
+def test_the_site_titles_blocks_and_leads_links_out_of_the_docs_to_the_repository(tmp_path):
+    write_pages(tmp_path / "pages", repository="https://forge.test/offbook")
+    examples = (tmp_path / "pages" / "examples.md").read_text()
+    assert "](https://forge.test/offbook/blob/main/examples/mcp)" in examples
+    assert "](mcp.md)" in examples
+    assert '```python title="test_greeting.py"\n' in (tmp_path / "pages" / "pytest.md").read_text()

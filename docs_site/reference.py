@@ -1,0 +1,244 @@
+"""The reference pages of the site, written from the code: commands, config, faults, events and the Python API."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+import typer
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+import offbook
+from offbook import events
+from offbook.cli.app import LazyGroup, app
+from offbook.config import file as config_file
+from offbook.faults import catalog
+
+_WITHOUT_DEFAULT: tuple[object, ...] = (None, False, "", (), [], PydanticUndefined, msgspec.NODEFAULT)
+
+
+def pages() -> dict[str, str]:
+    """Return the text of each page by its path in the folder of the reference."""
+    writers = {"commands.md": _commands, "config.md": _config, "faults.md": _faults, "events.md": _events}
+    written = {name: "\n".join(lines()) + "\n" for name, lines in writers.items()}
+    return written | {f"python/{part}.md": "\n".join(_python(part, names)) + "\n" for part, names in _parts().items()}
+
+
+def _commands() -> Iterator[str]:
+    yield "# Commands\n\nEvery command with its options. [Command line](../command-line.md) explains them."
+    group = typer.main.get_command(app)
+    for title, names in group.sections.items():  # type: ignore[attr-defined]
+        yield f"\n## {title}"
+        for name in names:
+            yield from _command(group, name, path="offbook")
+
+
+def _command(group: Any, name: str, *, path: str) -> Iterator[str]:
+    """Yield a command, or each command of a group."""
+    listed = group.commands[name]
+    if isinstance(listed, LazyGroup):
+        for inner in listed.table:
+            yield from _command(listed, inner, path=f"{path} {name}")
+        return
+    command = group.table[name].load(name)
+    context = command.make_context(f"{path} {name}", [], resilient_parsing=True)
+    yield f"\n### {path} {name}\n\n{_prose(command.help)}\n"
+    rows = [_option(each, context) for each in command.get_params(context) if each.name != "help"]
+    for panel in dict.fromkeys(panel for panel, _, _ in rows):
+        yield from _table((panel, "meaning"), [row[1:] for row in rows if row[0] == panel])
+
+
+def _option(parameter: Any, context: Any) -> tuple[str, str, str]:
+    """Return the panel, the name and the meaning of a parameter."""
+    if parameter.param_type_name == "argument":
+        return "argument", f"`{parameter.name.upper()}`", parameter.help or ""
+    value = parameter.display_type_rich(context) or ""
+    names = ", ".join(f"`{option}`" for option in (*parameter.opts, *parameter.secondary_opts))
+    default = f" Default: `{parameter.default}`." if parameter.default not in _WITHOUT_DEFAULT else ""
+    return (
+        parameter.rich_help_panel or "option",
+        f"{names} {_code(value)}".strip(),
+        f"{parameter.help or ''}{default}",
+    )
+
+
+def _config() -> Iterator[str]:
+    yield "# Config\n\nThe sections of `offbook.toml` and their keys. [Config](../config.md) explains them."
+    sections: dict[str, type[BaseModel]] = {
+        '[agents.NAME] with "handler"': config_file.HandlerConfig,
+        '[agents.NAME] with "endpoint"': config_file.EndpointConfig,
+        '[agents.NAME] with "workflow"': config_file.WorkflowConfig,
+        '[agents.NAME] with "runner"': config_file.RunnerConfig,
+        "[user]": config_file.UserConfig,
+        "[judge]": config_file.JudgeConfig,
+        "[run]": config_file.RunConfig,
+    }
+    for title, model in sections.items():
+        yield f"\n## {title}\n\n{_prose(inspect.getdoc(model))}\n"
+        yield from _table(("key", "type", "default"), _model_rows(model))
+
+
+def _model_rows(model: type[BaseModel]) -> list[tuple[str, ...]]:
+    schema = model.model_json_schema(mode="validation")
+    return [
+        (
+            f"`{name}`",
+            _code(_json_type(schema["properties"][name])),
+            _default(field.get_default(call_default_factory=True)),
+        )
+        for name, field in model.model_fields.items()
+    ]
+
+
+def _json_type(schema: Mapping[str, Any]) -> str:
+    """Return the type that a JSON schema describes, as one word or a few."""
+    if "enum" in schema:
+        return " | ".join(map(repr, schema["enum"]))
+    if "anyOf" in schema:
+        return " | ".join(dict.fromkeys(_json_type(each) for each in schema["anyOf"] if each.get("type") != "null"))
+    if schema.get("type") == "array":
+        return f"list of {_json_type(schema.get('items', {}))}"
+    return str(schema.get("type", "any"))
+
+
+def _faults() -> Iterator[str]:
+    yield "# Faults\n\nEvery fault with its fields. [Faults](../faults.md) explains where they fire."
+    families = {
+        "Models": catalog.FAULT_TYPES,
+        "Tools": catalog.TOOL_FAULT_TYPES,
+        "Order": catalog.ORDER_FAULT_TYPES,
+        "Process": catalog.PROCESS_FAULT_TYPES,
+    }
+    for title, faults in families.items():
+        yield f"\n## {title}"
+        for name, fault in faults.items():  # type: ignore[attr-defined]
+            yield f"\n### {name}\n\n{_prose(inspect.getdoc(fault))}\n"
+            yield from _table(("field", "type", "default"), _struct_rows(fault))
+
+
+def _events() -> Iterator[str]:
+    yield "# Events\n\nWhat a sink receives. [Events](../events.md) shows how."
+    for name, event in vars(events).items():
+        if inspect.isclass(event) and issubclass(event, msgspec.Struct) and event.__module__ == events.__name__:
+            yield f"\n## {name}\n\n{_prose(inspect.getdoc(event))}\n"
+            yield from _table(("field", "type", "default"), _struct_rows(event))
+
+
+def _struct_rows(struct: type[msgspec.Struct]) -> list[tuple[str, ...]]:
+    return [
+        (f"`{written}`", _code(_annotation(struct, name)), _default(default))
+        for name, written, default in _fields(struct)
+    ]
+
+
+def _fields(struct: type[msgspec.Struct]) -> Iterator[tuple[str, str, object]]:
+    """Yield the name, the name in JSON and the default of each field. Annotations are not evaluated."""
+    names, defaults = struct.__struct_fields__, struct.__struct_defaults__
+    required = (msgspec.NODEFAULT,) * (len(names) - len(defaults))
+    for name, written, default in zip(names, struct.__struct_encode_fields__, (*required, *defaults), strict=True):
+        yield name, written, default.factory() if hasattr(default, "factory") else default
+
+
+def _annotation(owner: type, name: str) -> str:
+    """Return the type of a field as it is written in the code."""
+    for base in owner.__mro__:
+        if name in vars(base).get("__annotations__", {}):
+            return _type_name(vars(base)["__annotations__"][name])
+    return ""
+
+
+def _type_name(annotation: object) -> str:
+    """Return a type without its modules and its limits."""
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    text = re.sub(r"\b(?:[a-z_]\w*\.)+(?=[A-Za-z])", "", text)
+    return re.sub(r"Annotated\[([^,\[\]]+(?:\[[^\]]*\])?),.*\]", r"\1", text)
+
+
+def _parts() -> dict[str, list[str]]:
+    """Return the public names by the part of the package that they belong to."""
+    parts: dict[str, list[str]] = {}
+    for name in dir(offbook):
+        module = getattr(getattr(offbook, name), "__module__", "")
+        if module:
+            parts.setdefault(module.removeprefix("offbook.").partition(".")[0], []).append(name)
+    return dict(sorted(parts.items()))
+
+
+def _python(part: str, names: list[str]) -> Iterator[str]:
+    """Yield the page of a part."""
+    yield f"# offbook: {part}\n\nNames of `import offbook` that belong to `{part}`."
+    for name in names:
+        value = getattr(offbook, name)
+        yield f"\n## {name}\n\n{_signature(name, value)}{_prose(inspect.getdoc(value))}\n"
+        yield from _table(("method", "meaning"), _methods(value))
+
+
+def _signature(name: str, value: Any) -> str:
+    """Return the signature of a public name as a block of code, or nothing for an error."""
+    if inspect.isclass(value) and issubclass(value, Exception):
+        return ""
+    parameters = "".join(f"    {each},\n" for each in _parameters(value))
+    return f"```python\n{name}({chr(10) + parameters if parameters else ''})\n```\n\n"
+
+
+def _parameters(value: Any) -> Iterator[str]:
+    """Yield the parameters of a function or a class, with their types and defaults."""
+    if inspect.isclass(value) and issubclass(value, msgspec.Struct):
+        for name, _, default in _fields(value):
+            yield f"{name}: {_annotation(value, name)}{_assigned(default)}"
+        return
+    for parameter in inspect.signature(value).parameters.values():
+        default = msgspec.NODEFAULT if parameter.default is parameter.empty else parameter.default
+        hint = "" if parameter.annotation is parameter.empty else f": {_type_name(parameter.annotation)}"
+        name = str(parameter.replace(annotation=parameter.empty, default=parameter.empty))  # with its stars
+        yield f"{name}{hint}{_assigned(default)}"
+
+
+def _assigned(default: object) -> str:
+    """Return the default behind a parameter. One that is no plain value has no text that says more than its type."""
+    if default is msgspec.NODEFAULT:
+        return ""
+    return f" = {default!r}" if isinstance(default, str | int | float | tuple | None) else " = …"
+
+
+def _methods(value: Any) -> list[tuple[str, ...]]:
+    """Return the public methods and properties that a class itself documents, with their first lines."""
+    own = vars(value).items() if inspect.isclass(value) else ()
+    return [
+        (f"`{name}`", (inspect.getdoc(member) or "").partition("\n\n")[0].replace("\n", " "))
+        for name, member in own
+        if not name.startswith("_")
+        and inspect.getdoc(member)
+        and (callable(member) or isinstance(member, property | classmethod | staticmethod))
+    ]
+
+
+def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
+    """Yield the lines of a Markdown table, or none without a row."""
+    if not rows:
+        return
+    yield f"| {' | '.join(heads)} |"
+    yield f"|{' --- |' * len(heads)}"
+    for row in rows:
+        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
+    yield ""
+
+
+def _default(value: object) -> str:
+    if value in (PydanticUndefined, msgspec.NODEFAULT):
+        return "required"
+    return "" if value in (None, (), [], {}, "", msgspec.UNSET) else _code(str(value))
+
+
+def _code(text: str) -> str:
+    return f"`{text}`" if text else ""
+
+
+def _prose(docstring: str | None) -> str:
+    """Return a docstring as Markdown: lines that are indented are code, and Rich's markup is gone."""
+    text = re.sub(r"\[/?bold\]", "**", inspect.cleandoc(docstring or ""))
+    return re.sub(r"(?m)^  +(?=\S)", "    ", re.sub(r"(?m)^([^\s].*)\n(?=  +\S)", r"\1\n\n", text))

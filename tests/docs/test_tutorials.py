@@ -1,0 +1,30 @@
+"""The tutorials, followed word for word: every command with its output, every edit, for each SDK."""
+
+import os
+import shutil
+
+import pytest
+
+from tests.docs.test_pages import NODE_SDKS, TUTORIALS, empty_folder, run_examples
+
+__all__ = ["empty_folder"]
+
+
+def skip_without_node(page):
+    if page.stem != "node" or (shutil.which("npm") and NODE_SDKS.exists()):
+        return
+    reason = "needs Node and 'make node-sdks'"
+    assert os.environ.get("OFFBOOK_REQUIRE_NODE") != "1", reason
+    pytest.skip(reason)
+
+
+@pytest.mark.usefixtures("empty_folder")
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+def test_a_tutorial_can_be_followed_to_its_end(page, capfd):
+    skip_without_node(page)
+    assert run_examples(page, capfd) > 10
+
+
+def test_tutorials_take_the_same_steps():
+    steps = [[line for line in page.read_text().splitlines() if line.startswith("## ")] for page in TUTORIALS]
+    assert steps[0] == steps[1] == steps[2]
