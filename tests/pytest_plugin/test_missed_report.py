@@ -21,8 +21,17 @@ OVER_HTTP = """
 import openai
 
 def test_it(offbook):
+    pass
     client = openai.OpenAI(api_key="k", http_client=offbook.sync_http_client())
-    client.chat.completions.create(model="m", messages=[*ADA, *ADA])
+    client.chat.completions.create(model="m", messages=[{"role": "user", "content": "Hello Eve"}])
+"""
+BY_ANTHROPIC = """
+import anthropic
+
+def test_it(offbook):
+    pass
+    client = anthropic.Anthropic(api_key="k", http_client=offbook.sync_http_client())
+    client.messages.create(model="m", max_tokens=5, messages=[{"role": "user", "content": "Hello Eve"}])
 """
 MAX_LINES = 40
 
@@ -53,19 +62,41 @@ def test_a_drifted_prompt_shows_the_difference_the_hint_and_no_frame_of_a_librar
     assert len(result.outlines) < MAX_LINES
 
 
-def test_an_error_of_an_sdk_is_as_short_and_has_the_hint(recorded):
-    recorded.test(OVER_HTTP)
+@pytest.mark.parametrize("fault", ["", "call=1 attempt=1: http_error 503"])
+@pytest.mark.parametrize(
+    ("sdk", "error"),
+    [(OVER_HTTP, "openai.UnprocessableEntityError"), (BY_ANTHROPIC, "anthropic.UnprocessableEntityError")],
+)
+def test_an_error_of_an_sdk_is_as_short_and_shows_the_difference_once_with_the_hint(recorded, sdk, error, fault):
+    recorded.test(sdk.replace("pass", f"offbook.faults({fault!r})" if fault else "pass"))
     result = recorded.run()
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
             "test_it.py:*: in test_it",
-            "E   openai.UnprocessableEntityError: *",
-            "hint: record the test again, or undo the change: pytest test_it.py::test_it --offbook-record=fresh",
+            f"E   {error}: the call is not recorded, see below",
+            "1 call not recorded:",
+            "  +Hello Eve",
+            "  hint: record the test again, or undo the change: pytest test_it.py::test_it --offbook-record=fresh",
         ]
     )
+    assert printed_output(result).count("+Hello Eve") == 1
     assert "_base_client.py" not in printed_output(result)
     assert len(result.outlines) < MAX_LINES
+
+
+def test_what_follows_a_fault_of_another_call_is_no_change_of_the_test(recorded):
+    recorded.test(
+        """
+def test_it(offbook):
+    offbook.faults("call=1: empty_response")
+    for name in ("Ada", "Eve"):
+        greet(offbook, name)
+"""
+    )
+    printed = printed_output(recorded.run())
+    assert "a fault fired before this (step=greet call=1 attempt=1: empty_response)" in printed
+    assert "record the test again" not in printed
 
 
 def test_a_style_that_the_user_chose_is_kept(recorded):

@@ -18,7 +18,7 @@ from offbook.events import NULL_SINK, FaultFired, Sink
 from offbook.faults.fault import FaultedCall, hold_nothing
 from offbook.faults.order import CallOrder, DeliveredTwice, OpenCall, OrderFault
 from offbook.faults.plan import FaultPlan
-from offbook.faults.site import At, CallNumbers, PlannedFault, Site, ToolSite, mark_of
+from offbook.faults.site import At, CallNumbers, PlannedFault, Site, ToolSite, faults_of_other_calls, mark_of
 from offbook.faults.tools import FaultedToolCall, ToolFault
 from offbook.messages import JsonObject, Reply, Request, StreamedReply, ToolCall, WholeReply
 from offbook.providers.provider import Provider
@@ -62,14 +62,15 @@ class FaultLog:
         return [line for line in lines if line not in self._lines]
 
     @contextmanager
-    def explain_mismatch(self) -> Iterator[None]:
-        """Add the faults that fired to the error of a replay that has no answer."""
+    def explain_mismatch(self, site: Site | None = None) -> Iterator[None]:
+        """Add the faults that fired at other calls to the error of a replay that has no answer."""
         try:
             yield
         except RecordingMismatchError as error:
-            if not self.fired:
+            fired = faults_of_other_calls(self.fired, site)
+            if not fired:
                 raise
-            raise error.replace(fired=[str(planned) for planned in self.fired]) from None
+            raise error.replace(fired=[str(planned) for planned in fired]) from None
 
 
 def refuse_crash() -> NoReturn:
@@ -143,11 +144,11 @@ class FaultInjector(Provider):
         if crash is not None:
             self._fault_log.note(PlannedFault(At.of(site), crash), self._plan.line_at(site))
             if crash.when == "after":
-                await (await self._clean(request)).collect()
+                await (await self._clean(request, site)).collect()
             self._on_crash()
         fault = self._plan.fault_at(site)
         if fault is None:
-            return await self._clean(request)
+            return await self._clean(request, site)
         fired, line = PlannedFault(At.of(site), fault), self._plan.line_at(site)
         mark = self._fault_log.note(fired, line, marked=self._marked)
         self._sink.emit(
@@ -156,15 +157,16 @@ class FaultInjector(Provider):
         hold = (
             hold_nothing if call is None else self._order.holder(call, partial(self._fault_log.take_back, fired, line))
         )
-        return await fault.apply(FaultedCall(request, lambda: self._clean(request), self._clock, self.name, mark, hold))
+        clean = partial(self._clean, request, site)
+        return await fault.apply(FaultedCall(request, clean, self._clock, self.name, mark, hold))
 
     def unfired(self) -> list[PlannedFault]:
         """Return the lines about models that have not fired so far: a mistyped step, a call that was never made."""
         return self._fault_log.missing(line for line in self._plan if line.at.tool is None)
 
-    async def _clean(self, request: Request) -> Reply:
+    async def _clean(self, request: Request, site: Site) -> Reply:
         """Return the reply without a fault. The error of a replay that has none names the faults that fired."""
-        with self._fault_log.explain_mismatch():
+        with self._fault_log.explain_mismatch(site):
             return await self._provider.send(request)
 
     def check_price(self, request: Request) -> None:

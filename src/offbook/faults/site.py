@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from hashlib import sha256
 from typing import Annotated, TypeAlias
 
@@ -216,6 +216,15 @@ class PlannedFault(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __str__(self) -> str:
         return f"{self.at}: {self.fault.text(without='' if self.at.chunk is None else _STREAM_FIELD)}"
+
+
+def faults_of_other_calls(fired: Iterable[PlannedFault], site: Site | None) -> list[PlannedFault]:
+    """Return the faults that fired at other calls than that of the site: only they can have changed its request.
+
+    A later attempt sends the request of its call again, whatever the attempts before it got.
+    """
+    own = None if site is None else replace(At.of(site), attempt=None)
+    return [planned for planned in fired if replace(planned.at, attempt=None) != own]
 
 
 _DIGITS = 6

@@ -287,15 +287,16 @@ class Offbook:
     def describe_missed(self) -> str:
         """Return the unrecorded calls since this was last called, and how to record the test again; empty if none.
 
-        The hint is left out if a fault fired, because what follows a fault is not recorded.
+        The hint is left out if all of them follow a fault, because what follows a fault is not recorded.
         """
-        new = [text for text in self._misses() if text not in self._reported_misses]
-        self._reported_misses.update(new)
+        new = [(text, is_drift) for text, is_drift in self._misses() if text not in self._reported_misses]
+        texts = [text for text, _ in new]
+        self._reported_misses.update(texts)
         if not new:
             return ""
-        lines = [f"{pluralize(len(new), 'call')} not recorded:", *new[:MAX_SHOWN_MISSES]]
+        lines = [f"{pluralize(len(new), 'call')} not recorded:", *texts[:MAX_SHOWN_MISSES]]
         lines += [f"… and {len(new) - MAX_SHOWN_MISSES:,} more"] if len(new) > MAX_SHOWN_MISSES else []
-        hint = "" if self._has_fired() else f"  hint: {record_again_hint(self._plan.node_id)}"
+        hint = f"  hint: {record_again_hint(self._plan.node_id)}" if any(is_drift for _, is_drift in new) else ""
         return "\n".join(filter(None, [*lines, hint]))
 
     def check_unfired(self) -> None:
@@ -328,18 +329,27 @@ class Offbook:
             self._backend.close(passed=passed) if "_backend" in vars(self) else RecordingUsage(recording=self.recording)
         )
 
-    def _misses(self) -> list[str]:
-        """Return the texts of all unrecorded calls: of the provider, of tools, and over HTTP, with their places."""
+    def _misses(self) -> list[tuple[str, bool]]:
+        """Return the texts of all unrecorded calls, and whether each is no consequence of a fault.
+
+        They are those of the provider, of tools, and over HTTP, with their places.
+        """
         if "_backend" not in vars(self):
             return []
-        injector = [] if self._fault_injector is None else self._fault_injector.misses
-        errors = [*injector, *self._backend.tool_misses()]
-        texts = [str(error.replace(hint="", fired=self._fired())) for error in errors]
-        if not self._has_http:
-            return texts
-        http = self._backend.http_without_recording
-        texts += [f"{miss.method} {miss.place}: {miss}" for miss in http.misses]
-        return [*texts, *(["a call of a session that was deleted"] * http.forgotten_misses)]
+        http = self._backend.http_without_recording if self._has_http else None
+        elsewhere = [] if http is None else [str(planned) for planned in http.fired]
+        models = [] if self._fault_injector is None else self._fault_injector.misses
+        errors = [error.replace(hint="", fired=[*error.fired, *elsewhere]) for error in models]
+        errors += [error.replace(hint="", fired=self._fired()) for error in self._backend.tool_misses()]
+        misses = [(str(error), not error.fired) for error in errors]
+        if http is None:
+            return misses
+        is_broken = bool(self._fault_log.fired)
+        forgotten = ("a call of a session that was deleted", not self._has_fired())
+        misses += [
+            (f"{miss.method} {miss.place}: {miss}", not (is_broken or miss.is_after_fault)) for miss in http.misses
+        ]
+        return [*misses, *[forgotten] * http.forgotten_misses]
 
     def _fired(self) -> list[str]:
         http = self._backend.http_without_recording.fired if self._has_http else []

@@ -17,7 +17,7 @@ from offbook.pytest_plugin.options import (
     add_options,
     options_of,
 )
-from offbook.pytest_plugin.summary import PLAN, USAGE, RecordingSummary, attach_usage, has_passed
+from offbook.pytest_plugin.summary import PLAN, USAGE, RecordingSummary, attach_usage, has_passed, unlogged_misses
 
 if TYPE_CHECKING:
     from offbook.pytest_plugin.explored_test import ExploredFixture
@@ -183,7 +183,8 @@ def _offbook(request: pytest.FixtureRequest) -> Iterator[Offbook | ExploredFixtu
     if PLAN not in item.stash:  # requested by name while the test runs
         item.stash[PLAN] = recording_plan_of(item)
     offbook = item.stash[_FIXTURE] = Offbook(item.stash[PLAN])
-    yield offbook
+    with unlogged_misses():
+        yield offbook
     item.stash[USAGE] = offbook.close(passed=has_passed(item))
     offbook.check_missed()
 

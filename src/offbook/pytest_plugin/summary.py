@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from _pytest._code.code import ExceptionChainRepr
 
+from offbook.errors import RecordingMismatchError
 from offbook.pytest_plugin.options import options_of
 from offbook.pytest_plugin.recordings import join_entries, unused_recordings
 from offbook.text import pluralize, shorten
@@ -119,23 +123,53 @@ def report_missed(
 ) -> None:
     """Add the unrecorded calls to the report; if the error is about them, shorten it to the frames of the project.
 
-    The traceback is left alone if the user chose its style.
+    The difference is shown once: by an error of ours, or after an error of an SDK, which wraps or escapes it. The
+    traceback is left alone if the user chose its style.
     """
-    shown, (_, first, *more) = str(raised.value), missed.splitlines()
-    if first.partition(": ")[2] not in shown:
+    is_ours = isinstance(raised.value, RecordingMismatchError)
+    _, first, *more = missed.splitlines()
+    if not is_ours and first.partition(": ")[2] not in str(raised.value):
         report.sections.append(("offbook", missed))
         return
     if item.config.getoption("tbstyle", "auto") == "auto" and not item.config.getoption("fulltrace", False):
-        report.longrepr = _short(raised)
-    if more and more[-1] not in shown:
+        report.longrepr = _short(raised, is_ours=is_ours)
+    if not is_ours:
+        report.sections.append(("offbook", missed))
+    elif more and more[-1] not in str(raised.value):
         report.sections.append(("offbook", more[-1].strip()))
 
 
-def _short(raised: pytest.ExceptionInfo[BaseException]) -> ExceptionRepr:
+def _short(raised: pytest.ExceptionInfo[BaseException], *, is_ours: bool) -> ExceptionRepr:
+    """Return the error with the frames of the project, and of an error of an SDK nothing but its class."""
     own = raised.traceback.filter(_is_own)
     if own:
         raised.traceback = own
-    return raised.getrepr(style="short", chain=False)
+    shown = raised.getrepr(style="short", chain=False)
+    if not is_ours and isinstance(shown, ExceptionChainRepr):
+        entry = shown.reprtraceback.reprentries[-1]
+        entry.lines[:] = [line for line in entry.lines if not line.startswith("E ")]
+        entry.lines.append(f"E   {raised.exconly().partition(':')[0]}: the call is not recorded, see below")
+    return shown
+
+
+class _ReportedMisses(logging.Filter):
+    """Leaves out the log of unrecorded calls, which the report of a test has."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not (
+            isinstance(record.args, tuple) and any(isinstance(each, RecordingMismatchError) for each in record.args)
+        )
+
+
+@contextmanager
+def unlogged_misses() -> Iterator[None]:
+    """Keep unrecorded calls out of the log, for a block."""
+    logger, reported = logging.getLogger("offbook.wire"), _ReportedMisses()
+    logger.addFilter(reported)
+    try:
+        yield
+    finally:
+        logger.removeFilter(reported)
 
 
 def _is_own(entry: TracebackEntry) -> bool:

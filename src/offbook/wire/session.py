@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from offbook.errors import InputError, RecordingMismatchError, RecordingUnavailableError, RecordingWriteError
 from offbook.events import NULL_SINK, FaultFired, ReplayMissed, ReplayServed, Sink
 from offbook.faults import Crash, FaultPlan, PlannedFault
+from offbook.faults.site import Site, faults_of_other_calls
 from offbook.messages import Response
 from offbook.recording.format.wire_record import WEBSOCKET_METHOD
 from offbook.recording.match.cursor import OverusedEntry, UnusedEntry
@@ -207,8 +208,7 @@ class WireSession:
 
     def note_tool_miss(self, call: WireCall, error: RecordingMismatchError) -> RecordingMismatchError:
         """Note a request to an MCP server that the recording has no answer for, and return the error for its client."""
-        if self.fired:
-            error = error.replace(fired=[str(planned) for planned in self.fired], hint="")
+        error = self._after_faults(error)
         self._note_miss(error, call=0, place=call.place, number=call.number, attempt=1, method=call.method)
         self.diverged = self.diverged or str(error)
         if self._explored_run is None:
@@ -380,8 +380,7 @@ class WireSession:
         return self.replay
 
     def _answer_miss(self, attempt: CallAttempt, error: RecordingMismatchError) -> HttpResponse:
-        if self.fired:
-            error = error.replace(fired=[str(planned) for planned in self.fired], hint="")
+        error = self._after_faults(error, attempt.site)
         self._report_miss(attempt, error)
         match = (
             self.replay.continued(attempt.parsed, attempt.step_id) if isinstance(self.replay, ExploredReplay) else None
@@ -394,6 +393,11 @@ class WireSession:
         message = shorten(str(error), MAX_ERROR_CHARS)
         refusal = refusal_response(attempt.parsed.route.any_codec, MISS_STATUS, message)
         return self.note(attempt, refusal, CallOutcome("missed"))
+
+    def _after_faults(self, error: RecordingMismatchError, site: Site | None = None) -> RecordingMismatchError:
+        """Return the error with the faults that can have caused it, if there are any, instead of its hint."""
+        fired = faults_of_other_calls(self.fired, site)
+        return error.replace(fired=[str(planned) for planned in fired], hint="") if fired else error
 
     def _note_divergence(self, attempt: CallAttempt, error: RecordingMismatchError, *, is_answered: bool) -> None:
         parsed = attempt.parsed
@@ -443,7 +447,7 @@ class WireSession:
                 number=number,
                 attempt=attempt,
                 method=method,
-                is_after_fault=bool(self.fired),
+                is_after_fault=bool(error.fired),
             )
         )
 
