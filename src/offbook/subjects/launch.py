@@ -206,8 +206,7 @@ class ForkLauncher:
 
     @property
     def address(self) -> tuple[str, int]:
-        host, _, port = self._server.url.removeprefix("http://").rpartition(":")
-        return host.strip("[]"), int(port)
+        return address_of(self._server)
 
     def _new_place(self) -> _Place:
         made = _Place(f"explore-{next(self._numbers)}")
@@ -259,6 +258,12 @@ class ForkLauncher:
 
     def close_clock(self, clock: SessionClock) -> None:
         self._server.call_soon(clock.close)
+
+
+def address_of(server: WireServer) -> tuple[str, int]:
+    """Return host and port."""
+    host, _, port = server.url.removeprefix("http://").rpartition(":")
+    return host.strip("[]"), int(port)
 
 
 def _short_requests(requests: Sequence[SentRequest]) -> list[tuple[str, str]]:

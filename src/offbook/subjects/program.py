@@ -27,6 +27,7 @@ from offbook.subjects.crash import ProgramLives, first_life
 from offbook.subjects.fork_server import UnfitProgramError
 from offbook.subjects.kept_folders import KeptFolders
 from offbook.subjects.launch import ForkLauncher, FreshLauncher, ProgramLauncher, ProgramLife
+from offbook.subjects.node_program import NodeLauncher, is_node_command
 from offbook.subjects.program_process import (
     EffectCounter,
     EffectFile,
@@ -162,17 +163,20 @@ class ProgramSubject:
         self._launcher = self._forks = self._choose_launcher()
 
     def _choose_launcher(self) -> ProgramLauncher:
-        """Return what forks the runs of a Python program, and starts those of another one."""
-        is_fresh = self._settings.fresh or self._settings.intercept  # Python waits for TLS where we do not see it
-        program = None if is_fresh else parse_python_command(self._command, self._inherited)
-        if program is None:
+        """Return what forks the runs of a Python program, skips the waits of a Node program, or starts another one."""
+        if self._settings.fresh or self._settings.intercept:  # Python waits for TLS where we do not see it
             return self._fresh_launcher
-        return ForkLauncher(program, self._server, self._patience)
+        program = parse_python_command(self._command, self._inherited)
+        if program is not None:
+            return ForkLauncher(program, self._server, self._patience)
+        if is_node_command(self._command, self._inherited):
+            return NodeLauncher(self._server, self._patience)
+        return self._fresh_launcher
 
     @property
     def is_forked(self) -> bool:
-        """Whether runs are forked."""
-        return isinstance(self._launcher, ForkLauncher)
+        """Whether runs are forked, or differ from a real start otherwise."""
+        return self._launcher is not self._fresh_launcher
 
     def start_fresh(self, reason: str) -> None:
         """Start every further run anew, in real time, and note why."""

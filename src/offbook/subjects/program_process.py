@@ -34,10 +34,13 @@ class ProgramExit(Struct, frozen=True):
 
 
 class ProgramProcess:
-    """A run of a program that can be killed from another thread, even before it has started."""
+    """A run of a program that can be killed from another thread, even before it has started.
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        self._command, self._environment = command, environment
+    It inherits further open `files`, by their numbers.
+    """
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], files: Sequence[int] = ()) -> None:
+        self._command, self._environment, self._files = command, environment, files
         self._child: ChildProcess | None = None
         self._is_killed = False
 
@@ -63,7 +66,9 @@ class ProgramProcess:
 
     def _start(self) -> ChildProcess:
         try:
-            return ChildProcess(self._command, environment=self._environment, limit_bytes=MAX_OUTPUT_BYTES)
+            return ChildProcess(
+                self._command, environment=self._environment, limit_bytes=MAX_OUTPUT_BYTES, files=self._files
+            )
         except OSError as error:
             reason = "there is no such program" if isinstance(error, FileNotFoundError) else error.strerror
             raise InputError(f"it cannot be started: {reason}", source=self._command[0]) from None

@@ -120,18 +120,24 @@ def _file_command(interpreter: str, flags: Sequence[str], file: str, arguments: 
 
 def _script_command(script: str, arguments: Sequence[str], path: str | None) -> PythonCommand | None:
     """Return the program of a script whose first line names Python, as those that an environment installs do."""
-    try:
-        with Path(script).open("rb") as file:
-            lines = [file.readline(4096).rstrip(b"\n") for _ in range(2)]
-    except OSError:
-        return None
-    words = _shebang_words(lines)
-    if words and Path(words[0]).name == "env":
-        words = words[2:] if words[1:2] == ["-S"] else words[1:]
+    words = script_interpreter(script)
     found = shutil.which(words[0], path=path) if words else None
     if found is None or not _INTERPRETER.fullmatch(Path(words[0]).name):
         return None
     return _interpreter_command(found, [*words[1:], script, *arguments])
+
+
+def script_interpreter(script: str) -> list[str]:
+    """Return the command that the first line of a script names, without `env`; empty if it names none."""
+    try:
+        with Path(script).open("rb") as file:
+            lines = [file.readline(4096).rstrip(b"\n") for _ in range(2)]
+    except OSError:
+        return []
+    words = _shebang_words(lines)
+    if words and Path(words[0]).name == "env":
+        words = words[2:] if words[1:2] == ["-S"] else words[1:]
+    return words
 
 
 def _shebang_words(lines: Sequence[bytes]) -> list[str]:

@@ -53,13 +53,20 @@ class ChildProcess:
         environment: all of its environment variables.
         limit_bytes: how many bytes of each output are captured.
         folder: its working directory; by default ours.
+        files: further open files that it inherits, by their numbers.
 
     Raises:
         OSError: it cannot be started.
     """
 
     def __init__(
-        self, command: Sequence[str], *, environment: Mapping[str, str], limit_bytes: int, folder: Path | None = None
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        limit_bytes: int,
+        folder: Path | None = None,
+        files: Sequence[int] = (),
     ) -> None:
         self._process = subprocess.Popen(  # noqa: S603 - which programs may run is the caller's decision
             command,
@@ -69,6 +76,7 @@ class ChildProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
+            pass_fds=files,
         )
         assert self._process.stdout is not None
         assert self._process.stderr is not None

@@ -1,0 +1,142 @@
+"""Runs Node programs without their waits: a file that Node preloads skips them, in step with the server."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+from offbook.explore.observers.wire import WireObserver
+from offbook.subjects.launch import LaunchedRun, ProgramLife, RunPlace, address_of
+from offbook.subjects.program_process import Patience, ProgramExit, ProgramProcess, RunClock
+from offbook.subjects.python_command import script_interpreter
+from offbook.wire.calls import ignore_request
+from offbook.wire.request import HttpRequest
+from offbook.wire.server.session_clock import ResponseClock, SkippingClock
+from offbook.wire.server.wire_server import WireServer
+
+GUEST = Path(__file__).parent / "guest" / "node_time.cjs"
+OPTIONS, CLOCK, COMPILE_CACHE = "NODE_OPTIONS", "OFFBOOK_NODE_CLOCK", "NODE_COMPILE_CACHE"
+_NODE = re.compile(r"node(js)?(-?\d+)?")
+
+
+def is_node_command(command: Sequence[str], environment: Mapping[str, str]) -> bool:
+    """Return whether a command runs Node, or a script whose first line names Node, on Linux."""
+    found = shutil.which(command[0], path=environment.get("PATH"))
+    if found is None or not sys.platform.startswith("linux"):
+        return False
+    words = [command[0]] if _NODE.fullmatch(Path(command[0]).name) else script_interpreter(found)
+    return bool(words) and _NODE.fullmatch(Path(words[0]).name) is not None
+
+
+class NodeLauncher:
+    """Starts a Node program anew for each run. Its waits are skipped, and what Node 22 compiles is kept for all runs."""
+
+    def __init__(self, server: WireServer, patience: Patience) -> None:
+        self._server, self._patience, self._numbers = server, patience, count(1)
+        self._compiled = tempfile.TemporaryDirectory(prefix="offbook-")
+
+    @contextmanager
+    def place(self) -> Iterator[RunPlace]:
+        with tempfile.TemporaryDirectory(prefix="offbook-") as folder:
+            yield RunPlace(f"node-{next(self._numbers)}", folder)
+
+    def launch(
+        self, place: RunPlace, command: Sequence[str], environment: Mapping[str, str], *, is_clean: bool
+    ) -> LaunchedRun:
+        return _NodeRun(self._server, self._patience, command, environment, compiled=self._compiled.name)
+
+    def close(self) -> None:
+        self._compiled.cleanup()
+
+
+class _NodeRun:
+    def __init__(
+        self,
+        server: WireServer,
+        patience: Patience,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        compiled: str,
+    ) -> None:
+        self._server, self._patience, self._command, self._environment = server, patience, command, environment
+        self._compiled = compiled
+        self._clock = SkippingClock()
+        self.response_clock: ResponseClock = self._clock
+        self.note_request: Callable[[HttpRequest], object] = ignore_request
+
+    def now_s(self) -> float:
+        return self._clock.stamp_s()
+
+    def start(self) -> ProgramLife:
+        return _NodeLife(self._server, self._clock, self._patience, self._process)
+
+    def _process(self, link: int) -> ProgramProcess:
+        """Return the process that talks to its clock by the file `link`."""
+        given = {name: self._environment.get(name) for name in (OPTIONS, COMPILE_CACHE)}
+        address, port = address_of(self._server)
+        settings = {
+            "link": link,
+            "address": address,
+            "port": port,
+            "skipped_ms": round(self._clock.skipped_s * 1000),
+            "environment": given,
+        }
+        own = {
+            OPTIONS: f"{given[OPTIONS] or ''} --require {json.dumps(str(GUEST))}".strip(),
+            COMPILE_CACHE: given[COMPILE_CACHE] or self._compiled,
+            CLOCK: json.dumps(settings),
+        }
+        return ProgramProcess(self._command, {**self._environment, **own}, [link])
+
+
+class _NodeLife:
+    def __init__(
+        self,
+        server: WireServer,
+        clock: SkippingClock,
+        patience: Patience,
+        process_on: Callable[[int], ProgramProcess],
+    ) -> None:
+        self.hung = ""
+        self._server, self._clock, self._patience = server, clock, patience
+        self._ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._process = process_on(self._theirs.fileno())
+        self._run_clock: RunClock | None = None
+
+    def run(self, observer: WireObserver) -> ProgramExit:
+        clock = self._run_clock = RunClock(self._patience, observer, now_s=self._clock.time)
+        self._server.call_soon(lambda: self._clock.open(self._ours, self))
+        try:
+            with self._theirs:
+                ended = self._process.run(clock.left_s)
+        finally:
+            self._server.call_soon(self._clock.close)
+        if ended.code is not None:
+            self._patience.note(clock.took_s)
+        self.hung = self.hung or clock.hung
+        return ended
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def limit_s(self) -> float:
+        assert self._run_clock is not None
+        return self._run_clock.due_s
+
+    def end(self) -> None:
+        """End it, because its time is over."""
+        assert self._run_clock is not None
+        self.hung = self.hung or self._run_clock.hung_text()
+        self._process.kill()
+
+    def note_modules(self, names: bytes) -> None:
+        """Do nothing: nothing is loaded before a run."""
