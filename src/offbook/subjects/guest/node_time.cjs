@@ -17,10 +17,12 @@ const { performance, Performance } = require("node:perf_hooks");
 const { isMainThread } = require("node:worker_threads");
 
 const CLOCK = "OFFBOOK_NODE_CLOCK";
+const TASKS = "/proc/self/task";
 const MESSAGE_BYTES = 9;
 const IDLE = "i".charCodeAt(0);
-const QUIET_TURNS = 2; // how many turns without anything new mean that nothing is left to do
+const SHORT_MS = 1; // a wait that takes less time than to skip it
 const NAP_MS = 0.2;
+const PROBE_MS = 2147483646; // a timer that is never due, and knows Node's time
 
 const { setImmediate, clearImmediate, setTimeout, clearTimeout } = globalThis;
 const activeHandles = process._getActiveHandles?.bind(process);
@@ -32,6 +34,7 @@ const exitNow = process.reallyExit.bind(process);
 /** The lists of timers that Node has, by duration: each timer is told the list that it is put into. */
 class TimerLists {
   #lists = new Map();
+  #probe;
 
   constructor() {
     const lists = this.#lists;
@@ -48,34 +51,32 @@ class TimerLists {
         Object.defineProperty(this, previous, { value, writable: true, configurable: true });
       },
     });
+    this.#probe = setTimeout(() => {}, PROBE_MS).unref();
   }
 
   /** Return whether this version of Node keeps its timers as we know it. */
   areKnown() {
-    const timer = setTimeout(() => {}, 12345);
-    const list = this.#lists.get(12345);
-    const isKnown =
+    const timer = this.#probe;
+    const list = this.#lists.get(PROBE_MS);
+    return (
       list !== undefined &&
-      list.expiry === timer._idleStart + 12345 &&
+      list.expiry === timer._idleStart + PROBE_MS &&
       list._idlePrev === timer &&
-      timer._idlePrev === list;
-    clearTimeout(timer);
-    return isKnown;
+      timer._idlePrev === list
+    );
   }
 
   /** Return in how many milliseconds the next timer is due. */
   leftMs() {
-    const now = setTimeout(() => {}, 1);
-    clearTimeout(now);
+    const nowMs = this.#probe.refresh()._idleStart;
     let leftMs = Infinity;
-    for (const [duration, list] of this.#lists) {
-      if (list._idleNext === list) this.#lists.delete(duration);
-      else leftMs = Math.min(leftMs, list.expiry - now._idleStart);
+    for (const list of this.#lists.values()) {
+      if (list._idleNext !== list && list.msecs !== PROBE_MS) leftMs = Math.min(leftMs, list.expiry - nowMs);
     }
     return leftMs;
   }
 
-  /** Make every timer earlier. */
+  /** Make every timer earlier. Lists that are empty stay in the order of the others. */
   skip(milliseconds) {
     for (const list of this.#lists.values()) {
       list.expiry -= milliseconds;
@@ -169,8 +170,9 @@ class Awaited {
   #connections() {
     const name = net.isIPv6(this.#address) ? "tcp6" : "tcp";
     const port = `:${this.#port.toString(16).toUpperCase().padStart(4, "0")}`;
-    const rows = readFileSync(`/proc/self/net/${name}`, "latin1").split("\n").slice(1);
+    const rows = readFileSync(`/proc/self/net/${name}`, "latin1").split("\n");
     return rows
+      .filter((row) => row.includes(port))
       .map((row) => row.trim().split(/\s+/, 5))
       .filter(([, , remote]) => remote?.endsWith(port))
       .map(([, local, , , queues]) => [parseInt(local.split(":")[1], 16), parseInt(queues.split(":")[0], 16)]);
@@ -186,15 +188,35 @@ function isTimed(resource) {
   return resource === "Timeout" || resource === "Immediate";
 }
 
-/** Return whether another thread of this process has something to do. */
-function isAnyThreadRunning() {
-  const own = String(process.pid);
-  return readdirSync("/proc/self/task").some((task) => task !== own && isRunning(task));
+/** The work that other threads do for the program. V8's own threads compile and collect garbage, which changes nothing. */
+class Threads {
+  #ownTasks = new Set(readdirSync(TASKS));
+  #compilations = 0;
+
+  constructor() {
+    for (const name of ["compile", "compileStreaming", "instantiate", "instantiateStreaming"]) {
+      const real = globalThis.WebAssembly?.[name];
+      if (real !== undefined) WebAssembly[name] = (...given) => this.#follow(real.apply(WebAssembly, given));
+    }
+  }
+
+  areWorking() {
+    return this.#compilations > 0 || readdirSync(TASKS).some((task) => !this.#ownTasks.has(task) && isRunning(task));
+  }
+
+  #follow(compilation) {
+    this.#compilations += 1;
+    const end = () => {
+      this.#compilations -= 1;
+    };
+    compilation.then(end, end);
+    return compilation;
+  }
 }
 
 function isRunning(task) {
   try {
-    const status = readFileSync(`/proc/self/task/${task}/stat`, "latin1");
+    const status = readFileSync(`${TASKS}/${task}/stat`, "latin1");
     return "RD".includes(status[status.lastIndexOf(")") + 2]);
   } catch {
     return true; // it has just ended
@@ -207,17 +229,19 @@ class Idleness {
   #lists;
   #clocks;
   #awaited;
+  #threads;
   #next = undefined;
   #quietTurns = 0;
   #events = -1;
   #message = Buffer.alloc(MESSAGE_BYTES);
   #cell = new Int32Array(new SharedArrayBuffer(4));
 
-  constructor(link, lists, clocks, awaited) {
+  constructor(link, lists, clocks, awaited, threads) {
     this.#link = link;
     this.#lists = lists;
     this.#clocks = clocks;
     this.#awaited = awaited;
+    this.#threads = threads;
   }
 
   /** Look at the loop from now on. */
@@ -245,28 +269,27 @@ class Idleness {
     this.#events = events;
     if (this.#awaited.isNothing()) {
       this.#wait();
-    } else if (isNew) {
+    } else if (isNew || this.#lists.leftMs() <= 0) {
       this.#quietTurns = 0;
       this.#again();
-    } else if (!this.#awaited.isOurs()) {
+    } else if (!this.#awaited.isOurs() || this.#skipsIfQuiet()) {
       this.#wait();
     } else {
-      this.#skipIfQuiet();
       this.#again();
     }
   }
 
-  #skipIfQuiet() {
+  /** Ask if nobody had anything to do before the last turn, in which nothing happened. Returns whether time has passed. */
+  #skipsIfQuiet() {
     const leftMs = this.#lists.leftMs();
-    if (leftMs <= 0) {
-      this.#quietTurns = 0;
-    } else if (isAnyThreadRunning() || this.#awaited.isInTransit()) {
+    if (leftMs <= SHORT_MS || this.#threads.areWorking() || this.#awaited.isInTransit()) {
       this.#quietTurns = 0;
       Atomics.wait(this.#cell, 0, 0, NAP_MS);
-    } else if (++this.#quietTurns >= QUIET_TURNS) {
+    } else if (this.#quietTurns++ > 0) {
       this.#quietTurns = 0;
-      this.#skip(this.#ask(leftMs));
+      return this.#skip(this.#ask(leftMs));
     }
+    return false;
   }
 
   /** Say in how many milliseconds something happens here, and return how many have been skipped so far. */
@@ -279,9 +302,11 @@ class Idleness {
   }
 
   #skip(skippedMs) {
-    if (skippedMs === this.#clocks.skippedMs) return;
-    this.#lists.skip(skippedMs - this.#clocks.skippedMs);
+    const milliseconds = skippedMs - this.#clocks.skippedMs;
+    if (milliseconds === 0) return false;
+    this.#lists.skip(milliseconds);
     this.#clocks.skippedMs = skippedMs;
+    return true;
   }
 }
 
@@ -300,11 +325,12 @@ function takeSettings() {
 
 const settings = takeSettings();
 if (settings !== undefined && activeHandles && activeRequests && activeResources) {
+  const threads = new Threads();
   const lists = new TimerLists();
   if (lists.areKnown()) {
     const awaited = new Awaited(settings.address, settings.port);
     const clocks = new Clocks();
     clocks.skippedMs = settings.skipped_ms;
-    new Idleness(settings.link, lists, clocks, awaited).watch();
+    new Idleness(settings.link, lists, clocks, awaited, threads).watch();
   }
 }
