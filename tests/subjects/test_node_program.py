@@ -21,7 +21,8 @@ from tests.explore.runs import plan_of, write_recording
 
 LONG_S = 100_000
 HELLO = {"content": "Hello"}
-ASKS = """
+ASKS = (
+    """
 const url = process.env.OPENAI_BASE_URL + "/chat/completions";
 async function request(options = {}) {
   const body = JSON.stringify({model: "m", messages: [{role: "user", content: "Hi"}]});
@@ -33,7 +34,9 @@ async function ask(options) {
   return (await answer.json()).choices[0].message.content;
 }
 const S = %d;
-""" % LONG_S  # noqa: UP031
+"""
+    % LONG_S
+)  # noqa: UP031
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +51,9 @@ def program(code, folder, *answers, fresh=False, **settings):
     """A Node program in a file, on a recording."""
     (folder / "agent.mjs").write_text(ASKS + code)
     path = write_recording(folder / "run.json", {"any": list(answers or [HELLO])})
-    explore_settings = ExploreSettings(**{"on_divergence": "stop", "fresh": fresh, "deadline_s": 2.0 * LONG_S, **settings})
+    explore_settings = ExploreSettings(
+        **{"on_divergence": "stop", "fresh": fresh, "deadline_s": 2.0 * LONG_S, **settings}
+    )
     return ProgramSubject(["node", str(folder / "agent.mjs")], replay=path, settings=explore_settings)
 
 

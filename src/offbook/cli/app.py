@@ -133,6 +133,7 @@ class MainGroup(LazyGroup):
         "test": LazyCommand("test", "run_tests", "Run scenarios with the agents of the config."),
         "merge": LazyCommand("merge", "merge", "Merge the reports of shards into one."),
         "view": LazyCommand("view", "view", "Show recordings, explorations and scenario runs in the browser."),
+        "mcp-server": LazyCommand("view", "mcp_server", "Let a coding agent read recordings and findings, over MCP."),
         "prompts": LazyCommand("test", "prompts", "Show the prompts of simulated users and judges."),
         "runs": LazyCommand("run", "runs", "List the stored runs, or prune them."),
         "resume": LazyCommand("run", "resume", "Resume a run that was interrupted or failed."),
@@ -144,7 +145,7 @@ class MainGroup(LazyGroup):
         "Start here": ("demo", "init"),
         "Any agent": ("exec", "explore", "serve", "mcp"),
         "Scenarios": ("test", "prompts"),
-        "Recordings and reports": ("view", "recording", "merge"),
+        "Recordings and reports": ("view", "recording", "merge", "mcp-server"),
         "Workflows": ("run", "replay", "resume", "runs", "validate", "graph", "schema"),
     }
 

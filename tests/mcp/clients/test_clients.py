@@ -157,3 +157,19 @@ def test_the_page_says_what_a_client_does_about_each_fault(tmp_path, transport):
     driver = [MCP2, HERE / "drive_faults.py", "{mcp}", *faults]
     run = execute(tmp_path, "--replay", "run.json", "--mcp", ".mcp.json", *lines, "--", *driver)
     assert json.loads(run.stdout) == documented(transport), run.stderr
+
+
+def test_a_coding_agent_reads_and_explores_runs_by_our_own_server(tmp_path):
+    subprocess.run([COMMAND, "init", "refunds", "--sdk", "openai"], cwd=tmp_path, check=True, capture_output=True)
+    ran = subprocess.run(
+        [MCP1, HERE / "drive_own_server.py", COMMAND, tmp_path / "refunds", sys.executable],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    seen = json.loads(ran.stdout)
+    assert seen["tools"] == ["list_runs", "show_recording", "list_findings", "explain_finding", "explore"]
+    assert (seen["run"], seen["asked"], seen["findings"]) == ("recordings/agent.json", ["refund(42)"], True)
+    assert "--fault" in seen["reproduce"]

@@ -1,4 +1,4 @@
-"""offbook view: shows the runs of a folder in the browser, until it is stopped."""
+"""offbook view, mcp-server: show the runs of a folder in the browser, or to a coding agent."""
 
 from __future__ import annotations
 
@@ -57,3 +57,34 @@ def view(
             webbrowser.open(server.url)
         next(iter(signals))
         signals.restore()
+
+
+def mcp_server(
+    folder: Annotated[
+        str, typer.Argument(metavar="FOLDER", help="The folder of recordings and reports.", show_default=False)
+    ] = ".",
+    allow_explore: Annotated[
+        bool,
+        typer.Option("--allow-explore", help="Let the agent run explorations, which run programs and their tools."),
+    ] = False,
+) -> None:
+    """Let a coding agent read recordings and findings, over MCP.
+
+    Serves tools at stdin and stdout: list_runs, show_recording, list_findings and explain_finding over what is below
+    the folder; with --allow-explore also explore. Nothing outside of the folder is read. It ends with its input.
+
+    [bold]Examples[/bold]
+
+      claude mcp add offbook -- offbook mcp-server runs/
+
+      offbook mcp-server . --allow-explore
+    """
+    from pathlib import Path
+
+    from offbook.cli.runners.mcp import serve_tools_at_stdio
+    from offbook.errors import InputError
+    from offbook.view.agent_tools import RunTools
+
+    if not Path(folder).is_dir():
+        raise InputError("there is no such folder", source=folder, hint="name a folder of recordings and reports")
+    raise typer.Exit(serve_tools_at_stdio("offbook", RunTools(Path(folder), explores=allow_explore).tools()))

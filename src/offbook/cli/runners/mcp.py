@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from offbook.recording.format.document import Document
     from offbook.recording.latency import Latency
     from offbook.recording.match.fingerprint import NormaliseRules
+    from offbook.tools import ToolDef
     from offbook.wire.options import WireOptions
     from offbook.wire.replay_source import UnusedExchange
     from offbook.wire.server.wire_server import WireServer
@@ -253,16 +254,32 @@ class MockedServer(Struct, frozen=True, kw_only=True):
 
 def serve_mocks_at_stdio(mocked: MockedServer) -> int:
     """Serve a client at our stdin and stdout by mocked tools, until its input ends; return the exit code."""
+    with _own_stdout() as output, mocked.hub() as hub:
+        return _serve_hub(hub, mocked.name, mocked.wire_options(), output=output)
+
+
+def serve_tools_at_stdio(name: str, tools: Sequence[ToolDef]) -> int:
+    """Serve a client at our stdin and stdout by tools, until its input ends; return the exit code."""
+    from offbook.mcp.hub import McpHub
+    from offbook.mcp.mock import MockServer, given_tools
+    from offbook.wire.options import WireOptions
+
+    start, hub = given_tools(tools), McpHub([])
+    hub.add(name, mock=lambda: MockServer(name, start()))
+    with _own_stdout() as output:
+        return _serve_hub(hub, name, WireOptions(responses={}, strict=True, has_tools=True), output=output)
+
+
+def _serve_hub(hub: McpHub, name: str, options: WireOptions, *, output: int) -> int:
     from offbook.mcp.stdio import serve_stdio
     from offbook.wire.backend import WireBackend
 
-    with _own_stdout() as output, mocked.hub() as hub:
-        backend = WireBackend(mocked.wire_options())
-        try:
-            session = hub.session(mocked.name, backend.sessions.named(""))
-            return asyncio.run(serve_stdio(session, output=output))
-        finally:
-            backend.close()
+    backend = WireBackend(options)
+    try:
+        session = hub.session(name, backend.sessions.named(""))
+        return asyncio.run(serve_stdio(session, output=output))
+    finally:
+        backend.close()
 
 
 @contextmanager
