@@ -16,10 +16,15 @@ KEY = "dGhlIHNhbXBsZSBub25jZQ=="
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
+def recording(tmp_path_factory):
     path = tmp_path_factory.mktemp("fuzz") / "run.json"
     record(path, [UPDATE], until="session.updated")
-    with offbook.serving(path) as serving:
+    return path
+
+
+@pytest.fixture(scope="module")
+def server(recording):
+    with offbook.serving(recording) as serving:
         yield serving
 
 
@@ -151,3 +156,15 @@ def test_a_key_of_the_server_may_be_a_subprotocol(tmp_path, server):
         offered = "realtime, openai-insecure-api-key.the-key-of-this-server"
         with open_raw(serving, sec_websocket_protocol=offered) as connection:
             assert not head_of(connection)[0].startswith(b"HTTP/1.1 401 ")
+
+
+def test_nothing_follows_the_close_frame_that_a_mistake_is_answered_with(recording, errors):
+    """An answer that is due after it is not sent."""
+    with offbook.serving(recording, faults=["everywhere: slow 100"]) as slow, open_raw(slow) as connection:
+        _, _, data = head_of(connection)
+        connection.sendall(encode_frame(TEXT, json.dumps(UPDATE).encode(), is_masked=True) + encode_frame(TEXT, b"{}"))
+        is_well(slow)  # its answers are due later
+        messages = list(FrameParser(expects_mask=False).feed(rest_of(connection, data)))
+    assert [json.loads(each.data)["type"] for each in messages[:-1]] == ["session.created"]
+    assert decode_close(messages[-1].data).code == 1002
+    assert errors.texts == []

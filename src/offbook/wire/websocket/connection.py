@@ -106,16 +106,19 @@ class WebSocketConnection:
         return task
 
     def write(self, data: bytes) -> None:
-        """Send bytes at once, unless the connection is closing."""
-        if not self.transport.is_closing():
+        """Send bytes at once, unless the connection is closing: nothing follows a close frame."""
+        if not self._is_closing:
             self.transport.write(data)
+
+    @property
+    def _is_closing(self) -> bool:
+        return self._has_sent_close or self.transport.is_closing()
 
     def close(self, close: CloseMessage) -> None:
         """Send a close frame, and close the connection when the client has answered it, or does not in time."""
-        if self._has_sent_close or self.transport.is_closing():
-            return
-        self.write(encode_close(close))
-        self._expect_close()
+        if not self._is_closing:
+            self.write(encode_close(close))
+            self._expect_close()
 
     def deliver(self, accepted: AcceptedCall, answer: HttpResponse) -> None:
         """Send an answer after those that are waiting."""
@@ -154,8 +157,7 @@ class WebSocketConnection:
 
     def _answer_close(self, close: CloseMessage) -> None:
         self._is_deaf = True
-        if not self._has_sent_close:
-            self.write(encode_close(close))
+        self.write(encode_close(close))
         self.transport.close()
 
     def _expect_close(self) -> None:
@@ -196,7 +198,7 @@ class WebSocketConnection:
         wait_ms = due_ms - (clock.time() - delivery.started_s) * 1000.0
         if wait_ms > 0:
             await clock.wait(self._left, wait_ms / 1000.0)
-        return self._left.done() or self.transport.is_closing()
+        return self._left.done() or self._is_closing
 
     async def _end(self, delivery: _Delivery) -> None:
         match delivery.answer.ending:
