@@ -9,7 +9,9 @@ import sys
 import pytest
 from hypothesis import settings
 
-for profile, examples in (("quick", 25), ("thorough", 300)):
+from tests.servers.quick_tls import one_authority
+
+for profile, examples in (("quick", 15), ("thorough", 300)):
     settings.register_profile(profile, deadline=None, derandomize=True, database=None, max_examples=examples)
 settings.load_profile(os.environ.get("OFFBOOK_HYPOTHESIS_PROFILE", "quick"))
 
@@ -19,6 +21,14 @@ pytest_plugins = ["pytester"]
 for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
     signal.signal(number, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_tls(tmp_path_factory):
+    """Clients of HTTP here and in programs are made quickly."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", one_authority(tmp_path_factory.mktemp("tls") / "authority.pem"))
+        yield
 
 
 gc.disable()  # nothing that is made while tests are collected is garbage

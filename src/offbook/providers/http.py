@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -73,6 +74,11 @@ def _server_of(error: httpx2.RequestError) -> str:
     except (AttributeError, RuntimeError):  # an error without a request
         return ""
     return f" to {url.scheme}://{url.netloc.decode()}"
+
+
+def tls_verification(address: str) -> ssl.SSLContext | bool:
+    """Return what a client of httpx2 verifies: no certificate where there is no TLS, since loading all takes long."""
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if address.startswith("http://") else True
 
 
 MAX_RESPONSE_BYTES = 64 * 1024 * 1024
@@ -150,7 +156,9 @@ class HttpProvider(Provider):
         if client is None:
             import httpx2  # noqa: PLC0415 - loading it takes longer than the rest of offbook
 
-            client = httpx2.AsyncClient(timeout=self._http.timeout_s, transport=self._http.transport)
+            client = httpx2.AsyncClient(
+                verify=tls_verification(self.base_url), timeout=self._http.timeout_s, transport=self._http.transport
+            )
             for closed in [known for known in list(self._clients) if known.is_closed()]:
                 self._clients.pop(closed, None)
             self._clients[loop] = client

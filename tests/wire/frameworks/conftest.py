@@ -5,7 +5,6 @@ import json
 import pytest
 
 from offbook import serving
-from tests.wire.frameworks.quick_tls import one_authority
 from tests.wire.frameworks.scripts import SCRIPTS
 
 
@@ -18,13 +17,7 @@ def server(tmp_path_factory):
         yield server
 
 
-@pytest.fixture(scope="session")
-def authority(tmp_path_factory):
-    return one_authority(tmp_path_factory.mktemp("tls") / "authority.pem")
-
-
 @pytest.fixture(autouse=True)
-def surroundings(monkeypatch, authority):
-    """Clients are made quickly, and tell nobody else of their runs."""
-    monkeypatch.setenv("SSL_CERT_FILE", authority)
+def surroundings(monkeypatch):
+    """Clients tell nobody else of their runs."""
     monkeypatch.setenv("LANGSMITH_TRACING", "false")

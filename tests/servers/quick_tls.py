@@ -1,4 +1,4 @@
-"""Clients that are made quickly: nothing here speaks TLS, and to load all authorities takes longer than all else."""
+"""Clients that are made quickly: hardly anything here speaks TLS, and to load all authorities takes 25 ms each time."""
 
 from __future__ import annotations
 
