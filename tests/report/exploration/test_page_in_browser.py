@@ -80,7 +80,7 @@ def test_a_cell_opens_its_run_by_keyboard_and_escape_leads_back(look_at):
     text = dialog.inner_text()
     assert page.locator("#run-title").inner_text() == "2× refund ran 2 times, usually once"
     for part in (
-        "repeated side effect: it changed something once more than it should. "
+        "repeated side effect: it changed something once more than it should.",
         "Case 0006, at tool=refund call=1: tool_lost",
         "refund ran 2 times",
         "offbook explore refund.py --only 0006",
