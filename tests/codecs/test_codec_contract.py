@@ -103,6 +103,14 @@ def test_a_stream_cut_short_is_refused_unless_only_its_usage_is_missing(codec, s
         assert replace(joined, usage=response.usage) == as_carried(codec, response)
 
 
+def test_a_stream_is_whole_without_the_line_that_only_says_so(codec):
+    frames = list(codec.encode_stream(Response(content="Hello", model="m"), [TextDelta("Hello")]))
+    says_only_so = frames[-1] == b"data: [DONE]\n\n"
+    assert says_only_so is (codec.name in ("openai_chat", "openai_completions"))
+    if says_only_so:
+        assert decode_stream(codec, frames[:-1]) == decode_stream(codec, frames)
+
+
 def decode_frames(codec, frames):
     """The deltas of the frames, of a stream that has not ended."""
     return list(codec.stream_decoder().feed(b"".join(frames)))

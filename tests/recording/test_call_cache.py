@@ -11,6 +11,9 @@ from offbook.errors import ProviderConnectionError, RecordingUnavailableError, R
 from offbook.events import CacheUsed, MemorySink
 from offbook.messages import Response, StreamedReply, StreamEnd, TextDelta, WholeReply
 from offbook.providers.provider import Provider
+from offbook.recording.call_cache import is_failure
+from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.wire_record import WireRecord
 from offbook.recording.record import RecordingProvider, record_tools
 from offbook.recording.stores.locate import open_store
 from tests.recording.programs import ask_questions, finish, hang_upstream, start
@@ -208,3 +211,12 @@ def test_tools_are_answered_by_what_was_there_when_the_run_began(url):
             assert tools["get"](city="Oslo") == "Oslo 1"
     with record_tools({"get": get}, url, record="new") as tools:
         assert [tools["get"](city="Oslo") for _ in range(2)] == ["Oslo 1", "Oslo 2"]
+
+
+def test_an_answer_with_the_status_of_an_error_is_a_failure():
+    statuses = [status for status in (200, 399, 400, 500, 599) if is_failure(exchange_of(status))]
+    assert statuses == [400, 500, 599]
+
+
+def exchange_of(status):
+    return Exchange(content="", wire=WireRecord(protocol="http", status=status))

@@ -97,6 +97,7 @@ def zstd_frames(data):
 
 PACKED = {
     "gzip": gzip.compress(BODY),
+    "x-gzip": gzip.compress(BODY),
     "deflate": zlib.compress(BODY),
     "br": brotli.compress(BODY),
     "zstd": zstandard.ZstdCompressor().compress(BODY),
