@@ -246,6 +246,7 @@ def _connected(address: str) -> Iterator[tuple[Any, int]]:
 
 def _import_ray(address: str) -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     if not address:  # nobody else may join it
         os.environ |= LOOPBACK_ONLY | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token_hex(32)}
     os.environ.setdefault("RAY_RUNTIME_ENV_IGNORE_GITIGNORE", "1")  # recordings are often in .gitignore
@@ -272,8 +273,9 @@ def _connect(ray: Any, address: str) -> None:
     try:
         ray.init(address=address, runtime_env=environment, **({} if "://" in address else quiet))
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-        reason = str(error).partition("\n")[0]
-        hint = "is the token that Ray uses here the one of the cluster?"
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+        reason = lines[-1] if lines[0].endswith(":") else lines[0]  # what follows the colon is a traceback of the head
+        hint = "is the token that Ray uses here the one of the cluster, and has its head a core to spare?"
         raise InputError(f"cannot join the cluster: {reason}", source=address, hint=hint) from error
 
 
