@@ -11,6 +11,7 @@ import msgspec
 
 from bench import (
     agent,
+    cluster,
     explore,
     gateway,
     load,
@@ -45,6 +46,7 @@ SUBJECTS: dict[str, Callable[[Plan], Findings]] = {
     "mcp": mcp.measure,
     "explore": explore.measure,
     "shards": shards.measure,
+    "cluster": cluster.measure,
 }
 
 

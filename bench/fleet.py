@@ -66,6 +66,8 @@ MEASURED = {
     "replayed_call_us": ("replay", "offbook, JSON", None),
     "recorded_call_us": ("recording", "offbook, JSON", None),
     "served_request_us": ("wire", "offbook, 2 processes", None),
+    "store_us": ("redis", "the server, to find a call in any order", None),
+    "ray_task_us": ("cluster", "a call to an actor, there and back", None),
 }
 """Where a cost is in the figures of `python -m bench --json`: the subject, the row in the first of its tables that has
 such a row, and what is divided by a rate."""
