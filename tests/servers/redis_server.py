@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 import redis
+import trustme
 
 START_TIMEOUT_S = 30.0
 POLL_S = 0.005
@@ -37,7 +38,9 @@ class RedisServer:
     """A running Redis, which keeps nothing on disk."""
 
     def __init__(self, port: int, folder: str, *settings: str) -> None:
-        self.port, self._command = port, _command(port, folder, settings)
+        self.port, self.tls_port = port, _free_port()
+        settings = tuple(each.replace("{tls_port}", str(self.tls_port)) for each in settings)
+        self._command = _command(port, folder, settings)
         self.process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.client = redis.Redis(port=port, decode_responses=False)
 
@@ -91,6 +94,29 @@ def running(*settings: str) -> Iterator[RedisServer]:
             yield server
         finally:
             server.stop()
+
+
+@contextmanager
+def running_with_tls(folder: Path) -> Iterator[str]:
+    """The URL of a server that wants certificates, with `ca.pem`, `me.pem` and `me.key` in the folder for its clients.
+
+    Tests are skipped where Redis is built without TLS.
+    """
+    ca = trustme.CA()
+    ca.cert_pem.write_to_path(folder / "ca.pem")
+    for name, identity in (("server", "127.0.0.1"), ("me", "me@client.test")):
+        issued = ca.issue_cert(identity)
+        issued.private_key_pem.write_to_path(folder / f"{name}.key")
+        issued.cert_chain_pems[0].write_to_path(folder / f"{name}.pem")
+    files = {"cert-file": "server.pem", "key-file": "server.key", "ca-cert-file": "ca.pem"}
+    settings = [word for name, file in files.items() for word in (f"--tls-{name}", str(folder / file))]
+    try:
+        with running("--tls-port", "{tls_port}", *settings) as server:
+            yield f"rediss://127.0.0.1:{server.tls_port}/0"
+    except RuntimeError as error:
+        if "--tls-port" not in str(error) or os.environ.get("OFFBOOK_REQUIRE_REDIS") == "1":
+            raise
+        pytest.skip("redis-server is built without TLS")
 
 
 def _start(folder: str, *settings: str) -> RedisServer:

@@ -71,7 +71,11 @@ class TestLocation:
             ("redis://cache/0#x", "fragment", "%23"),
             ("redis://cache/zero", "not the number of a database", "redis://host"),
             ("redis://cache?prefx=a", "unknown parameter 'prefx'", "did you mean 'prefix'?"),
-            ("redis://cache?nonsense=a", "unknown parameter 'nonsense'", "on_error, prefix, timeout, ttl"),
+            (
+                "redis://cache?nonsense=a",
+                "unknown parameter 'nonsense'",
+                "ca, cert, key, on_error, prefix, timeout, ttl",
+            ),
             ("redis://cache?ttl=1h&ttl=2h", "ttl is given twice", "keep one"),
             ("redis://cache?ttl=24", "invalid ttl '24'", "24h"),
             ("redis://cache?ttl=0h", "invalid ttl '0h'", "24h"),
@@ -80,6 +84,7 @@ class TestLocation:
             ("redis://cache?prefix=", "invalid prefix", "letters"),
             ("redis://cache?timeout=never", "invalid timeout 'never'", "24h"),
             ("redis://cache?timeout=0", "invalid timeout '0'", "5s"),
+            ("redis://cache?ca=pyproject.toml", "ca requires TLS", "rediss://"),
             ("redis://cache?on_error=liev", "invalid on_error 'liev'", "did you mean 'live'?"),
         ],
     )
@@ -280,6 +285,42 @@ class TestReading:
         assert reader.last(key="loop", fingerprint="h3").exchange.content == "3"
         assert (len(reader), len(reader.tools), len(list(reader.tools))) == (size, size, size)
         reader.close()
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory):
+    """The URL of a server that wants certificates, and the folder with those of its clients."""
+    folder = tmp_path_factory.mktemp("tls")
+    with redis_server.running_with_tls(folder) as url:
+        yield url, folder
+
+
+class TestTls:
+    def test_a_client_with_the_right_certificates_records_and_replays(self, tls):
+        url, folder = tls
+        store = open_store(f"{url}?ca={folder}/ca.pem&cert={folder}/me.pem&key={folder}/me.key")
+        append(store, ("a", said("1")))
+        assert contents(store) == [("a", "1")]
+
+    @pytest.mark.parametrize(
+        ("query", "reason", "hint"),
+        [
+            ("", "the certificate of the server is not trusted", "ca=/path/ca.pem"),
+            ("?ca={0}/ca.pem", "no TLS with the server", "cert=/path/me.pem"),
+            ("?ca={0}/me.key", "no TLS with the server", "cert=/path/me.pem"),
+            ("?ca={0}/none.pem", "invalid ca", "there is no such file"),
+        ],
+    )
+    def test_what_does_not_fit_is_refused_with_what_to_write(self, tls, query, reason, hint):
+        url, folder = tls
+        with pytest.raises(InputError) as caught:
+            open_store(url + query.format(folder)).write()
+        assert (reason in caught.value.reason, hint in caught.value.hint) == (True, True)
+
+    def test_a_client_without_tls_is_told_of_it(self, tls):
+        with pytest.raises(RecordingUnavailableError) as caught:
+            open_store(tls[0].replace("rediss", "redis")).write()
+        assert "rediss://" in caught.value.hint
 
 
 class TestRefusals:

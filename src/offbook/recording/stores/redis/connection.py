@@ -132,6 +132,7 @@ class RedisConnection(ForkGuarded):
     def _connect(self) -> Any:
         if self._client is None:
             at = self.location
+            tls = {"ssl_ca_certs": at.ca or None, "ssl_certfile": at.cert or None, "ssl_keyfile": at.key or None}
             client = self._redis.Redis(
                 host=at.host,
                 port=at.port,
@@ -145,6 +146,7 @@ class RedisConnection(ForkGuarded):
                 health_check_interval=IDLE_CHECK_S,
                 single_connection_client=True,
                 client_name="offbook",
+                **(tls if at.has_tls else {}),
             )
             self._client, self._disconnect = client, weakref.finalize(self, client.close)
         return self._client
@@ -159,7 +161,7 @@ class RedisConnection(ForkGuarded):
 
 
 _USER_HINT = "check the user, the password and the database in the URL"
-_SERVER_HINT = "check that the server runs and can be reached from here, and host, port and timeout= in the URL"
+_SERVER_HINT = "check that the server runs, host, port and timeout= in the URL, and whether it wants TLS: rediss://"
 _KNOWN_ERRORS: tuple[tuple[str, type[InputError], str, str], ...] = (
     (
         "WRONGTYPE",
@@ -177,6 +179,18 @@ _KNOWN_ERRORS: tuple[tuple[str, type[InputError], str, str], ...] = (
     ("MovedError", InputError, "another node of the cluster has it", "name the node that has the prefix"),
     ("AuthenticationError", InputError, "the server refuses the user or the password", _USER_HINT),
     ("NoPermissionError", InputError, "the user may not do that: {reason}", _USER_HINT),
+    (
+        "CERTIFICATE_VERIFY_FAILED",
+        RecordingUnavailableError,
+        "the certificate of the server is not trusted: {reason}",
+        "name the authority that has signed it: ca=/path/ca.pem",
+    ),
+    (
+        "_ssl.c",
+        RecordingUnavailableError,
+        "no TLS with the server: {reason}",
+        "check the port, and whether the server wants a certificate: cert=/path/me.pem&key=/path/me.key; or use redis://",
+    ),
     ("TimeoutError", RecordingUnavailableError, "no answer from the server in {at.timeout_s:g} s", _SERVER_HINT),
     ("ConnectionError", RecordingUnavailableError, "no connection to the server: {reason}", _SERVER_HINT),
 )

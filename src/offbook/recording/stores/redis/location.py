@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
@@ -30,7 +31,10 @@ _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w
 
 
 class RedisLocation(Struct, frozen=True):
-    """Where a recording is in Redis. `ttl_ms` is how long an exchange lives after it was written; 0 is for ever."""
+    """Where a recording is in Redis. `ttl_ms` is how long an exchange lives after it was written; 0 is for ever.
+
+    `ca`, `cert` and `key` are files for TLS: who certifies the server, and how this client identifies itself.
+    """
 
     host: str
     port: int = DEFAULT_PORT
@@ -42,6 +46,9 @@ class RedisLocation(Struct, frozen=True):
     ttl_ms: int = 0
     timeout_s: float = DEFAULT_TIMEOUT_S
     on_error: OnError = "fail"
+    ca: str = ""
+    cert: str = ""
+    key: str = ""
     text: str = ""
 
     @property
@@ -60,7 +67,7 @@ class RedisLocation(Struct, frozen=True):
 def parse_redis_url(text: str) -> RedisLocation:
     """Parse `redis://[user[:password]@]host[:port][/database][?prefix=…&ttl=…&timeout=…&on_error=…]`.
 
-    `rediss://` connects with TLS.
+    `rediss://` connects with TLS, and may have `ca=…&cert=…&key=…`.
 
     Raises:
         InputError: the text is not such a URL; the message does not contain its password.
@@ -76,15 +83,19 @@ def parse_redis_url(text: str) -> RedisLocation:
         raise InputError("the URL has no host", source=source, hint=f"write it like {_FORM}")
     if parts.fragment:
         raise InputError("the URL has a fragment", source=source, hint="write # in a password as %23")
+    parameters, has_tls = _parameters(parts.query, source), parts.scheme.lower() == "rediss"
+    for name in ("ca", "cert", "key") if not has_tls else ():
+        if name in parameters:
+            raise InputError(f"{name} requires TLS", source=source, place=name, hint="write rediss://")
     return RedisLocation(
         host=host,
         port=DEFAULT_PORT if port is None else port,
         database=_database(parts.path, source),
         username=unquote(parts.username or ""),
         password=unquote(parts.password or ""),
-        has_tls=parts.scheme.lower() == "rediss",
+        has_tls=has_tls,
         text=text,
-        **_parameters(parts.query, source),  # type: ignore[arg-type]
+        **parameters,  # type: ignore[arg-type]
     )
 
 
@@ -140,9 +151,18 @@ def _parse_on_error(value: str) -> str:
     return value
 
 
+def _parse_file(value: str) -> str:
+    if not Path(value).is_file():
+        raise ValueError("there is no such file")
+    return value
+
+
 _PARAMETERS: dict[str, tuple[str, Callable[[str], object]]] = {
     "prefix": ("prefix", _parse_prefix),
     "ttl": ("ttl_ms", parse_duration_ms),
     "timeout": ("timeout_s", _parse_timeout),
     "on_error": ("on_error", _parse_on_error),
+    "ca": ("ca", _parse_file),
+    "cert": ("cert", _parse_file),
+    "key": ("key", _parse_file),
 }
