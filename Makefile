@@ -30,7 +30,7 @@ MCP_CONFORMANCE := .scratch/mcp_conformance
 MCP_CONFORMANCE_STAMP := $(MCP_CONFORMANCE)/.ready-$(MCP_CONFORMANCE_VERSION)-$(MCP_CONFORMANCE_NODE_VERSION)
 NPM := $(shell command -v npm)
 # slow to start, and quick to change with what others release: CI runs them beside the tests
-CONFORMANCE := tests/integrations tests/wire/frameworks tests/wire/intercept_clients tests/wire/node tests/report/exploration/test_page_in_browser.py tests/report/scenarios/test_page_in_browser.py tests/mcp/clients tests/mcp/agents tests/mcp/protocol tests/workers/cluster
+CONFORMANCE := tests/integrations tests/wire/frameworks tests/wire/intercept_clients tests/wire/node tests/wire/protocols tests/report/exploration/test_page_in_browser.py tests/report/scenarios/test_page_in_browser.py tests/mcp/clients tests/mcp/agents tests/mcp/protocol tests/workers/cluster
 # explored with every fault, which takes minutes; its programs wait more than they work, hence more workers than cores
 ZOO := tests/explore/test_agents.py tests/docs/test_tutorials.py
 # tests that try a sample of their cases in 'make test', and every case in 'make zoo'

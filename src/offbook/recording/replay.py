@@ -182,14 +182,16 @@ class MockProvider(Provider):
         match = self._cursor.match(request.step_id, request_hash)
         if match.mismatch is None:
             return match
-        return self._home_paths.match(self._cursor, request.step_id, canonical_fields(request)) or match
+        homes = self._home_paths
+        found = None if homes is None else homes.match(self._cursor, request.step_id, canonical_fields(request))
+        return found or match
 
     @cached_property
-    def _home_paths(self) -> HomePaths:
+    def _home_paths(self) -> HomePaths | None:
         """The recorded requests that name a home folder; few runs look for one of them."""
         from offbook.recording.match.home_paths import HomePaths  # noqa: PLC0415
 
-        return HomePaths(self._reader, self._rules)
+        return HomePaths.of(self._reader, self._rules)
 
     async def close(self) -> None:
         """Close the recording, and log how often each warning was due."""

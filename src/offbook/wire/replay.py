@@ -153,8 +153,8 @@ class WireReplay:
 
     def _match_home(self, parsed: ParsedRequest, step_id: str | None) -> ExchangeMatch[Exchange] | None:
         """Return what answers the same request from another home folder."""
-        step = step_id if parsed.request is not None else None
-        return self.source.home_paths.match(self._cursor, step, orjson.loads(parsed.fields))
+        homes, step = self.source.home_paths, step_id if parsed.request is not None else None
+        return None if homes is None else homes.match(self._cursor, step, orjson.loads(parsed.fields))
 
     def _refusal(
         self, parsed: ParsedRequest, step_id: str | None, match: ExchangeMatch[Exchange]

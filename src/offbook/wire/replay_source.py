@@ -119,11 +119,11 @@ class ReplaySource:
         return CrossProtocolIndex(self.reader, self.rules)
 
     @cached_property
-    def home_paths(self) -> HomePaths:
-        """The entries whose requests name a home folder."""
+    def home_paths(self) -> HomePaths | None:
+        """The entries whose requests name a home folder; None if there are none."""
         from offbook.recording.match.home_paths import HomePaths  # noqa: PLC0415 - only a request without a match asks
 
-        return HomePaths(self.reader, self.rules)
+        return HomePaths.of(self.reader, self.rules)
 
     @cached_property
     def websocket_turns(self) -> TurnIndex:

@@ -269,7 +269,7 @@ def parse_request(request: HttpRequest, rules: NormaliseRules = NO_RULES) -> Par
         model_request = route.codec.decode_request(WireRequest(target, body))
         request_hash, fields = identify(model_request, rules)
     except OtherProtocolError:
-        return _parse_plain_http(request, ApiRoute(route.vendor, "other"))
+        return _parse_plain_http(request, ApiRoute(route.vendor, route.operation))
     except RequestError as error:
         return _parse_plain_http(request, ApiRoute(route.vendor, route.operation), problem=str(error))
     return ParsedRequest(

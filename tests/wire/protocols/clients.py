@@ -225,4 +225,4 @@ PROTOCOLS: dict[str, Protocol] = {
 
 
 if __name__ == "__main__":
-    print(PROTOCOLS[sys.argv[1]].ask(os.environ["OFFBOOK_URL"], stream=sys.argv[2] == "streamed"))
+    sys.stdout.write(PROTOCOLS[sys.argv[1]].ask(os.environ["OFFBOOK_URL"], stream=sys.argv[2] == "streamed"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, get_args
 
 import msgspec
@@ -26,6 +26,7 @@ from offbook.recording.format.exchange import (
     ToolEntry,
     ToolExchange,
 )
+from offbook.recording.format.foreign import FILE_HINT, foreign_error, foreign_kind, foreign_text_kind
 from offbook.recording.format.keys import (
     KEY_HINT,
     is_mcp_key,
@@ -62,7 +63,6 @@ _PLAIN_FIELDS: JsonObject = {
     "recorded_at": None,
     "request_hash": None,
 }
-_FILE_HINT = 'a recording is like {"_version": 2, "greet": {"content": "Hello."}}; --record makes one'
 _ENTRY_HINT = 'an entry is like {"content": "Hello."} or {"fault": {"type": "timeout"}}, or a list of such'
 _WIRE_HINT = (
     'it is like {"protocol": "openai_chat", "status": 200, "headers": {}, "body": "…"}, or has "frames": [[12.1, "…"]]'
@@ -70,18 +70,6 @@ _WIRE_HINT = (
 _TOOLS_HINT = 'it is like {"get_weather": [{"arguments": {"city": "Oslo"}, "result": "rain"}]}'
 _MCP_HINT = 'it is like {"github": {"tools/list": [{"arguments": {}, "result": {"tools": []}}]}}'
 _TOOL_ENTRY_HINT = 'a call is like {"arguments": {"city": "Oslo"}, "result": "rain"}'
-_FOREIGN_KINDS = {
-    "an API response": (
-        {"choices"},
-        {"candidates"},
-        {"object", "data"},
-        {"object", "output"},
-        {"role", "content"},
-        {"done", "message"},
-    ),
-    "an API request": ({"model", "messages"}, {"model", "input"}, {"contents"}),
-    "a plan of faults": ({"faults"}, {"chaos"}),
-}
 
 
 def parse_document(data: bytes, *, source: str) -> Document:
@@ -111,7 +99,7 @@ def _parse_outer(outer: dict[str, Raw], source: str) -> Document:
         entries = {key: _parse_entry(key, value, source) for key, value in outer.items() if not key.startswith("_")}
     except RecordingFormatError:
         if kind := foreign_kind(outer):
-            raise RecordingFormatError(f"looks like {kind}, not a recording", source=source, hint=_FILE_HINT) from None
+            raise foreign_error(kind, source=source) from None
         raise
     return _document_from_parts(metadata, entries, tools, source)
 
@@ -182,11 +170,6 @@ def _single(entry: E | list[E], *, place: str, source: str) -> E:
     if isinstance(entry, list):
         raise RecordingFormatError("expected one exchange, got a list", source=source, place=place)
     return entry
-
-
-def foreign_kind(keys: Collection[str]) -> str:
-    """Return what an object with these keys looks like if not like a recording; empty if like nothing known."""
-    return next((kind for kind, signs in _FOREIGN_KINDS.items() if any(sign <= set(keys) for sign in signs)), "")
 
 
 def _document_from_parts(
@@ -285,10 +268,12 @@ def too_large(size: int, source: str) -> RecordingFormatError:
 
 
 def _syntax_error(data: bytes, error: Exception, source: str) -> RecordingFormatError:
+    if kind := foreign_text_kind(data):
+        return foreign_error(kind, source=source)
     reason, place = explain_json_error(data, error)
     hint = "fix the JSON there, restore the file from version control, or record again"
     if isinstance(error, msgspec.ValidationError):
-        hint = _FILE_HINT
+        hint = FILE_HINT
     return RecordingFormatError(reason, source=source, place=place, hint=hint)
 
 

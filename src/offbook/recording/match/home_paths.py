@@ -35,7 +35,7 @@ def _pattern(own_home: bytes) -> re.Pattern[bytes]:
 
 def without_home_names(data: bytes) -> bytes:
     """Return JSON in which every home folder is called the same: those of systems, and the one of this process."""
-    return _pattern(os.path.expanduser("~").encode("utf-8", "surrogateescape")).sub(_HOME, data)
+    return _pattern(os.environ.get("HOME", "").rstrip("/").encode("utf-8", "surrogateescape")).sub(_HOME, data)
 
 
 class HomePaths:
@@ -47,11 +47,17 @@ class HomePaths:
         for stored in recorded if rules.home_paths else ():
             self._add(stored)
 
+    @classmethod
+    def of(cls, recorded: Iterable[StoredExchange[Exchange]], rules: NormaliseRules) -> HomePaths | None:
+        """Return those of a recording; None if it has none, or if its rules say that home folders count."""
+        found = cls(recorded, rules)
+        return found if found._fingerprints else None
+
     def match(
         self, cursor: Cursor[Exchange], step_id: str | None, fields: JsonObject
     ) -> ExchangeMatch[Exchange] | None:
         """Return what answers a request with these fields if home folders do not count; None if nothing does."""
-        for fingerprint in self._fingerprints.get(self._key(fields), ()) if self._fingerprints else ():
+        for fingerprint in self._fingerprints.get(self._key(fields), ()):
             match = cursor.match(step_id, fingerprint)
             if match.mismatch is None:
                 return match

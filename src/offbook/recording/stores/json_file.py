@@ -20,6 +20,7 @@ from offbook.recording.format.document import Document, each_exchange
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.file import MAX_FILE_BYTES, parse_document, render_document, too_large
 from offbook.recording.stores.journal import Journal
+from offbook.recording.stores.media_files import FOLDER_KEY, MediaFolder, missing_error
 from offbook.recording.stores.memory import MemoryReader
 from offbook.recording.stores.store import create_sibling, log_warning, refuse_link, unusable_error
 from offbook.schema_errors import explain_msgspec_error
@@ -53,6 +54,7 @@ class JsonFileStore:
         self.location, self.identity = str(path), str(self.path)
         self._next = next_path(self.path)
         self._journal_path = self.path.with_name(self.path.name + ".journal")
+        self._media = MediaFolder(self.path)
 
     def exists(self) -> bool:
         return os.access(self.path, os.F_OK) or self._has_journal()
@@ -120,6 +122,7 @@ class JsonFileStore:
     def remove(self) -> None:
         for path in (self._journal_path, self._next, self.path):
             path.unlink(missing_ok=True)
+        self._media.keep(())
 
     def remove_if_empty(self) -> None:
         try:
@@ -128,6 +131,7 @@ class JsonFileStore:
                     document, has_more = self._read_all(journal)
                     if document.size == 0:
                         self.path.unlink(missing_ok=True)
+                        self._media.keep(())
                     elif has_more:
                         self._swap_in(render_document(document), journal)
         except OSError as error:
@@ -262,12 +266,29 @@ class JsonFileStore:
         size = path.stat().st_size
         if size > MAX_FILE_BYTES:
             raise too_large(size, self.location)
-        return parse_document(read_regular(path), source=self.location)
+        document = parse_document(self._complete(path), source=self.location)
+        document.rest.pop(FOLDER_KEY, None)
+        return document
+
+    def _complete(self, path: Path) -> bytes:
+        """Return the JSON at `path` with the content of its files.
+
+        Another process may replace the recording, and remove a file, while this one reads: then it reads again.
+        """
+        while True:
+            data = read_regular(path)
+            try:
+                return self._media.put_back(data, source=self.location)
+            except FileNotFoundError as error:
+                if read_regular(path) == data:
+                    raise missing_error(error, source=self.location) from None
 
     def _swap_in(self, data: bytes, journal: Journal) -> None:
         """Replace the file by `data`, which includes the content of the journal."""
         try:
             mode = stat.S_IMODE(self.path.stat().st_mode) if self.path.exists() else None
+            data, files = self._media.take_out(data)
+            self._media.write(files, mode=mode)
             write_next(self.path, data, mode=mode, durable=True)
             journal.write_locked(_encoder.encode(_JournalLine(folded=sha256(data).hexdigest())))
         except OSError:
@@ -275,6 +296,8 @@ class JsonFileStore:
                 self._next.unlink()
             raise
         self._next.replace(self.path)
+        with suppress(OSError):  # what is not needed does no harm
+            self._media.keep(files)
 
 
 def _is_json(raw: bytes) -> bool:

@@ -39,6 +39,9 @@ def read_traces(paths: Sequence[str], *, kind: TraceKind | None = None) -> Trace
     for path in paths:
         documents = _documents(_read_bytes(path), path)
         found = kind or _kind_of(documents)
+        if documents and isinstance(_at(documents[0], "_version"), int):
+            hint = f"offbook recording copy {path} other.json copies it"
+            raise InputError("the file is a recording already", source=path, hint=hint)
         if found is None or not _has_shape(documents, found):
             reason = (
                 "the file is of no kind that can be imported" if kind is None else f"the file is not {_NAMES[kind]}"

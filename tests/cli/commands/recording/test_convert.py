@@ -1,6 +1,12 @@
 """offbook recording import and export."""
 
+import base64
 import json
+import random
+import shutil
+from pathlib import Path
+
+import pytest
 
 import pytest
 
@@ -71,3 +77,54 @@ def test_a_kind_that_the_file_is_not_is_refused(run, write):
     code, _, err = run("recording", "import", "fixtures.json", "--from", "vcr", "-o", "run.json")
     assert (code, "the file is not a cassette of vcrpy" in err) == (2, True)
     assert run("recording", "import", "nowhere.har", "-o", "run.json")[0] == 2
+
+
+HAR = {"log": {"version": "1.2", "entries": []}}
+CASSETTE = "interactions:\n- request:\n    body: null\nversion: 1\n"
+SPAN = {"name": "chat", "traceId": "0" * 32, "spanId": "0" * 16, "attributes": {"gen_ai.operation.name": "chat"}}
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (json.dumps(HAR), "a HAR archive"),
+        (json.dumps(FIXTURES), "fixtures of aimock"),
+        (json.dumps({"interactions": [], "version": 1}), "a cassette of vcrpy"),
+        (CASSETTE, "a cassette of vcrpy"),
+        (f"version: 1\n{CASSETTE}", "a cassette of vcrpy"),
+        (json.dumps({"resourceSpans": []}), "a file of spans"),
+        (f"{json.dumps(SPAN)}\n{json.dumps(SPAN)}\n", "a file of spans"),
+    ],
+)
+@pytest.mark.parametrize("command", [["recording", "show", "x.har"], ["exec", "--replay", "x.har", "--", "true"]])
+def test_the_file_of_another_tool_is_called_by_its_name_where_a_recording_is_expected(
+    run, write, content, kind, command
+):
+    write("x.har", content)
+    code, _, err = run(*command)
+    assert (code, f"x.har: looks like {kind}, not a recording" in err) == (2, True)
+    assert "offbook recording import x.har --output run.json" in err
+
+
+def test_a_recording_is_not_imported_again(run, record, tmp_path):
+    recorded = record("run.json", greet="Hello!")
+    code, _, err = run("recording", "import", recorded, "-o", tmp_path / "again.json")
+    assert (code, "the file is a recording already" in err) == (2, True)
+    assert f"offbook recording copy {recorded}" in err
+
+
+def test_images_in_files_beside_a_recording_go_along(run, record, tmp_path):
+    image = base64.b64encode(random.Random(1).randbytes(30_000)).decode()
+    recorded, copied = Path(record("run.json", greet=image)), tmp_path / "copy.json"
+    assert image not in recorded.read_text()
+    assert run("recording", "check", recorded)[0] == 0
+    assert run("recording", "copy", recorded, copied)[0] == 0
+    assert run("recording", "diff", recorded, copied)[0] == 0
+    assert [each.name for each in (tmp_path / "copy.json.files").iterdir()] == [
+        each.name for each in (tmp_path / "run.json.files").iterdir()
+    ]
+    assert image[:60] in run("recording", "show", recorded, "--json")[1]
+    shutil.rmtree(tmp_path / "copy.json.files")
+    for command in ("show", "check"):
+        code, out, err = run("recording", command, copied)
+        assert (code != 0, "is missing" in out + err, "copy the folder copy.json.files" in out + err) == (True,) * 3

@@ -1,0 +1,162 @@
+"""Images, audio and other long base64 of a JSON recording, kept once each in files of a folder beside it.
+
+In the JSON, a reference stands for the base64: `data:image/png;base64,offbook-file:<sha256>.png`. Who reads the
+recording gets the base64 again, to the byte: base64 that cannot be restored in that way stays where it is.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Iterable
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+from msgspec import Raw
+
+from offbook.errors import InputError, RecordingFormatError
+from offbook.files import read_regular, write_next
+from offbook.recording.format.file import MAX_FILE_BYTES, too_large
+from offbook.recording.stores.store import refuse_link
+
+OUT_OF_LINE_CHARS = 16_384
+"""Base64 of so many characters and more is kept in a file: 12 KiB."""
+FOLDER_KEY = "_files"
+"""The key of a recording that names the folder with its files."""
+_MARK = b"offbook-file:"
+_LONG_BASE64 = re.compile(rb"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{%d,}+={0,2}" % OUT_OF_LINE_CHARS)
+_SIGNATURES = (
+    (0, b"\x89PNG\r\n", "png"),
+    (0, b"\xff\xd8\xff", "jpg"),
+    (0, b"GIF8", "gif"),
+    (8, b"WEBP", "webp"),
+    (8, b"WAVE", "wav"),
+    (0, b"%PDF", "pdf"),
+    (0, b"ID3", "mp3"),
+    (0, b"\xff\xfb", "mp3"),
+    (0, b"OggS", "ogg"),
+    (0, b"fLaC", "flac"),
+    (4, b"ftyp", "mp4"),
+    (0, b"\x1a\x45\xdf\xa3", "webm"),
+)
+_UNKNOWN = "bin"
+# text may follow a reference at once, so that only what is known can be its extension
+_NAME = rf"[0-9a-f]{{64}}\.(?:{'|'.join([*dict.fromkeys(name for _, _, name in _SIGNATURES), _UNKNOWN])})"
+_REFERENCE = re.compile(_MARK + f"({_NAME})".encode())
+_FILE_NAME = re.compile(rf"{_NAME}(\.next)?")
+
+
+class MediaFolder:
+    """The folder beside the recording at `path`: `run.json.files`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.with_name(path.name + ".files")
+
+    def take_out(self, data: bytes) -> tuple[bytes, dict[str, bytes]]:
+        """Return the JSON of a recording with references instead of long base64, and the files, by their names.
+
+        A recording in whose texts there is such a reference already stays as it is.
+        """
+        files: dict[str, bytes] = {}
+
+        def refer(found: re.Match[bytes]) -> bytes:
+            content = _decoded(found[0])
+            if content is None:
+                return found[0]
+            name = f"{sha256(content).hexdigest()}.{_extension(content)}"
+            files[name] = content
+            return _MARK + name.encode()
+
+        if len(data) < OUT_OF_LINE_CHARS or _MARK in data:
+            return data, {}
+        referring = _LONG_BASE64.sub(refer, data)
+        if not files:
+            return data, {}
+        key = msgspec.json.encode({FOLDER_KEY: self.path.name})[1:-1].replace(b":", b": ", 1)
+        return referring.replace(b"{\n", b"{\n  " + key + b",\n", 1), files
+
+    def put_back(self, data: bytes, *, source: str) -> bytes:
+        """Return the JSON of a recording with the base64 of its files.
+
+        Raises:
+            FileNotFoundError: a file is missing.
+            InputError: a file has other content than its name says, or the folder is not beside the recording.
+        """
+        folder = self._named_folder(data, source)
+        if folder is None:
+            return data
+        encoded: dict[bytes, bytes] = {}
+        for found in set(_REFERENCE.findall(data)):
+            encoded[found] = b64encode(_read(folder / found.decode(), source))
+        size = len(data) + sum(len(encoded[found[1]]) for found in _REFERENCE.finditer(data))
+        if size > MAX_FILE_BYTES:
+            raise too_large(size, source)
+        return _REFERENCE.sub(lambda found: encoded[found[1]], data)
+
+    def _named_folder(self, data: bytes, source: str) -> Path | None:
+        """Return the folder that a recording names; None if it names none."""
+        if b'"%s"' % FOLDER_KEY.encode() not in data:
+            return None
+        try:
+            value = msgspec.json.decode(data, type=dict[str, Raw]).get(FOLDER_KEY)
+            name = None if value is None else msgspec.json.decode(value, type=str)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None  # who parses the recording says what is wrong
+        if name is not None and (not name.endswith(".files") or "/" in name or "\\" in name or "\0" in name):
+            hint = f"write {self.path.name!r}, and move the folder there"
+            raise RecordingFormatError(
+                f"{name!r} is not a folder of files", source=source, place=f"key {FOLDER_KEY!r}", hint=hint
+            )
+        return None if name is None else self.path.with_name(name)
+
+    def write(self, files: dict[str, bytes], *, mode: int | None) -> None:
+        """Write the files that are not there. Raises OSError."""
+        if not files:
+            return
+        refuse_link(self.path, source=str(self.path))
+        self.path.mkdir(exist_ok=True)
+        for name, content in files.items():
+            target = self.path / name
+            if not target.exists() or target.stat().st_size != len(content):
+                write_next(target, content, mode=mode, durable=True).replace(target)
+
+    def keep(self, names: Iterable[str]) -> None:
+        """Remove what was written here and is not among `names`, and the folder if it is empty then. Raises OSError."""
+        if self.path.is_symlink() or not self.path.is_dir():
+            return
+        kept = set(names)
+        left = [path for path in self.path.iterdir() if path.name in kept or not _FILE_NAME.fullmatch(path.name)]
+        for path in set(self.path.iterdir()) - set(left):
+            path.unlink(missing_ok=True)
+        if not left:
+            self.path.rmdir()
+
+
+def _decoded(text: bytes) -> bytes | None:
+    """Return the bytes of base64; None if they do not give the same text again."""
+    if len(text) % 4:
+        return None
+    content = b64decode(text)
+    return content if b64encode(content) == text else None
+
+
+def _extension(content: bytes) -> str:
+    found = (name for start, sign, name in _SIGNATURES if content[start : start + len(sign)] == sign)
+    return next(found, _UNKNOWN)
+
+
+def _read(path: Path, source: str) -> bytes:
+    content = read_regular(path)
+    if sha256(content).hexdigest() != path.stem:
+        hint = "restore it from version control, or record again"
+        raise InputError("the file has other content than its name says", source=source, place=str(path), hint=hint)
+    return content
+
+
+def missing_error(error: FileNotFoundError, *, source: str) -> InputError:
+    """Return the error for a file that a recording refers to, and that is not there."""
+    name = Path(str(error.filename)).name
+    folder = Path(str(error.filename)).parent.name
+    hint = f"copy the folder {folder} with the recording, or record again"
+    return InputError(f"its file {name} is missing", source=source, place=folder, hint=hint)
