@@ -8,12 +8,14 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatus
 from websockets.sync.client import connect
 
 import offbook
+from tests.wire.intercept.conftest import TlsClient, intercepting
 from tests.wire.websocket.upstream import upstream
 
 PATH = "/v1/realtime?model=gpt-realtime"
@@ -376,3 +378,42 @@ def test_a_kill_costs_at_most_the_exchange_in_flight(tmp_path):
         )
         assert got == heard[: len(got)]
         assert len(heard) - len(got) == 4  # the last answer was still in flight
+
+
+def test_a_session_through_the_interception_of_a_run_goes_to_its_host_and_comes_back(tmp_path):
+    path, heard = tmp_path / "run.json", []
+    with upstream() as url:
+        for options in ({"record": path, "upstreams": {"openai": f"{url}/v1"}}, {"recording": path}):
+            with intercepting(**options) as (server, interception):
+                with (
+                    TlsClient(server, interception, "api.openai.com") as tunnel,
+                    connect(f"ws://api.openai.com{PATH}", sock=tunnel.socket, proxy=None) as socket,
+                ):
+                    heard.append(talk(socket))
+                wait_until(lambda: len(server.calls) == 4)
+                assert server.misses == []
+    assert heard[0] == heard[1]
+
+
+ANOTHER_MESSAGE = """
+import json, os
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+url = os.environ["OPENAI_BASE_URL"].replace("http", "ws", 1) + "/realtime?model=gpt-realtime"
+with connect(url, proxy=None) as socket:
+    socket.recv(timeout=20)
+    socket.send(json.dumps({"type": "session.update", "session": {"type": "transcription"}}))
+    try:
+        socket.recv(timeout=20)
+    except ConnectionClosed as error:
+        print(error.rcvd.code)
+"""
+
+
+def test_a_program_whose_messages_diverge_ends_with_3(recording):
+    offbook_command = Path(sys.executable).with_name("offbook")
+    command = [offbook_command, "exec", "--replay", recording[0], "--", sys.executable, "-c"]
+    done = subprocess.run([*command, ANOTHER_MESSAGE], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (3, "4422\n")
+    assert "the message 'session.update'" in done.stderr
+    assert '+  "type": "transcription"' in done.stderr
