@@ -14,6 +14,10 @@ NODE_SDKS := .scratch/node_sdks
 # what OpenAI's SDK opens WebSockets with
 NODE_WS_VERSION := 8.22.2
 NODE_SDKS_STAMP := $(NODE_SDKS)/.ready-$(NODE_OPENAI_VERSION)-$(NODE_ANTHROPIC_VERSION)-$(NODE_WS_VERSION)
+# what looks for pages that not everybody can use
+AXE_VERSION := 4.14.0
+AXE := .scratch/axe
+AXE_STAMP := $(AXE)/.ready-$(AXE_VERSION)
 MCP1_VERSION := 1.30.0
 MCP2_VERSION := 2.3.0
 FASTMCP_VERSION := 4.1.2
@@ -30,7 +34,7 @@ MCP_CONFORMANCE := .scratch/mcp_conformance
 MCP_CONFORMANCE_STAMP := $(MCP_CONFORMANCE)/.ready-$(MCP_CONFORMANCE_VERSION)-$(MCP_CONFORMANCE_NODE_VERSION)
 NPM := $(shell command -v npm)
 # slow to start, and quick to change with what others release: CI runs them beside the tests
-CONFORMANCE := tests/integrations tests/wire/frameworks tests/wire/intercept_clients tests/wire/node tests/wire/protocols tests/report/exploration/test_page_in_browser.py tests/report/scenarios/test_page_in_browser.py tests/mcp/clients tests/mcp/agents tests/mcp/protocol tests/workers/cluster
+CONFORMANCE := tests/integrations tests/wire/frameworks tests/wire/intercept_clients tests/wire/node tests/wire/protocols tests/report/exploration/test_page_in_browser.py tests/report/scenarios/test_page_in_browser.py tests/mcp/clients tests/mcp/agents tests/mcp/protocol tests/view/pages tests/workers/cluster
 # explored with every fault, which takes minutes; its programs wait more than they work, hence more workers than cores
 ZOO := tests/explore/test_agents.py tests/docs/test_tutorials.py
 # tests that try a sample of their cases in 'make test', and every case in 'make zoo'
@@ -73,6 +77,12 @@ $(NODE_SDKS_STAMP):
 	npm install --prefix $(NODE_SDKS) --no-audit --no-fund --silent openai@$(NODE_OPENAI_VERSION) @anthropic-ai/sdk@$(NODE_ANTHROPIC_VERSION) ws@$(NODE_WS_VERSION)
 	@touch $@
 
+axe: $(AXE_STAMP) ## Install the accessibility checker that pages are tested with
+
+$(AXE_STAMP):
+	npm install --prefix $(AXE) --no-audit --no-fund --silent axe-core@$(AXE_VERSION)
+	@touch $@
+
 mcp-clients: $(MCP_CLIENTS_STAMP) $(MCP_CONFORMANCE_STAMP) ## Install the clients, agents, servers and conformance suite of MCP for the tests, each in its own environment
 
 $(MCP_CLIENTS_STAMP): constraints.txt
@@ -109,7 +119,7 @@ types: setup
 tests: setup $(if $(NPM),$(AIMOCK_STAMP))
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(addprefix --ignore=,$(CONFORMANCE) $(ZOO))
 
-conformance: setup $(GROUP_STAMP)-conformance $(GROUP_STAMP)-cluster $(if $(NPM),$(AIMOCK_STAMP) $(NODE_SDKS_STAMP) $(MCP_CLIENTS_STAMP) $(MCP_CONFORMANCE_STAMP)) ## Run Node SDKs, frameworks, MCP clients and a browser against us
+conformance: setup $(GROUP_STAMP)-conformance $(GROUP_STAMP)-cluster $(if $(NPM),$(AIMOCK_STAMP) $(AXE_STAMP) $(NODE_SDKS_STAMP) $(MCP_CLIENTS_STAMP) $(MCP_CONFORMANCE_STAMP)) ## Run Node SDKs, frameworks, MCP clients and a browser against us
 	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup $(CONFORMANCE)
 
 zoo: setup $(GROUP_STAMP)-conformance $(if $(NPM),$(NODE_SDKS_STAMP)) ## Explore agents with planted defects and their sound twins, with every fault

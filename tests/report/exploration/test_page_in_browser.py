@@ -66,14 +66,14 @@ def test_the_heatmap_has_a_button_for_each_cell_with_its_sign_and_its_meaning(lo
     rows = page.locator("#heatmap tbody tr")
     assert rows.first.locator("th, td").all_inner_texts() == ["1 → find_order(42)", "✓", "!", ""]
     assert rows.count() == 4
-    assert cell(page, "refund(42), tool_lost: repeated side effect").inner_text() == "2×"
+    assert cell(page, "refund(42), tool_lost: repeated side effect 2×").inner_text() == "2×"
     assert page.locator("#totals").inner_text() == "6 cases, 3 findings"
     assert page.title() == "Exploration of refund_agent"
 
 
 def test_a_cell_opens_its_run_by_keyboard_and_escape_leads_back(look_at):
     page = look_at(explorations.naive())
-    button = cell(page, "refund(42), tool_lost: repeated side effect")
+    button = cell(page, "refund(42), tool_lost: repeated side effect 2×")
     button.press("Enter")
     dialog = page.get_by_role("dialog")
     expect(dialog).to_be_visible()
@@ -94,7 +94,7 @@ def test_a_cell_opens_its_run_by_keyboard_and_escape_leads_back(look_at):
 
 def test_the_timeline_marks_where_the_fault_fired_and_what_came_after(look_at):
     page = look_at(explorations.naive())
-    cell(page, "refund(42), tool_lost: repeated side effect").click()
+    cell(page, "refund(42), tool_lost: repeated side effect 2×").click()
     dialog = page.get_by_role("dialog")
     fired = dialog.locator("li.fired")
     assert fired.count() == 1
@@ -110,7 +110,7 @@ def test_the_timeline_marks_where_the_fault_fired_and_what_came_after(look_at):
 
 def test_the_calls_of_tools_stand_beside_those_of_the_clean_run(look_at):
     page = look_at(explorations.naive())
-    cell(page, "refund(42), tool_lost: repeated side effect").click()
+    cell(page, "refund(42), tool_lost: repeated side effect 2×").click()
     rows = page.locator("dialog .pairs tbody tr")
     assert rows.evaluate_all("rows => rows.map((row) => row.className)") == ["", "differs", "differs"]
     assert rows.nth(2).locator("td").first.inner_text() == "–"

@@ -51,6 +51,9 @@ addEventListener("beforeprint", () => {
 });
 addEventListener("afterprint", () => { unfolded.forEach((each) => { each.open = false; }); unfolded = []; });
 
+/* A verdict as its cell is called: one whose sign is a word has it in its name, so that it can be called by what is seen. */
+const spokenVerdict = (verdict, sign) => sign.length > 1 ? `${verdict} ${sign}` : verdict;
+
 /* In a table, arrow keys go to the next cell in their direction that has something to open and is shown. */
 const STEPS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 function walkCells(event) {

@@ -101,7 +101,7 @@ function heatmap() {
   const grid = page.rows.map(() => page.columns.map(() => null));
   page.cases.forEach((case_, index) => (case_.places ?? []).forEach(([row, column]) => { grid[row][column] ??= index; }));
   const cell = (index, row, column) => index === null ? element("td", {}) : element("td", {}, opener(index,
-    { class: shade(page.cases[index].verdict), "aria-label": `${page.rows[row]}, ${page.columns[column]}: ${page.cases[index].verdict}`, title: `${page.columns[column]}: ${page.cases[index].verdict}` },
+    { class: shade(page.cases[index].verdict), "aria-label": `${page.rows[row]}, ${page.columns[column]}: ${spokenVerdict(page.cases[index].verdict, verdicts.get(page.cases[index].verdict).letter)}`, title: `${page.columns[column]}: ${page.cases[index].verdict}` },
     verdicts.get(page.cases[index].verdict).letter));
   const heads = page.columns.map((column) => element("th", { scope: "col", title: column }, element("span", {}, name(column))));
   const rows = grid.map((cells, row) => element("tr", {}, element("th", { scope: "row", title: page.rows[row] }, name(page.rows[row])), ...cells.map((index, column) => cell(index, row, column))));

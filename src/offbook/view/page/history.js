@@ -23,7 +23,7 @@ function versionsTable({ rows, columns, cells, versions, verdicts }, onlyChanged
   const keptRows = rows.map((_, index) => index).filter((index) => kept.some((cell) => cell.row === index));
   const keptColumns = columns.map((_, index) => index).filter((index) => kept.some((cell) => cell.column === index));
   const sign = (result, at, cell) => result === null ? element("span", { class: "sign none", title: `${versions[at].id}: no such case` }, " ")
-    : element("a", { class: `sign ${shade(result[0])}`, href: `/report?id=${encodeURIComponent(versions[at].id)}#case-${result[1]}`, "aria-label": `${rows[cell.row]}, ${columns[cell.column]}, ${versions[at].id}: ${result[0]}`, title: `${versions[at].id}: ${result[0]}` }, signs.get(result[0]).sign);
+    : element("a", { class: `sign ${shade(result[0])}`, href: `/report?id=${encodeURIComponent(versions[at].id)}#case-${result[1]}`, "aria-label": `${rows[cell.row]}, ${columns[cell.column]}, ${versions[at].id}: ${spokenVerdict(result[0], signs.get(result[0]).sign)}`, title: `${versions[at].id}: ${result[0]}` }, signs.get(result[0]).sign);
   const cellOf = (row, column) => {
     const cell = placed.get(`${row}/${column}`);
     return element("td", cell && hasChanged(cell) ? { class: "changed" } : {}, ...(cell && kept.includes(cell) ? [element("div", { class: "versions" }, ...cell.results.map((result, at) => sign(result, at, cell)))] : []));

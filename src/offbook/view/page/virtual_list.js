@@ -24,13 +24,13 @@ class VirtualList {
   get rowHeight() { return parseFloat(getComputedStyle(this.node).getPropertyValue("--row")) || 40; }
   row(index) { return this.pages.get(Math.floor(index / PAGE_ROWS))?.[index % PAGE_ROWS]; }
 
-  /* Ask for the pages in view again; what is shown stays until they are there. */
+  /* Ask for the pages in view again; what is shown stays until they are there, and if they are the same. */
   async refresh() {
-    const wanted = new Set(this.inView().map((index) => Math.floor(index / PAGE_ROWS)));
+    const before = new Map(this.pages), total = this.total, wanted = new Set(this.inView().map((index) => Math.floor(index / PAGE_ROWS)));
     if (!wanted.size) wanted.add(0);
     for (const page of [...this.pages.keys()]) if (!wanted.has(page)) this.pages.delete(page);
     await Promise.all([...wanted].map((page) => this.fetchPage(page)));
-    this.draw(true);
+    if (total !== this.total || [...wanted].some((page) => before.get(page) !== this.pages.get(page))) this.draw(true);
   }
 
   async fetchPage(page) {
@@ -50,7 +50,7 @@ class VirtualList {
   }
 
   draw(isAnew = false) {
-    const height = this.rowHeight, indexes = this.inView(), hadFocus = this.rows.contains(document.activeElement);
+    const height = this.rowHeight, indexes = this.inView(), focused = this.focusedControl();
     this.rows.style.height = `${this.total * height}px`;
     for (const [index, node] of this.drawn) if (isAnew || !indexes.includes(index)) { node.remove(); this.drawn.delete(index); }
     for (const index of indexes) {
@@ -59,13 +59,22 @@ class VirtualList {
       if (row === undefined) this.missing(index);
       else this.put(index, row, height);
     }
-    this.activate(hadFocus && !this.rows.contains(document.activeElement));
+    this.activate();
+    if (focused >= 0 && this.focusedControl() < 0) this.focusRow(focused);
+  }
+
+  controls(index) { return [...(this.drawn.get(index)?.querySelectorAll("a, button, input") ?? [])]; }
+  /* Which control of the active row has the focus; -1 if none has. */
+  focusedControl() { return this.controls(this.active).indexOf(document.activeElement); }
+  focusRow(control = -1) {
+    const all = this.controls(this.active);
+    (all[control] ?? all.find((each) => each.matches("a, button")))?.focus({ preventScroll: true });
   }
 
   put(index, row, height) {
     const node = element("div", { role: "listitem", "aria-setsize": this.total, "aria-posinset": index + 1, class: "row" }, ...[this.render(row, index)].flat());
     node.style.top = `${index * height}px`;
-    node.addEventListener("focusin", () => { this.active = index; this.activate(false); });
+    node.addEventListener("focusin", () => { this.active = index; this.activate(); });
     const after = [...this.drawn.keys()].filter((each) => each > index).sort((one, other) => one - other)[0];
     this.rows.insertBefore(node, after === undefined ? null : this.drawn.get(after));
     this.drawn.set(index, node);
@@ -78,11 +87,8 @@ class VirtualList {
   }
 
   /* Only the active row is in the tab order. */
-  activate(takesFocus) {
-    for (const [index, node] of this.drawn) {
-      for (const control of node.querySelectorAll("a, button, input")) control.tabIndex = index === this.active ? 0 : -1;
-    }
-    if (takesFocus) this.drawn.get(this.active)?.querySelector("a, button")?.focus({ preventScroll: true });
+  activate() {
+    for (const index of this.drawn.keys()) for (const control of this.controls(index)) control.tabIndex = index === this.active ? 0 : -1;
   }
 
   /* Bring a row into view, and into the tab order. */
@@ -94,7 +100,7 @@ class VirtualList {
     const page = Math.floor(this.active / PAGE_ROWS);
     if (!this.pages.has(page)) await this.fetchPage(page);
     this.draw();
-    this.activate(takesFocus);
+    if (takesFocus) this.focusRow();
   }
 
   onKey(event) {
