@@ -45,7 +45,7 @@ ZOO_WORKERS := $(shell echo $$((2 * $$(nproc))))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup aimock node-sdks mcp-clients demo test check layers types tests conformance zoo coverage bench soak docs docs-site constraints format clean
+.PHONY: help setup aimock axe node-sdks mcp-clients demo test check layers types tests conformance zoo coverage bench soak docs docs-site screenshots constraints format clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -145,6 +145,9 @@ soak: setup ## Run 100,000 calls, 500 streams and attacks on all fronts for ten 
 
 coverage: setup $(GROUP_STAMP)-coverage $(if $(NPM),$(AIMOCK_STAMP)) ## Run the tests and show which lines they leave out
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal --cov --cov-report term $(addprefix --ignore=,$(CONFORMANCE) $(ZOO))
+
+screenshots: setup ## Take the pictures of the documentation again
+	$(BIN)/python docs/pictures/screenshots.py
 
 docs: setup ## Run every example of the documentation
 	$(BIN)/python -m pytest tests/docs

@@ -117,7 +117,7 @@ def _alone(exchange: Exchange | ToolExchange) -> Document:
 def _call_side(row: CallRow) -> Side:
     figures = (row.failure, f"{row.latency_ms:,.0f} ms", f"{format_usd(row.cost_usd)} $" if row.cost_usd else "")
     note = " · ".join(part for part in figures if part)
-    return Side(f"{row.number} {row.title}", note, "bad" if row.failure else "plain")
+    return Side(f"{row.number} {row.title or 'no answer'}", note, "bad" if row.failure else "plain")
 
 
 def _aligned(ours: RecordedCalls, theirs: RecordedCalls) -> list[tuple[int | None, int | None]]:

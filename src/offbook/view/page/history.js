@@ -74,7 +74,7 @@ function drawn(tag, attributes, ...children) {
   return made;
 }
 function rateChart({ points, name: title }, runs) {
-  const width = Math.max(40, runs.length * 16), height = 48, x = (run) => 8 + run * 16, y = (rate) => 4 + (1 - rate) * (height - 8);
+  const step = Math.max(16, Math.min(48, 240 / runs.length)), width = runs.length * step, height = 48, x = (run) => step / 2 + run * step, y = (rate) => 4 + (1 - rate) * (height - 8);
   const words = points.map((point) => `${runs[point.run].id}: ${point.passes} of ${point.runs}`).join("; ");
   const marks = points.flatMap((point) => [drawn("line", { x1: x(point.run), x2: x(point.run), y1: y(point.high), y2: y(point.low), class: "interval" }),
     drawn("circle", { cx: x(point.run), cy: y(point.rate), r: 4, class: point.passed ? "passed" : "failed" })]);
