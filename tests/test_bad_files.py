@@ -121,3 +121,26 @@ def test_a_wait_that_would_never_end_is_refused(reader, tmp_path):
     path = tmp_path / "file"
     path.write_text(READERS[reader][1] % 1e16)
     assert "at most 10000000000" in str(error_of(reader, path))
+
+
+FOREIGN = {
+    "a cassette of vcrpy": "version: 1\ninteractions:\n- request: {method: GET}\n",
+    "a file of fixtures of aimock": '{"fixtures": [{"match": {"userMessage": "Hi"}, "response": {"content": "Hello"}}]}',
+    "a HAR archive": '{"log": {"version": "1.2", "entries": []}}',
+}
+
+
+@pytest.mark.parametrize("reader", ["recording", "workflow"])
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_a_file_of_another_tool_is_called_by_its_name_with_the_command_that_imports_it(reader, kind, tmp_path):
+    path = tmp_path / "file"
+    path.write_text(FOREIGN[kind])
+    error = str(error_of(reader, path))
+    assert f"this is {kind}" in error
+    assert f"offbook recording import {path} --output" in error
+
+
+def test_a_recording_with_a_step_named_like_a_file_of_another_tool_is_still_one(tmp_path):
+    path = tmp_path / "file"
+    path.write_text('{"_version": 2, "log": {"content": "Hello"}, "fixtures": [{"content": "Hello"}]}')
+    READERS["recording"][0](path)

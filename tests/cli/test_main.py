@@ -10,6 +10,7 @@ import pytest
 
 import offbook
 from offbook.cli.app import MainGroup, McpGroup, RecordingGroup
+from offbook.cli.commands.explore import ExploreCommand
 
 WIDTH = 80
 ALL_COMMANDS = [
@@ -38,6 +39,14 @@ def test_each_command_has_help_with_examples(run, command):
     assert "Examples" in out
     assert f"offbook {command}" in out
     assert all(len(line) > WIDTH // 2 for line in filled_lines(out))
+
+
+def test_the_options_of_explore_are_in_panels_by_what_they_are_for(run):
+    _, out, _ = run("explore", "--help")
+    panels = [line.split("─")[1].strip() for line in out.splitlines() if line.startswith("╭")]
+    assert panels == ["Arguments", "Options", *ExploreCommand.panels]
+    options = out.partition("─ Options ─")[2].partition("╰")[0]
+    assert [line.split()[1] for line in options.splitlines()[1:] if "--" in line] == ["--help"]
 
 
 def filled_lines(help_text):

@@ -33,6 +33,21 @@ def test_a_test_is_recorded_once_and_then_replayed_without_its_model(project):
     assert "1 call served from recordings, 0 recorded live, 0 missed" in printed_output(result)
 
 
+def test_the_fixture_has_the_names_of_the_package_that_it_hides(project):
+    project.test(
+        """
+import offbook
+
+def test_it(offbook):
+    assert offbook.effect("refund", order=42) is None
+    assert issubclass(offbook.RecordingMismatchError, offbook.OffbookError)
+    with pytest.raises(AttributeError, match="no attribute 'provder'. did you mean 'provider'?"):
+        offbook.provder
+"""
+    )
+    project.run().assert_outcomes(passed=1)
+
+
 def test_a_recording_that_is_not_there_is_an_error_that_says_how_to_record_it(project):
     project.test(CANNOT_RECORD)
     result = project.run()

@@ -27,7 +27,7 @@ from offbook.messages import Reply, Request
 from offbook.providers.provider import Provider
 from offbook.pytest_plugin.backend import RecordingUsage
 from offbook.pytest_plugin.explored_run import ObservedRun, TestEnding, TestSubject
-from offbook.pytest_plugin.fixture import NOTHING_EXPLORED, UNEXPLORED, refuse_unexplored
+from offbook.pytest_plugin.fixture import NOTHING_EXPLORED, UNEXPLORED, PackageNames, refuse_unexplored
 from offbook.pytest_plugin.markers import ExploreMarker, explore_marker_of, recording_plan_of
 from offbook.pytest_plugin.options import OFFBOOK
 from offbook.pytest_plugin.summary import USAGE
@@ -124,7 +124,7 @@ def _without_steps(run: Run) -> Run:
 T = TypeVar("T")
 
 
-class ExploredFixture:
+class ExploredFixture(PackageNames):
     """The fixture `offbook` of an explored test: models and tools for the runs of one item.
 
     An item may make the clean run before its case. `provider`, HTTP clients and `tools(…)` use the harness of the

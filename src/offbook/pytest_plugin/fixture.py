@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Never, TypeVar
 
 import pytest
 
+import offbook as package
 from offbook.clock import refuse_in_loop, run
 from offbook.errors import InputError, RecordingMismatchError
 from offbook.faults import FaultInjector, FaultLog, FaultPlan, PlannedFault, inject_tools, parse_fault
@@ -29,7 +30,7 @@ from offbook.pytest_plugin.http_doubles import GivenMcpTools, HttpDoubles, serve
 from offbook.pytest_plugin.markers import RecordingPlan
 from offbook.pytest_plugin.recordings import fail_if_overused, fail_if_unused
 from offbook.recording.match.cursor import UnusedEntry
-from offbook.text import pluralize
+from offbook.text import did_you_mean, pluralize
 from offbook.tools import Toolbox
 from offbook.tools.toolbox import GivenTool, GivenTools
 from offbook.wire.api import StandIn
@@ -97,7 +98,18 @@ def refuse_unexplored(name: str) -> Never:
 T = TypeVar("T")
 
 
-class Offbook:
+class PackageNames:
+    """Has the public names of the package, which the fixture hides in a test that imports it: `offbook.effect(…)`."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in dir(package):
+            return getattr(package, name)
+        own = [each for each in dir(self) if not each.startswith("_")]
+        hint = did_you_mean(name, own, kind="attributes")
+        raise AttributeError(f"the fixture offbook has no attribute {name!r}. {hint}")
+
+
+class Offbook(PackageNames):
     """The fixture `offbook` of one test: models and tools, replayed from `recording` or recorded to it."""
 
     def __init__(self, plan: RecordingPlan) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import traceback
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct
@@ -162,7 +165,28 @@ def _failure(error: Exception) -> Failure:
     if isinstance(error, RecordingMismatchError):
         return mismatch_failure(error)
     reason, _, detail = str(error).partition("\n")
-    return Failure("error", reason, detail)
+    frames = _own_frames(error.__cause__) if isinstance(error, TargetError) else []
+    return Failure("error", reason, "\n".join(filter(None, [detail, *frames])))
+
+
+_FOREIGN = (os.path.dirname(os.__file__), os.path.dirname(os.path.dirname(__file__)))  # noqa: PTH120 - as in a frame
+"""The folders of the standard library and of offbook."""
+MAX_FRAMES = 8
+
+
+def _own_frames(error: BaseException | None) -> list[str]:
+    """Return where the agent raised an error: the latest frames of its own code, without those of libraries."""
+    frames = traceback.extract_tb(None if error is None else error.__traceback__)
+    own = [
+        frame for frame in frames if "site-packages" not in frame.filename and not frame.filename.startswith(_FOREIGN)
+    ]
+    return [f"{_relative(frame.filename)}:{frame.lineno} in {frame.name}: {frame.line}" for frame in own[-MAX_FRAMES:]]
+
+
+def _relative(file: str) -> str:
+    """Return the path of a file as it is seen from the working directory, if it is below that."""
+    path, here = Path(file), Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def mismatch_failure(error: RecordingMismatchError) -> Failure:

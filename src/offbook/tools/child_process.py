@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,16 @@ from typing import IO
 READ_BYTES = 64 * 1024
 OUTPUT_GRACE_S = 1.0
 """How long `end` reads on after the program ended: a process that left the group may hold its pipes open."""
+
+
+INTERPRETERS = {".py": "python", ".js": "node", ".cjs": "node", ".mjs": "node", ".sh": "sh"}
+"""What runs a file that is named as if it were a program."""
+
+
+def interpreter_hint(name: str) -> str:
+    """Return what to type for a file that cannot be started as a program; empty if nothing is known to run it."""
+    interpreter = INTERPRETERS.get(Path(name).suffix)
+    return "" if interpreter is None else f"type: … -- {interpreter} {shlex.quote(name)}"
 
 
 class CapturedOutput:

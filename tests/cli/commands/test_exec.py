@@ -365,7 +365,7 @@ def test_a_command_that_is_not_there_ends_as_shells_end(execute, write):
     assert execute("--replay", "run.json", "--", "./run.json") == (126, "", "error: ./run.json: Permission denied\n")
     write("agent.py", "")
     code, _, err = execute("--replay", "run.json", "--", "agent.py")
-    assert (code, "hint: type: … -- python agent.py\n" in err) == (127, True)
+    assert (code, "  hint: type: … -- python agent.py\n" in err) == (127, True)
 
 
 def test_the_environment_leads_to_the_server_past_proxies_and_holds_no_real_key(execute, monkeypatch):

@@ -47,6 +47,23 @@ def test_a_workflow_with_a_defect_is_reported_with_the_command_that_shows_it_aga
     assert "offbook explore flow.yaml --recording run.json --fault 'tool=refund call=1: tool_lost'" in out
 
 
+def test_the_files_of_reports_are_named_at_the_end(run, careless):
+    err = run("explore", "flow.yaml", "--recording", "run.json", "--report", "page.html", "--reporter", "json=r.json")[
+        2
+    ]
+    assert err.endswith("report: r.json\nreport: page.html\n")
+
+
+def test_a_file_that_is_named_as_if_it_were_a_program_is_recognised(run, careless):
+    err = run("explore", "--replay", "run.json", "--run-tools", "--", "agent.py")[2]
+    assert err.endswith("there is no such program\n  hint: type: … -- python agent.py\n")
+
+
+def test_a_file_of_another_tool_is_called_by_its_name(run, careless):
+    Path("aimock.json").write_text('{"fixtures": []}')
+    assert "this is a file of fixtures of aimock" in run("explore", "aimock.json")[2]
+
+
 def test_that_command_runs_that_case_alone(run, careless):
     code, out, _ = run("explore", *FLOW, "--fault", "tool=refund call=1: tool_lost")
     assert code == 1

@@ -171,7 +171,9 @@ class TestBadInput:
 
     def test_no_scenarios_at_all_are_bad_input(self, run, project, write):
         project.write_text("")
-        assert "declare no scenario" in run("test")[2]
+        assert f"{project.name}: the file is empty" in run("test")[2]
+        project.write_text("import offbook\n")
+        assert f"{project.name}: the file declares no scenario" in run("test")[2]
         project.unlink()
         code, _, err = run("test")
         assert (code, "no file matches **/sim_*.py" in err) == (2, True)
@@ -209,6 +211,8 @@ class TestBadInput:
         write("sim.txt", "")
         code, _, err = run("test", "sim.txt")
         assert (code, "not a Python file" in err) == (2, True)
+        write("cassette.yaml", "interactions: []\n")
+        assert "this is a cassette of vcrpy" in run("test", "cassette.yaml")[2]
 
     def test_an_address_that_is_none_is_reported(self, run, project, write):
         write("offbook.toml", '[agent]\nendpoint = "nowhere"\n')
@@ -408,7 +412,10 @@ class TestAgents:
     @pytest.mark.parametrize(
         ("body", "complaint"),
         [
-            ("raise MemoryError('no more')", "the agent raised MemoryError: no more"),
+            (
+                "raise MemoryError('no more')",
+                "the agent raised MemoryError: no more\n  │   bad.py:6 in handle: raise MemoryError('no more')\n",
+            ),
             ("await asyncio.sleep(3600)", "the agent did not answer within 0.05 s"),
             ("return {'tool_calls': [CALL]}", "called tools 25 times in a row"),
             ("return 42", "the agent returned int"),

@@ -181,10 +181,6 @@ def _run(
     return end, replace(tally, network=network.tally)
 
 
-INTERPRETERS = {".py": "python", ".js": "node", ".cjs": "node", ".mjs": "node", ".sh": "sh"}
-"""What runs a file that is named as if it were a program."""
-
-
 def _check_command(name: str) -> None:
     """Exit if there is no such program, before anything is said about it."""
     import shutil
@@ -196,19 +192,16 @@ def _check_command(name: str) -> None:
 
 def _print_not_started(name: str, error: OSError) -> int:
     """Print why the command could not be started, and return the exit code that shells use for it."""
-    import shlex
-    from pathlib import Path
-
     from offbook.cli import NOT_EXECUTABLE, NOT_FOUND
     from offbook.cli.output.console import print_message
+    from offbook.tools.child_process import interpreter_hint
 
     is_missing = isinstance(error, FileNotFoundError)
     print_message(
         "error: ", f"{name}: {'command not found' if is_missing else error.strerror}", style="bold red", is_err=True
     )
-    interpreter = INTERPRETERS.get(Path(name).suffix)
-    if interpreter is not None:
-        print_message("hint: ", f"type: … -- {interpreter} {shlex.quote(name)}", is_err=True)
+    if hint := interpreter_hint(name):
+        print_message("  hint: ", hint, is_err=True)
     return NOT_FOUND if is_missing else NOT_EXECUTABLE
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import typer
 
@@ -22,7 +22,33 @@ from offbook.cli.options import (
     program_args,
 )
 
-SETTINGS = {"cls": ProgramCommand}
+
+class ExploreCommand(ProgramCommand):
+    """Shows its many options in panels, by what they are for."""
+
+    panels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "What to explore": ("recording", "mcp", "scenario", "agent", "config", "settings", "state"),
+        "Which cases": ("faults", "orders", "crash", "pairs", "budget", "fault", "only", "list_cases", "shard"),
+        "What its tools do": ("run_tools", "side_effects", "read_only", "idempotent", "undoes", "effects", "optional"),
+        "What counts as a finding": ("declared", "invariants", "result", "check", "deadline", "fail_on", "compare"),
+        "After a fault": ("on_divergence", "default_response"),
+        "Reports": ("report", "reporter", "regress", "as_json", "quiet"),
+        "How it runs": (
+            *("workers", "fresh", "keep", "base_url_var"),
+            *("intercept", "intercept_host", "block_network"),
+        ),
+    }
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        parameters = super().get_params(ctx)
+        panel_of = {name: panel for panel, names in self.panels.items() for name in names}
+        for parameter in parameters:
+            parameter.rich_help_panel = panel_of.get(parameter.name)
+        places = {name: place for place, name in enumerate(panel_of)}
+        return sorted(parameters, key=lambda parameter: places.get(parameter.name, -1))
+
+
+SETTINGS = {"cls": ExploreCommand}
 
 
 def explore(

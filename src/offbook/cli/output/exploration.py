@@ -53,6 +53,23 @@ class QuietExplorationOutput:
             print_message(f"{finding.verdict}: ", f"{finding.headline} at {finding.first}{also}")
 
 
+class WrittenReports:
+    """Names the files that reporters have written, behind everything else."""
+
+    def __init__(self, reporters: Sequence[str]) -> None:
+        self._files = [path for _, _, path in (each.partition("=") for each in reporters) if path]
+
+    def begin(self, exploration: Exploration, cases: int) -> None:
+        """Wait for the end."""
+
+    def on_case(self, result: CaseResult) -> None:
+        """Wait for the end."""
+
+    def finish(self, exploration: Exploration, *, is_complete: bool = True) -> None:
+        for file in self._files:
+            print_message("report: ", file, is_err=True)
+
+
 class ExplorationOutput(Struct, frozen=True, kw_only=True):
     """The reports of an exploration: those that are declared, and what is printed."""
 
@@ -78,6 +95,7 @@ class ExplorationOutput(Struct, frozen=True, kw_only=True):
             yield QuietExplorationOutput()
         else:
             yield make("console", console=stdout_console(), pace=pace)
+            yield WrittenReports(self.reporters)
 
 
 def exploration_exit_code(

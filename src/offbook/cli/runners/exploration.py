@@ -27,6 +27,7 @@ from offbook.explore.schedule import Pace, check_shard, in_case_order, parse_bud
 from offbook.explore.start_check import ForkingSubject
 from offbook.explore.verdict import FINDINGS, Verdict
 from offbook.faults import parse_fault
+from offbook.files import read_file
 from offbook.recording.stores.locate import last_recorded_at, recording_digest
 from offbook.report.exploration import (
     ExplorationReporter,
@@ -40,6 +41,7 @@ from offbook.report.exploration.report_input import (
     ReportOrigin,
     causes_of_findings,
 )
+from offbook.schema_errors import explain_foreign_file
 from offbook.shard import Shard
 from offbook.subjects.executors import AnyWorkers, RayAddress, executor_of
 from offbook.subjects.kept_folders import PLACEHOLDER
@@ -120,7 +122,10 @@ class SubjectArguments(Struct, frozen=True, kw_only=True):
             return self._workflow(self.file)
         if self.file.endswith(".py"):
             return self._scenario(self.file)
-        raise InputError("this is not a workflow or a file of scenarios", source=self.file, hint=USAGE)
+        reason, hint = "this is not a workflow or a file of scenarios", USAGE
+        if Path(self.file).is_file():
+            reason, hint = explain_foreign_file(read_file(self.file), self.file) or (reason, hint)
+        raise InputError(reason, source=self.file, hint=hint)
 
     def _recording(self) -> str:
         if self.recording is None:

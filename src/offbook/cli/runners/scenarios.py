@@ -109,7 +109,7 @@ def run_scenarios(options: ScenarioOptions) -> int:
     config = load_or_find_config(options)
     files = scenario_files(config, options.paths)
     with import_from([config.folder, *(file.parent for file in files)]):
-        plan = plan_run(config, _choose(collect_scenarios(files), options), agents=options.agents)
+        plan = plan_run(config, _choose(collect_scenarios(files), options, files), agents=options.agents)
         return _run(config, plan, options)
 
 
@@ -124,13 +124,16 @@ def load_or_find_config(options: ScenarioOptions) -> Config:
     return config
 
 
-def _choose(scenarios: list[Scenario], options: ScenarioOptions) -> list[Scenario]:
+def _choose(scenarios: list[Scenario], options: ScenarioOptions, files: Sequence[Path]) -> list[Scenario]:
     text = (options.scenario or "").lower()
     chosen = [scenario for scenario in scenarios if text in scenario.name.lower()]
     if not chosen:
         if not scenarios:
             hint = 'declare one: scenario("greets", turns=["Hi"]), from offbook.scenarios import scenario'
-            raise InputError("the files declare no scenario", source="scenarios", hint=hint)
+            is_one, is_empty = len(files) == 1, not any(file.stat().st_size for file in files)
+            what = "is empty" if is_empty else "declares no scenario"
+            reason = f"the file {what}" if is_one else "the files declare no scenario"
+            raise InputError(reason, source=", ".join(map(str, files[:3])), hint=hint)
         names = ", ".join(scenario.name for scenario in scenarios)
         reason = f"no scenario has {options.scenario!r} in its name"
         raise InputError(reason, source="scenarios", hint=f"scenarios: {names}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,7 +15,7 @@ from offbook.errors import Problem, WorkflowError
 from offbook.files import read_file
 from offbook.messages import JsonObject
 from offbook.recording.format.keys import quote_name
-from offbook.schema_errors import describe_type, explain_msgspec_error
+from offbook.schema_errors import describe_type, explain_foreign_file, explain_msgspec_error
 from offbook.workflow.file.problems import DocumentPath, ProblemReport, find_mismatches
 from offbook.workflow.file.schema import (
     STEP_TYPES,
@@ -289,11 +289,20 @@ def _load(file: Path, inclusion: Inclusion, tools: frozenset[str]) -> WorkflowDe
 
 def _parse(text: str, source: str, inclusion: Inclusion, tools: frozenset[str]) -> WorkflowDefinition:
     document, positions = read_yaml(text, source=source)
+    _refuse_foreign(document, text, source)
     report = ProblemReport(source=source, positions=positions)
     whole = inclusion.included(read_definition(document, report), report, tools=tools)
     check_meaning(whole, report, tools=tools)
     report.conclude()
     return whole
+
+
+def _refuse_foreign(document: object, text: str, source: str) -> None:
+    """Raise WorkflowError for a file of another tool. A workflow has steps, whatever else it has."""
+    if isinstance(document, Mapping) and "steps" not in document:
+        explained = explain_foreign_file(text.encode(), source)
+        if explained is not None:
+            raise WorkflowError([Problem(explained[0], source=source, hint=explained[1])])
 
 
 def _read_text(file: Path) -> str:

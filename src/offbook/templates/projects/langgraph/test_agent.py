@@ -1,15 +1,19 @@
 """Replays the agent: no network, no key, no waiting."""
 
+import os
+
 import openai
 import pytest
 from langchain_openai import ChatOpenAI
 
 from agent import answer
 
+KEY = os.environ.get("OPENAI_API_KEY", "none")  # a replay needs none, and --offbook-record=fresh does
+
 
 def replayed_answer(offbook) -> str:
     client = offbook.sync_http_client()
-    model = ChatOpenAI(model="gpt-4o-mini", api_key="none", timeout=10, http_client=client)
+    model = ChatOpenAI(model="gpt-4o-mini", api_key=KEY, timeout=10, http_client=client)
     return answer("Order 42 never came.", model)
 
 

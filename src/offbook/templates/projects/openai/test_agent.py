@@ -1,13 +1,17 @@
 """Replays the agent: no network, no key, no waiting."""
 
+import os
+
 import openai
 import pytest
 
 from agent import answer
 
+KEY = os.environ.get("OPENAI_API_KEY", "none")  # a replay needs none, and --offbook-record=fresh does
+
 
 def replayed_answer(offbook) -> str:
-    with openai.OpenAI(api_key="none", timeout=10, http_client=offbook.sync_http_client()) as client:
+    with openai.OpenAI(api_key=KEY, timeout=10, http_client=offbook.sync_http_client()) as client:
         return answer("Order 42 never came.", client)
 
 

@@ -1,14 +1,18 @@
 """Replays the agent: no network, no key, no waiting."""
 
+import os
+
 import pytest
 from openai import AsyncOpenAI
 from pydantic_ai.exceptions import ModelAPIError
 
 from agent import answer
 
+KEY = os.environ.get("OPENAI_API_KEY", "none")  # a replay needs none, and --offbook-record=fresh does
+
 
 async def replayed_answer(offbook) -> str:
-    async with AsyncOpenAI(api_key="none", timeout=10, http_client=offbook.http_client()) as client:
+    async with AsyncOpenAI(api_key=KEY, timeout=10, http_client=offbook.http_client()) as client:
         return await answer("Order 42 never came.", client)
 
 
