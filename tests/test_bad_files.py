@@ -125,7 +125,7 @@ def test_a_wait_that_would_never_end_is_refused(reader, tmp_path):
 
 FOREIGN = {
     "a cassette of vcrpy": "version: 1\ninteractions:\n- request: {method: GET}\n",
-    "a file of fixtures of aimock": '{"fixtures": [{"match": {"userMessage": "Hi"}, "response": {"content": "Hello"}}]}',
+    "a file of fixtures of aimock": '{"fixtures": [{"match": {"userMessage": "Hi"}, "response": {}}]}',
     "a HAR archive": '{"log": {"version": "1.2", "entries": []}}',
 }
 

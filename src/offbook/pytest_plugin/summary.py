@@ -147,8 +147,8 @@ def _short(raised: pytest.ExceptionInfo[BaseException], *, is_ours: bool) -> Exc
     shown = raised.getrepr(style="short", chain=False)
     if not is_ours and isinstance(shown, ExceptionChainRepr):
         entry = shown.reprtraceback.reprentries[-1]
-        entry.lines[:] = [line for line in entry.lines if not line.startswith("E ")]
-        entry.lines.append(f"E   {raised.exconly().partition(':')[0]}: the call is not recorded, see below")
+        frames = [line for line in entry.lines if not line.startswith("E ")]
+        entry.lines = [*frames, f"E   {raised.exconly().partition(':')[0]}: the call is not recorded, see below"]
     return shown
 
 
