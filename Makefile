@@ -39,6 +39,8 @@ CONFORMANCE := tests/integrations tests/wire/frameworks tests/wire/intercept_cli
 ZOO := tests/explore/test_agents.py tests/docs/test_tutorials.py
 # tests that try a sample of their cases in 'make test', and every case in 'make zoo'
 SAMPLED := tests/cli/commands/test_init.py tests/cli/commands/test_resume_crashes.py tests/explore/test_sharing.py tests/subjects/test_function_sdks.py
+# looks at what docs-site has built
+SITE := tests/docs/test_site.py
 ZOO_WORKERS := $(shell echo $$((2 * $$(nproc))))
 
 # tests start many Python processes, and none should compile again what the one before has
@@ -117,7 +119,7 @@ types: setup
 	$(BIN)/mypy
 
 tests: setup $(if $(NPM),$(AIMOCK_STAMP))
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(addprefix --ignore=,$(CONFORMANCE) $(ZOO))
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(addprefix --ignore=,$(CONFORMANCE) $(ZOO) $(SITE))
 
 conformance: setup $(GROUP_STAMP)-conformance $(GROUP_STAMP)-cluster $(if $(NPM),$(AIMOCK_STAMP) $(AXE_STAMP) $(NODE_SDKS_STAMP) $(MCP_CLIENTS_STAMP) $(MCP_CONFORMANCE_STAMP)) ## Run Node SDKs, frameworks, MCP clients and a browser against us
 	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup $(CONFORMANCE)
@@ -144,16 +146,17 @@ soak: setup ## Run 100,000 calls, 500 streams and attacks on all fronts for ten 
 	OFFBOOK_HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest --numprocesses auto -m hypothesis
 
 coverage: setup $(GROUP_STAMP)-coverage $(if $(NPM),$(AIMOCK_STAMP)) ## Run the tests and show which lines they leave out
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal --cov --cov-report term $(addprefix --ignore=,$(CONFORMANCE) $(ZOO))
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal --cov --cov-report term $(addprefix --ignore=,$(CONFORMANCE) $(ZOO) $(SITE))
 
 screenshots: setup ## Take the pictures of the documentation again
 	$(BIN)/python docs/pictures/screenshots.py
 
 docs: setup ## Run every example of the documentation
-	$(BIN)/python -m pytest tests/docs
+	$(BIN)/python -m pytest tests/docs --ignore=$(SITE)
 
-docs-site: $(GROUP_STAMP)-docs ## Build the documentation as a searchable site; a broken link is an error
+docs-site: setup $(GROUP_STAMP)-docs ## Build the documentation as a searchable site; a broken link is an error
 	$(BIN)/python -m docs_site.build
+	$(BIN)/python -m pytest $(SITE)
 
 clean: ## Remove what was made
 	rm -rf $(VENV) .coverage* .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .scratch dist

@@ -30,7 +30,7 @@ def main() -> None:
     """Build the site; exit with 1 if a link is broken, or if a page would load something from elsewhere."""
     settings = tomllib.loads(SETTINGS.read_text(encoding="utf-8"))["project"]
     copy, site = ROOT / settings["docs_dir"], ROOT / settings["site_dir"]
-    write_pages(copy, repository=settings["repo_url"])
+    write_pages(copy, repository=settings["extra"]["repository"])
     program = Path(sys.executable).with_name("zensical")
     command = [str(program), "build", "--clean", "--strict", "--config-file", str(SETTINGS)]
     built = subprocess.run(command, cwd=ROOT, env=os.environ | {"NO_COLOR": "1"}, check=False)  # noqa: S603
