@@ -5,8 +5,8 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-
 from docs_site.build import ROOT
+
 from tests.report import browser
 
 SITE = ROOT / ".scratch" / "site"
