@@ -13,7 +13,10 @@ NODE_ANTHROPIC_VERSION := 1.8.0
 NODE_SDKS := .scratch/node_sdks
 # what OpenAI's SDK opens WebSockets with
 NODE_WS_VERSION := 8.22.2
-NODE_SDKS_STAMP := $(NODE_SDKS)/.ready-$(NODE_OPENAI_VERSION)-$(NODE_ANTHROPIC_VERSION)-$(NODE_WS_VERSION)
+NODE_AI_VERSION := 6.0.326
+NODE_AI_OPENAI_VERSION := 3.0.139
+NODE_ZOD_VERSION := 4.6.7
+NODE_SDKS_STAMP := $(NODE_SDKS)/.ready-$(NODE_OPENAI_VERSION)-$(NODE_ANTHROPIC_VERSION)-$(NODE_WS_VERSION)-$(NODE_AI_VERSION)-$(NODE_AI_OPENAI_VERSION)-$(NODE_ZOD_VERSION)
 # what looks for pages that not everybody can use
 AXE_VERSION := 4.14.0
 AXE := .scratch/axe
@@ -76,7 +79,7 @@ $(AIMOCK_STAMP):
 node-sdks: $(NODE_SDKS_STAMP) ## Install the vendors' SDKs for Node that the wire server is tested with
 
 $(NODE_SDKS_STAMP):
-	npm install --prefix $(NODE_SDKS) --no-audit --no-fund --silent openai@$(NODE_OPENAI_VERSION) @anthropic-ai/sdk@$(NODE_ANTHROPIC_VERSION) ws@$(NODE_WS_VERSION)
+	npm install --prefix $(NODE_SDKS) --no-audit --no-fund --silent openai@$(NODE_OPENAI_VERSION) @anthropic-ai/sdk@$(NODE_ANTHROPIC_VERSION) ws@$(NODE_WS_VERSION) ai@$(NODE_AI_VERSION) @ai-sdk/openai@$(NODE_AI_OPENAI_VERSION) zod@$(NODE_ZOD_VERSION)
 	@touch $@
 
 axe: $(AXE_STAMP) ## Install the accessibility checker that pages are tested with

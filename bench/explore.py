@@ -10,6 +10,7 @@ import openai
 import orjson
 from msgspec import Struct
 
+from bench.explored_node import measure_node
 from bench.explored_programs import FORKED, FRESH, measure_long_program, measure_programs
 from bench.findings import Findings, Row, Table, at_least
 from bench.plan import Plan
@@ -86,8 +87,9 @@ def measure(plan: Plan) -> Findings:
     for agent, ratio in zip(agents, programs[0].ratios(FORKED, FRESH), strict=True):
         times = f"forked cases of a program with {agent.name} run {agent.target:g} times as fast as fresh ones"
         targets += at_least(times, [ratio], agent.target)
+    node, node_targets = measure_node(plan)
     long, in_a_minute = measure_long_program(plan)
-    return Findings("explore", [*tables, *programs, long], [*targets, in_a_minute], _notes(plan))
+    return Findings("explore", [*tables, *programs, *node, long], [*targets, *node_targets, in_a_minute], _notes(plan))
 
 
 SDK_TITLE = "cases of an agent on the openai SDK: two calls and a tool, one after the other"
@@ -171,5 +173,5 @@ def _notes(plan: Plan) -> list[str]:
         "a case that makes a request which was never recorded runs three times, and counts once",
         "a case whose run fails ends early, and one that recovers asks more: hence the calls, too",
         "programs: the same sample of all faults both ways, after the clean run and loading the libraries",
-        "fresh cases wait in real time, forked ones do not: processors are compared, too",
+        "fresh cases wait in real time, forked ones and those of Node do not: processors are compared, too",
     ]

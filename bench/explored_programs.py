@@ -64,12 +64,13 @@ def installed_agents() -> list[Agent]:
 
 def measure_programs(plan: Plan) -> tuple[list[Table], list[Agent]]:
     """The cases of each program, both ways: the same sample of all faults."""
-    agents, recording = installed_agents(), _recording(plan, CALLS)
+    agents, recording = installed_agents(), recording_with(plan, CALLS)
     paces: dict[str, list[Pace]] = {FORKED: [], FRESH: []}
     for agent in agents:
         for name, found in paces.items():
             plan.tell(f"explore: {agent.name}, {name}")
-            found.append(_pace(agent, recording, plan.repeats(*SAMPLE), is_fresh=name == FRESH))
+            with _subject(agent, recording, is_fresh=name == FRESH) as subject:
+                found.append(pace_of(subject, plan.repeats(*SAMPLE)))
     title = f"cases of programs with {CALLS} calls, {WORKERS} at once"
     columns = [agent.name for agent in agents]
     rates = [Row(name, [each.cases_per_s for each in found]) for name, found in paces.items()]
@@ -85,7 +86,7 @@ def measure_long_program(plan: Plan) -> tuple[Table, Target]:
     """All single faults of a program with many calls."""
     plan.tell(f"explore: a program with {LONG_CALLS} calls, all single faults")
     watch = Stopwatch()
-    with _subject(LONG_AGENT, _recording(plan, LONG_CALLS), is_fresh=False, calls=LONG_CALLS) as subject:
+    with _subject(LONG_AGENT, recording_with(plan, LONG_CALLS), is_fresh=False, calls=LONG_CALLS) as subject:
         options = ExploreOptions(variants=select_variants("all", subject.variants))
         with watch.lap():
             results = Explorer(subject, options, executor=executor_of(subject, WORKERS)).explore().results
@@ -96,7 +97,8 @@ def measure_long_program(plan: Plan) -> tuple[Table, Target]:
     return table, Target(claim, f"{took_s:.0f} s", took_s < LONG_S)
 
 
-def _recording(plan: Plan, calls: int) -> Path:
+def recording_with(plan: Plan, calls: int) -> Path:
+    """Return a recording of an agent that calls a tool until its last call."""
     path = plan.library.folder / f"explored_program_{calls}.json"
     path.write_bytes(orjson.dumps({"_version": 2, "any": [*map(_asks, range(calls - 1)), {"content": "Lost."}]}))
     return path
@@ -112,19 +114,19 @@ def _subject(agent: Agent, recording: Path, *, is_fresh: bool, calls: int = CALL
     return ProgramSubject(command, replay=recording, settings=settings)
 
 
-def _pace(agent: Agent, recording: Path, sample: int, *, is_fresh: bool) -> Pace:
+def pace_of(subject: ProgramSubject, sample: int) -> Pace:
+    """Run a sample of the cases of a program with all faults."""
     watch = Stopwatch()
-    with _subject(agent, recording, is_fresh=is_fresh) as subject:
-        options = ExploreOptions(variants=select_variants("all", subject.variants))
-        explorer = Explorer(subject, options, executor=executor_of(subject, WORKERS))
-        cases = _sample(explorer.cases, sample)
-        for _ in executor_of(subject, WORKERS).run(cases[:WORKERS]):  # libraries are loaded then
+    options = ExploreOptions(variants=select_variants("all", subject.variants))
+    explorer = Explorer(subject, options, executor=executor_of(subject, WORKERS))
+    cases = _sample(explorer.cases, sample)
+    for _ in executor_of(subject, WORKERS).run(cases[:WORKERS]):  # libraries are loaded then
+        pass
+    before_s = _processors_s()
+    with watch.lap():
+        for _ in executor_of(subject, WORKERS).run(cases):
             pass
-        before_s = _processors_s()
-        with watch.lap():
-            for _ in executor_of(subject, WORKERS).run(cases):
-                pass
-        took_s = _processors_s() - before_s
+    took_s = _processors_s() - before_s
     return Pace(len(cases) / watch.total_us * 1e6, took_s / len(cases) * 1000.0)
 
 

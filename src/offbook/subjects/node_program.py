@@ -1,4 +1,4 @@
-"""Runs Node programs without their waits: a file that Node preloads skips them, in step with the server."""
+"""Runs Node programs in virtual time: a file that Node preloads puts them on the clock of the server."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
+from offbook.clock import SYSTEM_CLOCK
 from offbook.explore.observers.wire import WireObserver
 from offbook.subjects.launch import LaunchedRun, ProgramLife, RunPlace, address_of
 from offbook.subjects.program_process import Patience, ProgramExit, ProgramProcess, RunClock
 from offbook.subjects.python_command import script_interpreter
 from offbook.wire.calls import ignore_request
 from offbook.wire.request import HttpRequest
-from offbook.wire.server.session_clock import ResponseClock, SkippingClock
+from offbook.wire.server.session_clock import ResponseClock, SessionClock
 from offbook.wire.server.wire_server import WireServer
 
 GUEST = Path(__file__).parent / "guest" / "node_time.cjs"
@@ -37,10 +38,14 @@ def is_node_command(command: Sequence[str], environment: Mapping[str, str]) -> b
 
 
 class NodeLauncher:
-    """Starts a Node program anew for each run. Its waits are skipped, and what Node 22 compiles is kept for all runs."""
+    """Starts a Node program anew for each run, in virtual time. What Node 22 compiles is kept for all runs.
+
+    `patience` judges real time, for a program that works without an end.
+    """
 
     def __init__(self, server: WireServer, patience: Patience) -> None:
-        self._server, self._patience, self._numbers = server, patience, count(1)
+        self.server, self.patience, self.virtual_patience = server, patience, patience.copy()
+        self._numbers = count(1)
         self._compiled = tempfile.TemporaryDirectory(prefix="offbook-")
 
     @contextmanager
@@ -51,25 +56,21 @@ class NodeLauncher:
     def launch(
         self, place: RunPlace, command: Sequence[str], environment: Mapping[str, str], *, is_clean: bool
     ) -> LaunchedRun:
-        return _NodeRun(self._server, self._patience, command, environment, compiled=self._compiled.name)
+        return _NodeRun(self, command, environment)
 
     def close(self) -> None:
         self._compiled.cleanup()
 
+    @property
+    def compiled(self) -> str:
+        """The folder for what Node has compiled."""
+        return self._compiled.name
+
 
 class _NodeRun:
-    def __init__(
-        self,
-        server: WireServer,
-        patience: Patience,
-        command: Sequence[str],
-        environment: Mapping[str, str],
-        *,
-        compiled: str,
-    ) -> None:
-        self._server, self._patience, self._command, self._environment = server, patience, command, environment
-        self._compiled = compiled
-        self._clock = SkippingClock()
+    def __init__(self, launcher: NodeLauncher, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._launcher, self._command, self._environment = launcher, command, environment
+        self._clock = SessionClock()
         self.response_clock: ResponseClock = self._clock
         self.note_request: Callable[[HttpRequest], object] = ignore_request
 
@@ -77,52 +78,53 @@ class _NodeRun:
         return self._clock.stamp_s()
 
     def start(self) -> ProgramLife:
-        return _NodeLife(self._server, self._clock, self._patience, self._process)
+        return _NodeLife(self._launcher, self._clock, self._process)
 
     def _process(self, link: int) -> ProgramProcess:
         """Return the process that talks to its clock by the file `link`."""
         given = {name: self._environment.get(name) for name in (OPTIONS, COMPILE_CACHE)}
-        address, port = address_of(self._server)
+        address, port = address_of(self._launcher.server)
         settings = {
             "link": link,
             "address": address,
             "port": port,
-            "skipped_ms": round(self._clock.skipped_s * 1000),
+            "now_s": self._clock.now_s,
             "environment": given,
         }
         own = {
             OPTIONS: f"{given[OPTIONS] or ''} --require {json.dumps(str(GUEST))}".strip(),
-            COMPILE_CACHE: given[COMPILE_CACHE] or self._compiled,
+            COMPILE_CACHE: given[COMPILE_CACHE] or self._launcher.compiled,
             CLOCK: json.dumps(settings),
         }
         return ProgramProcess(self._command, {**self._environment, **own}, [link])
 
 
 class _NodeLife:
+    """A process in virtual time. In real time it may go on without a call or a wait for as long as a fresh one without
+    a call."""
+
     def __init__(
-        self,
-        server: WireServer,
-        clock: SkippingClock,
-        patience: Patience,
-        process_on: Callable[[int], ProgramProcess],
+        self, launcher: NodeLauncher, clock: SessionClock, process_on: Callable[[int], ProgramProcess]
     ) -> None:
         self.hung = ""
-        self._server, self._clock, self._patience = server, clock, patience
+        self._launcher, self._clock = launcher, clock
         self._ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._process = process_on(self._theirs.fileno())
         self._run_clock: RunClock | None = None
 
     def run(self, observer: WireObserver) -> ProgramExit:
-        clock = self._run_clock = RunClock(self._patience, observer, now_s=self._clock.time)
-        self._server.call_soon(lambda: self._clock.open(self._ours, self))
+        launcher = self._launcher
+        self._run_clock = RunClock(launcher.virtual_patience, observer, now_s=self._clock.time)
+        started_s = self._clock.last_message_s = SYSTEM_CLOCK.monotonic_s()
+        launcher.server.call_soon(lambda: self._clock.open(self._ours, self))
         try:
             with self._theirs:
-                ended = self._process.run(clock.left_s)
+                ended = self._process.run(self._left_s)
         finally:
-            self._server.call_soon(self._clock.close)
+            launcher.server.call_soon(self._clock.close)
         if ended.code is not None:
-            self._patience.note(clock.took_s)
-        self.hung = self.hung or clock.hung
+            launcher.patience.note(SYSTEM_CLOCK.monotonic_s() - started_s)
+            launcher.virtual_patience.note(self._run_clock.took_s)
         return ended
 
     def kill(self) -> None:
@@ -140,3 +142,9 @@ class _NodeLife:
 
     def note_modules(self, names: bytes) -> None:
         """Do nothing: nothing is loaded before a run."""
+
+    def _left_s(self) -> float:
+        left_s = self._launcher.patience.idle_s - (SYSTEM_CLOCK.monotonic_s() - self._clock.last_message_s)
+        if left_s <= 0:
+            self.end()
+        return left_s

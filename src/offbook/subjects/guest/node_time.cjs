@@ -1,13 +1,14 @@
-// Lets a Node program skip its waits, in step with the server: see wire/server/session_clock.py.
+// Puts a Node program on the clock of the server: see wire/server/session_clock.py.
 //
 // Node preloads this file. All timers of Node, its own (sockets, fetch, AbortSignal) as well as the program's, are in
-// lists, one for each duration. To skip time is to make every timer in them earlier by the same amount, and to set all
-// clocks forward; then Node itself runs what is due, in its own order. While the program works, time passes as always.
+// lists, one for each duration. Time passes by making every timer in them earlier by the same amount, and Node itself
+// runs what is due, in its own order. While the program works, time stands still: timers are made later again by as much
+// as it took. One that is set meanwhile may be a little late by that, and none is early.
 //
-// A turn of the event loop in which nothing happened is noticed by an immediate, which keeps the loop from waiting. If
-// all that the program waits for are timers and answers of the server, it says so over the link, and is told how much
-// time has been skipped so far. Where anything else may happen (a child process, a file, another host, a worker), the
-// loop waits as it always does.
+// An immediate, which keeps the event loop from waiting, looks at every turn of it. If nothing happened in one, and all
+// that the program waits for are timers and answers of the server, it says so over the link, and is told the time. Where
+// anything else may happen (a child process, a file, another host, a worker), the loop waits as it always does, and that
+// takes time.
 
 "use strict";
 
@@ -19,8 +20,13 @@ const { isMainThread } = require("node:worker_threads");
 const CLOCK = "OFFBOOK_NODE_CLOCK";
 const TASKS = "/proc/self/task";
 const MESSAGE_BYTES = 9;
-const IDLE = "i".charCodeAt(0);
-const SHORT_MS = 1; // a wait that takes less time than to skip it
+const [IDLE, LATE] = Buffer.from("il");
+const DUE_MS = 1.5; // what is due within this time is due now: Node counts milliseconds
+const AGED_MS = 3; // how much older than it is a timer is left that is due
+const READ_MS = 1e-4; // how long it takes to read a clock
+const SPIN_MS = 1e-2; // and after so many times without a wait: a loop that looks at it until a moment comes to its end
+const SPIN_READS = 1000;
+const SECOND_NS = 1000000000n;
 const NAP_MS = 0.2;
 const PROBE_MS = 2147483646; // a timer that is never due, and knows Node's time
 
@@ -29,12 +35,14 @@ const activeHandles = process._getActiveHandles?.bind(process);
 const activeRequests = process._getActiveRequests?.bind(process);
 const activeResources = process.getActiveResourcesInfo?.bind(process);
 const { readFileSync, readdirSync, readSync, writeSync } = fs;
+const realNow = performance.now.bind(performance);
 const exitNow = process.reallyExit.bind(process);
 
 /** The lists of timers that Node has, by duration: each timer is told the list that it is put into. */
 class TimerLists {
   #lists = new Map();
   #probe;
+  #alarm;
 
   constructor() {
     const lists = this.#lists;
@@ -71,59 +79,84 @@ class TimerLists {
     const nowMs = this.#probe.refresh()._idleStart;
     let leftMs = Infinity;
     for (const list of this.#lists.values()) {
-      if (list._idleNext !== list && list.msecs !== PROBE_MS) leftMs = Math.min(leftMs, list.expiry - nowMs);
+      if (!this.#isEmpty(list)) leftMs = Math.min(leftMs, list.expiry - nowMs);
     }
     return leftMs;
   }
 
-  /** Make every timer earlier. Lists that are empty stay in the order of the others. */
-  skip(milliseconds) {
+  /** Make every timer earlier, or later. Lists that are empty stay in the order of the others. */
+  shift(milliseconds) {
     for (const list of this.#lists.values()) {
       list.expiry -= milliseconds;
       for (let timer = list._idlePrev; timer !== list; timer = timer._idlePrev) timer._idleStart -= milliseconds;
     }
-    setTimeout(() => {}, 1).unref(); // Node looks at its lists when this is due
+  }
+
+  /** Have Node look at its lists soon, whatever it has planned. */
+  wake() {
+    if (!this.#alarm?._idleNext) this.#alarm = setTimeout(() => {}, 1).unref();
+  }
+
+  /** Return whether a list has no timers but ours. */
+  #isEmpty(list) {
+    return [list, this.#probe, this.#alarm].includes(list._idleNext) && list._idleNext === list._idlePrev;
   }
 }
 
-/** Sets all clocks of JavaScript and of Node forward. */
+/** All clocks of JavaScript and of Node. `nowMs` is the time of the server. */
 class Clocks {
-  skippedMs = 0;
+  nowMs;
+  #readMs = 0;
+  #reads = 0;
 
-  constructor() {
-    const clocks = this;
-    const now = Date.now;
+  constructor(nowMs) {
+    this.nowMs = nowMs;
+    const { hrtime } = process;
+    this.#replaceDate(this.#after(Date.now()));
+    Performance.prototype.now = this.#after(realNow());
+    const uptime = this.#after(process.uptime() * 1000);
+    process.uptime = () => uptime() / 1000;
+    this.#replaceHrtime(hrtime, hrtime.bigint());
+  }
+
+  /** Let time pass up to a moment. */
+  move(nowMs) {
+    this.#reads = 0;
+    this.nowMs = Math.max(this.nowMs, nowMs);
+  }
+
+  /** Return a clock that is at `startMs` now. */
+  #after(startMs) {
+    const zeroMs = startMs - this.nowMs;
+    return () => zeroMs + this.#read();
+  }
+
+  #read() {
+    this.#reads += 1;
+    this.#readMs += this.#reads < SPIN_READS ? READ_MS : SPIN_MS;
+    return this.nowMs + this.#readMs;
+  }
+
+  #replaceDate(now) {
     const RealDate = Date;
-    RealDate.now = function () {
-      return now() + clocks.skippedMs;
-    };
+    RealDate.now = () => Math.floor(now());
     globalThis.Date = new Proxy(RealDate, {
       apply: () => new RealDate(RealDate.now()).toString(),
       construct: (target, given, newTarget) =>
         Reflect.construct(target, given.length ? given : [RealDate.now()], newTarget),
     });
     RealDate.prototype.constructor = globalThis.Date;
-    this.#add(Performance.prototype, "now", (value) => value + clocks.skippedMs);
-    this.#add(process, "uptime", (value) => value + clocks.skippedMs / 1000);
-    this.#replaceHrtime();
   }
 
-  #add(owner, name, later) {
-    const real = owner[name];
-    owner[name] = function (...given) {
-      return later(real.apply(this, given));
+  #replaceHrtime(real, start) {
+    const passed = this.#after(0);
+    const bigint = () => start + BigInt(Math.round(passed() * 1e6));
+    process.hrtime = (since) => {
+      if (since !== undefined) real(since); // it throws if that is no time
+      const now = bigint() - (since === undefined ? 0n : BigInt(since[0]) * SECOND_NS + BigInt(since[1]));
+      return [Number(now / SECOND_NS), Number(now % SECOND_NS)];
     };
-  }
-
-  #replaceHrtime() {
-    const { hrtime } = process;
-    const clocks = this;
-    process.hrtime = function (since) {
-      const [seconds, nanoseconds] = hrtime(since);
-      const total = nanoseconds + (clocks.skippedMs % 1000) * 1e6;
-      return [seconds + Math.floor(clocks.skippedMs / 1000) + Math.floor(total / 1e9), total % 1e9];
-    };
-    process.hrtime.bigint = () => hrtime.bigint() + BigInt(clocks.skippedMs) * 1000000n;
+    process.hrtime.bigint = bigint;
   }
 }
 
@@ -223,7 +256,7 @@ function isRunning(task) {
   }
 }
 
-/** Notices when nothing is left to do, and asks the server to skip the wait. */
+/** Notices when nothing is left to do, and asks the server for the time then. */
 class Idleness {
   #link;
   #lists;
@@ -233,6 +266,9 @@ class Idleness {
   #next = undefined;
   #quietTurns = 0;
   #events = -1;
+  #sinceMs = realNow(); // when time stopped
+  #isWaiting = false; // for something that takes real time
+  #lateMs = 0; // how much of that the server does not know of
   #message = Buffer.alloc(MESSAGE_BYTES);
   #cell = new Int32Array(new SharedArrayBuffer(4));
 
@@ -267,45 +303,74 @@ class Idleness {
     const events = performance.nodeTiming.uvMetricsInfo?.events ?? 0;
     const isNew = events !== this.#events || activeResources().includes("Immediate");
     this.#events = events;
+    const leftMs = this.#stopTime();
     if (this.#awaited.isNothing()) {
       this.#wait();
-    } else if (isNew || this.#lists.leftMs() <= 0) {
+    } else if (isNew) {
       this.#quietTurns = 0;
       this.#again();
-    } else if (!this.#awaited.isOurs() || this.#skipsIfQuiet()) {
+    } else if (leftMs <= DUE_MS) {
+      this.#lists.wake();
+      this.#again();
+    } else if (!this.#awaited.isOurs()) {
+      this.#isWaiting = true;
+      this.#wait();
+    } else if (this.#moveIfQuiet(leftMs)) {
       this.#wait();
     } else {
       this.#again();
     }
   }
 
+  /** Let no time have passed since the last look, unless the loop had to wait. Returns what is left of it. */
+  #stopTime() {
+    const nowMs = realNow();
+    const tookMs = nowMs - this.#sinceMs;
+    if (this.#isWaiting) {
+      this.#isWaiting = false;
+      this.#sinceMs = nowMs;
+      this.#lateMs += tookMs;
+      this.#clocks.move(this.#clocks.nowMs + tookMs);
+      return this.#lists.leftMs();
+    }
+    const leftMs = this.#lists.leftMs() + tookMs;
+    const backMs = leftMs <= DUE_MS ? tookMs - AGED_MS : tookMs;
+    if (backMs > 0) {
+      this.#lists.shift(-backMs);
+      this.#sinceMs += backMs;
+    }
+    return leftMs;
+  }
+
   /** Ask if nobody had anything to do before the last turn, in which nothing happened. Returns whether time has passed. */
-  #skipsIfQuiet() {
-    const leftMs = this.#lists.leftMs();
-    if (leftMs <= SHORT_MS || this.#threads.areWorking() || this.#awaited.isInTransit()) {
+  #moveIfQuiet(leftMs) {
+    if (this.#threads.areWorking() || this.#awaited.isInTransit()) {
       this.#quietTurns = 0;
       Atomics.wait(this.#cell, 0, 0, NAP_MS);
     } else if (this.#quietTurns++ > 0) {
       this.#quietTurns = 0;
-      return this.#skip(this.#ask(leftMs));
+      if (this.#lateMs > 0) this.#ask(LATE, 0);
+      this.#lateMs = 0;
+      return this.#move(this.#ask(IDLE, leftMs));
     }
     return false;
   }
 
-  /** Say in how many milliseconds something happens here, and return how many have been skipped so far. */
-  #ask(leftMs) {
-    this.#message[0] = IDLE;
-    this.#message.writeDoubleLE(leftMs / 1000, 1);
+  /** Say in how many milliseconds something happens here, and return the time of the server. */
+  #ask(kind, leftMs) {
+    this.#message[0] = kind;
+    this.#message.writeDoubleLE((this.#clocks.nowMs + leftMs) / 1000, 1);
     writeSync(this.#link, this.#message);
     if (readSync(this.#link, this.#message) < MESSAGE_BYTES) exitNow(1); // nobody is there any more
-    return Math.round(this.#message.readDoubleLE(1) * 1000);
+    return this.#message.readDoubleLE(1) * 1000;
   }
 
-  #skip(skippedMs) {
-    const milliseconds = skippedMs - this.#clocks.skippedMs;
-    if (milliseconds === 0) return false;
-    this.#lists.skip(milliseconds);
-    this.#clocks.skippedMs = skippedMs;
+  #move(nowMs) {
+    const milliseconds = nowMs - this.#clocks.nowMs;
+    if (milliseconds <= 0) return false;
+    this.#lists.shift(milliseconds);
+    this.#lists.wake();
+    this.#clocks.move(nowMs);
     return true;
   }
 }
@@ -329,8 +394,7 @@ if (settings !== undefined && activeHandles && activeRequests && activeResources
   const lists = new TimerLists();
   if (lists.areKnown()) {
     const awaited = new Awaited(settings.address, settings.port);
-    const clocks = new Clocks();
-    clocks.skippedMs = settings.skipped_ms;
+    const clocks = new Clocks(settings.now_s * 1000);
     new Idleness(settings.link, lists, clocks, awaited, threads).watch();
   }
 }

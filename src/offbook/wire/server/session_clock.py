@@ -9,8 +9,6 @@ there now, or its timer is due. If neither, it sends `idle` again. Time does not
 whenever the server has received or sent something since its last `idle`, the answer is the time as it is.
 
 A program that never says anything is answered in real time, because every virtual timer is also a real one.
-
-The time of a `SkippingClock` also passes while the program works: it is real time, and the waits that were skipped.
 """
 
 from __future__ import annotations
@@ -180,18 +178,10 @@ class SessionClock:
         else:
             kind, due_s = MESSAGE.unpack(data)
             if kind == IDLE:
-                self._settle(self._link, self._on_clock(due_s), 0, self._counts)
+                self._settle(self._link, due_s, 0, self._counts)
             else:
                 self._move(due_s)
                 self._answer()
-
-    def _on_clock(self, due_s: float) -> float:
-        """Return the moment that a program has named."""
-        return due_s
-
-    def _message_s(self) -> float:
-        """Return what a program is told."""
-        return self.now_s
 
     @property
     def _counts(self) -> tuple[int, int]:
@@ -238,50 +228,6 @@ class SessionClock:
         self._answered = self._counts
         if self._link is not None and not self._is_over:
             try:
-                self._link.send(MESSAGE.pack(NOW, self._message_s()))
+                self._link.send(MESSAGE.pack(NOW, self.now_s))
             except OSError:
                 self.close()
-
-
-class SkippingClock(SessionClock):
-    """Real time, and the waits that were skipped: for a program whose clocks run while it works.
-
-    The program says in how many seconds its next timer is due, and is told how many have been skipped so far, in whole
-    milliseconds.
-    """
-
-    def __init__(self) -> None:
-        self.skipped_s = 0.0
-        self._start_s = SYSTEM_CLOCK.monotonic_s()
-        self._next: asyncio.TimerHandle | None = None
-        super().__init__()
-
-    @property
-    def now_s(self) -> float:
-        return SYSTEM_CLOCK.monotonic_s() - self._start_s + self.skipped_s
-
-    @now_s.setter
-    def now_s(self, moment_s: float) -> None:
-        self.skipped_s = round(self.skipped_s + math.ceil(max(0.0, moment_s - self.now_s) * 1000) / 1000, 3)
-
-    def close(self) -> None:
-        super().close()
-        self._wake_at(math.inf)
-
-    def _on_clock(self, due_s: float) -> float:
-        return self.now_s + due_s
-
-    def _message_s(self) -> float:
-        return self.skipped_s
-
-    def _move(self, due_s: float) -> bool:
-        is_due = super()._move(due_s)
-        self._wake_at(min((at_s for timer, at_s in self._timers.items() if not timer.done()), default=math.inf))
-        return is_due
-
-    def _wake_at(self, due_s: float) -> None:
-        """Have what is due next happen at its moment even if the program says nothing until then."""
-        if self._next is not None:
-            self._next.cancel()
-        loop = asyncio.get_running_loop()
-        self._next = loop.call_later(due_s - self.now_s, self._move, due_s) if math.isfinite(due_s) else None

@@ -1,0 +1,69 @@
+"""How many cases of a Node program an exploration runs in a second: with its waits skipped, and in real time."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from msgspec import Struct
+
+from bench.explored_programs import CALLS, SPARE_TURNS, WORKERS, Pace, pace_of, recording_with
+from bench.findings import Row, Table, Target, at_least
+from bench.plan import Plan
+from offbook.subjects.program import ProgramSubject
+from offbook.subjects.specs import ExploreSettings
+
+FOLDER = Path(__file__).parent / "programs"
+SDKS = Path(__file__).parents[1] / ".scratch" / "node_sdks" / "node_modules"
+SKIPPED, FRESH = "Node, its waits skipped", "Node, in real time (--fresh)"
+SAMPLE, FASTER = (32, 12), 3.0
+
+
+class NodeAgent(Struct, frozen=True):
+    """A program, and the package that it needs."""
+
+    name: str
+    file: str
+    package: str
+
+
+AGENTS = (
+    NodeAgent("OpenAI SDK", "openai_sdk.mjs", "openai"),
+    NodeAgent("Vercel AI SDK", "ai_sdk.mjs", "@ai-sdk/openai"),
+)
+
+
+def measure_node(plan: Plan) -> tuple[list[Table], list[Target]]:
+    """The cases of each program, both ways: the same sample of all faults. Nothing if Node or the SDKs are missing."""
+    agents = [agent for agent in AGENTS if shutil.which("node") and (SDKS / agent.package).exists()]
+    if not agents:
+        plan.tell("explore: no Node programs: run `make node-sdks`")
+        return [], []
+    paces: dict[str, list[Pace]] = {SKIPPED: [], FRESH: []}
+    for agent in agents:
+        for name, found in paces.items():
+            plan.tell(f"explore: {agent.name} for {name}")
+            with _subject(plan, agent, is_fresh=name == FRESH) as subject:
+                found.append(pace_of(subject, plan.repeats(*SAMPLE)))
+    title, columns = f"cases of Node programs with {CALLS} calls, {WORKERS} at once", [agent.name for agent in agents]
+    rates = [Row(name, [each.cases_per_s for each in found]) for name, found in paces.items()]
+    processors = [Row(name, [each.processor_ms for each in found]) for name, found in paces.items()]
+    rate = Table(title, "cases/s", columns, rates, base=SKIPPED)
+    targets = [
+        target
+        for agent, ratio in zip(agents, rate.ratios(SKIPPED, FRESH), strict=True)
+        for target in at_least(f"cases of a Node program with the {agent.name} run {FASTER:g} times as fast", [ratio], FASTER)
+    ]
+    return [rate, Table(f"time of processors: {title}", "ms/case", columns, processors, base=SKIPPED)], targets
+
+
+def _subject(plan: Plan, agent: NodeAgent, *, is_fresh: bool) -> ProgramSubject:
+    """The program in a folder that has its packages, as it would be in a project."""
+    folder = plan.library.folder / "node_agents"
+    folder.mkdir(exist_ok=True)
+    shutil.copy(FOLDER / agent.file, folder)
+    if not (folder / "node_modules").exists():
+        (folder / "node_modules").symlink_to(SDKS)
+    command = ["node", str(folder / agent.file), str(CALLS + SPARE_TURNS)]
+    settings = ExploreSettings(runs_tools=True, fresh=is_fresh)
+    return ProgramSubject(command, replay=recording_with(plan, CALLS), settings=settings)
