@@ -52,7 +52,9 @@ def measure_node(plan: Plan) -> tuple[list[Table], list[Target]]:
     targets = [
         target
         for agent, ratio in zip(agents, rate.ratios(SKIPPED, FRESH), strict=True)
-        for target in at_least(f"cases of a Node program with the {agent.name} run {FASTER:g} times as fast", [ratio], FASTER)
+        for target in at_least(
+            f"cases of a Node program with the {agent.name} run {FASTER:g} times as fast", [ratio], FASTER
+        )
     ]
     return [rate, Table(f"time of processors: {title}", "ms/case", columns, processors, base=SKIPPED)], targets
 

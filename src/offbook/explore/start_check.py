@@ -1,4 +1,4 @@
-"""Checks that forked runs of a program show the same as runs that start it anew: a few cases are run both ways."""
+"""Checks that runs of a program show the same as runs that start it anew in real time: a few are made both ways."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ Executed = TypeVar("Executed")
 
 @runtime_checkable
 class ForkingSubject(Protocol):
-    """A subject whose runs are forked, and can also be started anew. `on_notice` is called if they are not forked."""
+    """A subject whose runs are forked, or in virtual time, and can also be started anew in real time.
+
+    `on_notice` is called when all of them are, from then on.
+    """
 
     on_notice: Callable[[str], object]
 
@@ -84,6 +87,6 @@ def check_starts(
     for case, pair in zip(sample, pairs, strict=True):
         forked, fresh = map(verdict_of, pair)
         if forked != fresh:
-            subject.start_fresh(f"{case} is {fresh!r} if it is started anew, and {forked!r} if it is forked")
+            subject.start_fresh(f"{case} is {fresh!r} if it is started anew in real time, and {forked!r} if it is not")
             return {}
     return {case.id: forked for case, (forked, _) in zip(sample, pairs, strict=True)}

@@ -151,9 +151,7 @@ def explore(
     ] = [],  # noqa: B006
     fresh: Annotated[
         bool,
-        typer.Option(
-            "--fresh", help="Start a Python program anew for every case, in real time, instead of forking it."
-        ),
+        typer.Option("--fresh", help="Start a Python or Node program anew for every case, in real time."),
     ] = False,
     base_url_var: BaseUrlVars = [],  # noqa: B006
     intercept: Intercept = False,
