@@ -108,7 +108,7 @@ class ExploreSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, for
     Tools that would run for real are refused unless `runs_tools`: those with a side effect if the recording has no
     calls of tools, and all tools of a program that are not `read_only`.
 
-    `fresh` starts a program anew for every case, in real time, instead of forking it or giving it virtual time. So does `intercept`, which answers it as its proxy where
+    `fresh` starts a program anew for every case, in real time. So does `intercept`, which answers it as its proxy where
     it calls a vendor, or one of `intercept_hosts`. With `block_network`, it reaches nothing else but this machine.
     `base_url_vars` are further variables from which a program takes the address of its models, like `MY_URL`, or
     `MY_URL=/v1` with the path of that address.
