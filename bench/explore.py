@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import openai
 import orjson
 from msgspec import Struct
 
@@ -14,8 +13,9 @@ from bench.explored_node import measure_node
 from bench.explored_programs import FORKED, FRESH, measure_long_program, measure_programs
 from bench.findings import Findings, Row, Table, at_least
 from bench.plan import Plan
+from bench.programs.openai_function import refund_agent
 from bench.stopwatch import Stopwatch, quiet, settled
-from offbook import RecordingProvider, effect, run
+from offbook import RecordingProvider, run
 from offbook.explore.explorer import Explorer
 from offbook.explore.harness import Harness
 from offbook.explore.options import ExploreOptions, select_variants
@@ -100,25 +100,6 @@ SDK_ANSWERS: JsonObject = {
         {"content": "Order 42 is refunded."},
     ],
 }
-SDK_TOOL: JsonObject = {"type": "function", "function": {"name": "refund", "parameters": {"type": "object"}}}
-MAX_TURNS = 4
-
-
-def _sdk_agent(harness: Harness) -> Any:
-    """An agent on a real SDK, which gives up after a few turns."""
-    client = openai.OpenAI(api_key="none", http_client=harness.sync_http_client(), timeout=10)
-    messages: list[Any] = [{"role": "user", "content": "Order 42 never came"}]
-    tools: list[Any] = [SDK_TOOL]
-    for _ in range(MAX_TURNS):
-        said = client.chat.completions.create(model="gpt-5", messages=messages, tools=tools).choices[0].message
-        if not said.tool_calls:
-            return said.content
-        calls = [call.model_dump() for call in said.tool_calls]
-        messages.append({"role": "assistant", "tool_calls": calls})
-        for call in calls:
-            effect("refund", arguments=call["function"]["arguments"])
-            messages.append({"role": "tool", "tool_call_id": call["id"], "content": "done"})
-    return None
 
 
 def measure_sdk(plan: Plan) -> Table:
@@ -126,9 +107,9 @@ def measure_sdk(plan: Plan) -> Table:
     recording, best, cases = plan.library.folder / "explored_sdk.json", dict[str, float](), 0
     recording.write_bytes(orjson.dumps(SDK_ANSWERS))
     for _ in range(plan.repeats(*REPEATS)):
-        explored = _explored(recording, agent=_sdk_agent)
+        explored = _explored(recording, agent=refund_agent)
         cases = len(explored[0])
-        others = [_replayed(recording, cases, forks=forks, agent=_sdk_agent) for forks in (True, False)]
+        others = [_replayed(recording, cases, forks=forks, agent=refund_agent) for forks in (True, False)]
         for name, (runs, took_us) in zip((OURS, FLOOR, UNFORKED), (explored, *others), strict=True):
             best[name] = max(best.get(name, 0.0), len(runs) / took_us * 1e6)
     rows = [Row(name, [rate]) for name, rate in best.items()]

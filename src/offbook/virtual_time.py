@@ -84,12 +84,15 @@ class VirtualTime:
     """
 
     def __init__(self, start_s: float = 0.0, *, is_exact: bool = False) -> None:
-        self.start_s = self.now_s = start_s
-        self.is_exact = is_exact
-        self._deadline_s = math.inf
-        self._on_deadline: Callable[[], object] = lambda: None
+        self.start_s, self.is_exact = start_s, is_exact
         self._lock = threading.Lock()
         self._threads = NewThreads()
+        self.restart()
+
+    def restart(self) -> None:
+        """Be at the start again, without a deadline."""
+        self.now_s, self._deadline_s = self.start_s, math.inf
+        self._on_deadline: Callable[[], object] = lambda: None
 
     @property
     def passed_s(self) -> float:

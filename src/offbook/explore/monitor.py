@@ -204,9 +204,13 @@ class RunMonitor:
 
         Interrupts are raised, except in the process of a case, where the run itself has made them.
         """
+        if CaseProcess.current is None:
+            return self._observe(work)
+        with self._ending(CaseProcess.current):
+            return self._observe(work)
+
+    def _observe(self, work: Callable[[], Any]) -> Run:
         result, error, hung = None, None, ""
-        if CaseProcess.current is not None:
-            self._end_with(CaseProcess.current)
         try:
             with real_time_limit(self._deadlines.real_s), collect_effects() as self._reported:
                 self._harness.reported = self._reported
@@ -235,7 +239,8 @@ class RunMonitor:
         finally:
             self._took_s += loop.time() - started_s
 
-    def _end_with(self, case: CaseProcess) -> None:
+    @contextmanager
+    def _ending(self, case: CaseProcess) -> Iterator[None]:
         """End this process when the run is late, makes too many calls or calls os._exit, after reporting it."""
         virtual_s, real_s = self._deadlines.virtual_s, self._deadlines.real_s
 
@@ -243,7 +248,7 @@ class RunMonitor:
             case.report(CaseReport(run=self._run(**fields)).to_bytes())
 
         def end_late(text: str, doing: str = "it waited in") -> NoReturn:
-            place = place_of(sys._getframe(), inside=RunMonitor.observe.__code__)  # noqa: SLF001
+            place = place_of(sys._getframe(), inside=RunMonitor._observe.__code__)  # noqa: SLF001
             end(hung=f"{text}; {doing} {place}" if place else text)
 
         exit_process = os._exit
@@ -253,11 +258,16 @@ class RunMonitor:
                 exit_process(status)
             end(error=RunFailure("undeclared", PROCESS_ENDED, exit_text(status & 0xFF)))
 
-        os._exit = exit_now
         case.call_at(real_s, lambda: end_late(_late_text(f"{real_s:g} s of real time")))
         case.clock.call_at(virtual_s, lambda: end_late(_late_text(f"{virtual_s:g} s")))
         self._harness.on_endless(lambda text: end_late(text, "the last came from"))
         self._harness.on_hung(end_late)
+        os._exit = exit_now
+        try:
+            yield
+        finally:
+            os._exit = exit_process
+            case.end_deadlines()
 
     def _run(self, *, result: Any = None, error: RunFailure | None = None, hung: str = "") -> Run:
         harness, case = self._harness, CaseProcess.current
@@ -321,7 +331,7 @@ def _late_text(limit: str) -> str:
 def killed_text(deadlines: Deadlines, dump: str) -> str:
     """Return why a run hung whose process had to be killed, with the place in a dump of its stack."""
     text = _late_text(f"{deadlines.real_s:g} s of real time")
-    place = place_in_dump(dump, inside=RunMonitor.observe.__code__)
+    place = place_in_dump(dump, inside=RunMonitor._observe.__code__)  # noqa: SLF001
     return f"{text}; it waited in {place}" if place else text
 
 
@@ -335,7 +345,7 @@ class MonitoredFunction:
         declared: Sequence[type[BaseException] | str] = (),
         deadlines: Deadlines = DEFAULT_DEADLINES,
     ) -> None:
-        self._work, self._declared, self._deadlines = work, tuple(declared), deadlines
+        self.work, self._declared, self._deadlines = work, tuple(declared), deadlines
 
     def run(self, harness: Harness, *, on_crash: OnCrash | None = None, finish: FinishRun = as_it_is) -> Run:
         """Run the function on this harness and report the run, like a RunMonitor. Only interrupts are raised."""
@@ -345,7 +355,7 @@ class MonitoredFunction:
         return monitor.observe(lambda: monitor.run(self._call(harness)))
 
     async def _call(self, harness: Harness) -> Any:
-        result = self._work(harness)
+        result = self.work(harness)
         return await result if isawaitable(result) else result
 
 

@@ -18,6 +18,7 @@ from offbook.explore.options import (
     select_variants,
 )
 from offbook.explore.run import Run
+from offbook.explore.traces import AgentState, UnknownStateError
 from offbook.explore.verdict import Invariant
 from offbook.faults import FaultPlan
 from offbook.recording.match.continuation import Continuation
@@ -51,6 +52,12 @@ class FunctionSubject(IsolatedSubject):
         self.name = getattr(function, "__name__", "function")
         super().__init__(HarnessFactory(open_store(recording).read(), divergence, declarations=declarations), deadlines)
         self._monitored = MonitoredFunction(function, declared=declared, deadlines=deadlines)
+
+    def _process_state(self) -> AgentState | None:
+        try:
+            return AgentState(self._monitored.work)
+        except UnknownStateError:
+            return None
 
     def run_here(self, plan: FaultPlan, continuation: Continuation) -> Run:
         return self._monitored.run(self._harnesses.create(plan, continuation))
