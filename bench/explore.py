@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from msgspec import Struct
 
 from bench.explored_node import measure_node
 from bench.explored_programs import FORKED, FRESH, measure_long_program, measure_programs
-from bench.findings import Findings, Row, Table, at_least
+from bench.findings import Findings, Row, Table, Target, at_least
 from bench.plan import Plan
 from bench.programs.openai_function import refund_agent
 from bench.stopwatch import Stopwatch, quiet, settled
@@ -29,6 +30,14 @@ CALLS, REPEATS = 30, (7, 3)
 OURS, FLOOR = "an exploration with all faults", "the clean run, forked as often"
 UNFORKED = "the clean run, as often, without a fork"
 NEAR_FLOOR = 0.6
+SDK_CASES_PER_S = 150.0
+
+
+class _ForkedEachTime(FunctionSubject):
+    """A function of which every run has a new process."""
+
+    def _process_state(self) -> None:
+        return None
 
 
 class Score(Struct, frozen=True):
@@ -80,7 +89,8 @@ def measure(plan: Plan) -> Findings:
         Table(title, "runs/s", ["runs"], [Row(name, [score.runs]) for name, score in best.items()], base=OURS),
         Table(title, "calls/s", ["calls"], [Row(name, [score.calls]) for name, score in best.items()], base=OURS),
     ]
-    tables.append(measure_sdk(plan))
+    sdk, in_time = measure_sdk(plan)
+    tables.append(sdk)
     programs, agents = measure_programs(plan)
     claim = f"an exploration runs its cases at {NEAR_FLOOR:.0%} of the rate of forked clean runs or more"
     targets = at_least(claim, tables[0].ratios(OURS, FLOOR), NEAR_FLOOR)
@@ -89,7 +99,8 @@ def measure(plan: Plan) -> Findings:
         targets += at_least(times, [ratio], agent.target)
     node, node_targets = measure_node(plan)
     long, in_a_minute = measure_long_program(plan)
-    return Findings("explore", [*tables, *programs, *node, long], [*targets, *node_targets, in_a_minute], _notes(plan))
+    all_targets = [*targets, in_time, *node_targets, in_a_minute]
+    return Findings("explore", [*tables, *programs, *node, long], all_targets, _notes(plan))
 
 
 SDK_TITLE = "cases of an agent on the openai SDK: two calls and a tool, one after the other"
@@ -102,7 +113,7 @@ SDK_ANSWERS: JsonObject = {
 }
 
 
-def measure_sdk(plan: Plan) -> Table:
+def measure_sdk(plan: Plan) -> tuple[Table, Target]:
     """How many cases a second an in-process agent on a real SDK has: SDKs take longer than all of the rest."""
     recording, best, cases = plan.library.folder / "explored_sdk.json", dict[str, float](), 0
     recording.write_bytes(orjson.dumps(SDK_ANSWERS))
@@ -113,7 +124,9 @@ def measure_sdk(plan: Plan) -> Table:
         for name, (runs, took_us) in zip((OURS, FLOOR, UNFORKED), (explored, *others), strict=True):
             best[name] = max(best.get(name, 0.0), len(runs) / took_us * 1e6)
     rows = [Row(name, [rate]) for name, rate in best.items()]
-    return Table(f"{cases} {SDK_TITLE}", "runs/s", ["runs"], rows, base=OURS)
+    claim = f"an exploration of an agent on a real SDK runs {SDK_CASES_PER_S:g} cases a second"
+    reached = Target(claim, f"{best[OURS]:.0f}", best[OURS] >= SDK_CASES_PER_S)
+    return Table(f"{cases} {SDK_TITLE}", "runs/s", ["runs"], rows, base=OURS), reached
 
 
 async def _record(path: Path) -> None:
@@ -124,10 +137,11 @@ async def _record(path: Path) -> None:
 def _explored(recording: Path, *, agent: Callable[[Harness], Any] = _agent) -> tuple[list[Run], float]:
     """The runs of an exploration, and how long they took, in µs; the clean run is made before."""
     watch = Stopwatch()
-    explorer = Explorer(FunctionSubject(agent, recording), ExploreOptions(variants=select_variants("all")))
-    cases = explorer.cases
-    with quiet(), watch.lap():
-        exploration = explorer.explore(cases)
+    with closing(FunctionSubject(agent, recording)) as subject:
+        explorer = Explorer(subject, ExploreOptions(variants=select_variants("all")))
+        cases = explorer.cases
+        with quiet(), watch.lap():
+            exploration = explorer.explore(cases)
     return [each.run for each in exploration.results], watch.total_us
 
 
@@ -135,11 +149,12 @@ def _replayed(
     recording: Path, times: int, *, forks: bool = True, agent: Callable[[Harness], Any] = _agent
 ) -> tuple[list[Run], float]:
     """As many clean runs, and how long they took; each in a process of its own if `forks`, else all in this one."""
-    watch, subject = Stopwatch(), FunctionSubject(agent, recording)
-    replay = subject.run if forks else subject.run_here
-    replay(FaultPlan(), "stubborn")
-    with quiet(), watch.lap():
-        runs = [replay(FaultPlan(), "stubborn") for _ in range(times)]
+    watch = Stopwatch()
+    with closing(_ForkedEachTime(agent, recording)) as subject:
+        replay = subject.run if forks else subject.run_here
+        replay(FaultPlan(), "stubborn")
+        with quiet(), watch.lap():
+            runs = [replay(FaultPlan(), "stubborn") for _ in range(times)]
     return runs, watch.total_us
 
 
@@ -151,6 +166,7 @@ def _notes(plan: Plan) -> list[str]:
     return [
         f"best of {plan.repeats(*REPEATS)} repeats; the more, the better; the recording is read before",
         "the clean run goes the same way: virtual time, a gateway, observers, no fault in its plan",
+        "cases share a process as long as runs leave nothing behind in it; forked runs have one each",
         "a case that makes a request which was never recorded runs three times, and counts once",
         "a case whose run fails ends early, and one that recovers asks more: hence the calls, too",
         "programs: the same sample of all faults both ways, after the clean run and loading the libraries",
