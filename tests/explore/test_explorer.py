@@ -9,7 +9,7 @@ from offbook.errors import InputError
 from offbook.explore.explorer import Exploration, Explorer, SerialExecutor
 from offbook.explore.options import ExploreOptions, select_variants
 from offbook.explore.run import Run
-from offbook.explore.schedule import LeftOut
+from offbook.explore.schedule import LeftOut, Pace
 from tests.explore.runs import UNDECLARED, clean_run, model_call, streamed, tool_run
 
 CLEAN = clean_run(calls=(model_call(1), model_call(2)), tools=(tool_run(),))
@@ -213,13 +213,21 @@ class StoppedClock:
 
 
 def test_a_budget_of_time_starts_no_further_case_and_says_which_it_left_out():
-    options = ExploreOptions(variants=once("http_error 401,tool_lost"), budget="3s")
+    options = ExploreOptions(variants=once("http_error 401,tool_lost"), budget="4s")
     subject = Broken()
     exploration = Explorer(subject, options, clock=StoppedClock()).explore()
     assert subject.plans[1:] == ["tool=refund call=1: tool_lost", "call=1 attempt=1: http_error 401"]
     assert [each.case.id for each in exploration.results] == ["0001", "0003"]
     assert exploration.left_out == (LeftOut("model", "http_error 401", 1, 1),)
     assert exploration.not_tried == {"call=2 attempt=1: http_error 401"}
+
+
+def test_a_case_that_would_end_after_the_budget_does_not_start():
+    pace = Pace()
+    explorer = Explorer(Broken(), ExploreOptions(variants=once("http_error 401"), budget="1h"), pace=pace)
+    assert explorer.clean
+    pace.clean_s = 3600.0
+    assert explorer.explore().results == ()
 
 
 def test_a_budget_that_is_over_before_the_first_case_leaves_out_all():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import takewhile
 from typing import Protocol
 
 from msgspec import Struct
@@ -29,7 +28,7 @@ from offbook.explore.schedule import (
     schedule,
 )
 from offbook.explore.sharing import KnownRuns, leading_ids
-from offbook.explore.start_check import ForkingSubject, FreshRuns, check_starts
+from offbook.explore.start_check import ForkingSubject, FreshRuns, affordable_sample, check_starts
 from offbook.explore.verdict import FINDINGS, VERDICTS, Assessment, Verdict, assess, broken_invariants
 from offbook.faults import FaultPlan
 from offbook.recording.match.continuation import CONTINUATIONS, Continuation
@@ -320,8 +319,13 @@ class Explorer:
         self._pace.deadline = self._deadline
         self._expect(cases)
         self._on_begin(start, sum(case.id not in self._hidden for case in cases))
+        left_s = self._deadline.left_s
         self._sampled = check_starts(
-            self._subject, planned, self._execute, lambda executed: self._worst(executed.runs)[1].verdict
+            self._subject,
+            planned,
+            self._execute,
+            lambda executed: self._worst(executed.runs)[1].verdict,
+            most=None if left_s is None else affordable_sample(left_s, run_s=self._pace.clean_s),
         )
 
     def _expect(self, cases: Sequence[FaultCase]) -> None:
@@ -366,7 +370,7 @@ class Explorer:
                 yield self._note(self._sampled[case.id])
             else:
                 left.append(case)
-        executed = self._executor.run(takewhile(lambda _: not self._deadline.has_passed, left))
+        executed = self._executor.run(case for case in left if self._deadline.allows(self._pace.expected_s(case)))
         try:
             for each in executed:
                 yield self._note(each)

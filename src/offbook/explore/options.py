@@ -95,7 +95,7 @@ def _choose(variant: FaultVariant, names: Sequence[str]) -> FaultVariant | None:
 class ExploreOptions(Struct, frozen=True, kw_only=True):
     """What to explore: which faults, whether also in pairs, with which budget, and what must always hold.
 
-    `budget` is a number of cases, or a time like `5m` after which no further case starts. `optional` names the steps
+    `budget` is a number of cases, or a time like `5m` in which it should end. `optional` names the steps
     and tools that a run may go on without. Only the cases of a `shard` run, if there is one.
     """
 

@@ -62,20 +62,28 @@ def check_shard(budget: Budget, shard: Shard | None) -> None:
         raise InputError("a budget of time cannot be split into shards", source="--budget", hint=hint)
 
 
+CLOSING_SHARE = 0.03
+"""The part of a budget of time that is kept for what comes after the last case: its verdict, and reports."""
+
+
 class Deadline:
-    """When no further case may start."""
+    """When the last case should have ended: when the time is over, but for what is to be done afterwards."""
 
     def __init__(self, time_s: float | None, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
-        self._at_s = None if time_s is None else clock.monotonic_s() + time_s
+        self._at_s = None if time_s is None else clock.monotonic_s() + time_s * (1.0 - CLOSING_SHARE)
 
     @property
     def has_passed(self) -> bool:
         return self._at_s is not None and self._clock.monotonic_s() >= self._at_s
 
+    def allows(self, expected_s: float) -> bool:
+        """Return whether a case that takes so long would end in time, if it started now."""
+        return self._at_s is None or self._clock.monotonic_s() + expected_s < self._at_s
+
     @property
     def left_s(self) -> float | None:
-        """How long cases may still start; None without a deadline."""
+        """How long cases may still run; None without a deadline."""
         return None if self._at_s is None else max(0.0, self._at_s - self._clock.monotonic_s())
 
 
@@ -228,6 +236,11 @@ class Pace:
                 self._counts[name] += 1
                 self._times_s[name] = self._times_s.get(name, 0.0) + (real_s or 0.0)
 
+    def expected_s(self, case: FaultCase) -> float:
+        """Return how long a case is going to take."""
+        with self._lock:
+            return self._expected_s(_names(case))
+
     def estimate(self, cases: int, *, is_program: bool) -> str:
         """Return how long so many cases will take, like `412 cases, about 40 s`; empty if that is not long.
 
@@ -246,7 +259,7 @@ class Pace:
 
     @property
     def remaining_s(self) -> float:
-        """How long the cases to come will take, at most as long as cases may still start."""
+        """How long the cases to come will take, at most as long as they may."""
         with self._lock:
             total_s = sum(count * self._expected_s(names) for names, count in self._left.items() if count > 0)
         estimate_s, left_s = total_s / self._workers, self.deadline.left_s

@@ -14,6 +14,8 @@ from offbook.recording.match.continuation import Continuation
 FEWEST_CASES = 10
 """How many cases there are, at least, if some are run both ways."""
 FEWEST, MOST, SHARE = 3, 8, 0.05
+TIME_SHARE = 0.1
+"""The part of a budget of time in which cases are run both ways."""
 
 Executed = TypeVar("Executed")
 
@@ -65,6 +67,11 @@ def sample_of(cases: Sequence[FaultCase]) -> list[FaultCase]:
     return quick[: min(MOST, max(FEWEST, int(len(cases) * SHARE)))]
 
 
+def affordable_sample(left_s: float, *, run_s: float) -> int:
+    """Return how many cases to run both ways, at most, if a run that is started anew takes so long: at least one."""
+    return max(1, int(left_s * TIME_SHARE / max(run_s, 1e-3)))
+
+
 def check_starts(
     subject: object,
     cases: Sequence[FaultCase],
@@ -72,15 +79,16 @@ def check_starts(
     verdict_of: Callable[[Executed], str],
     *,
     workers: int = 2,
+    most: int | None = None,
 ) -> dict[str, Executed]:
-    """Run a sample of the cases both ways; if a verdict differs, start all runs of the subject anew.
+    """Run a sample of the cases both ways, of `most` so many; if a verdict differs, start all runs anew.
 
     `execute` runs a case, started anew if its second argument is true. Returns the forked cases of the sample by id,
     which need not be run again; none if a verdict differs.
     """
     if not isinstance(subject, ForkingSubject) or not subject.is_forked:
         return {}
-    sample = sample_of(cases)
+    sample = sample_of(cases)[:most]
     with ThreadPoolExecutor(workers) as pool:
         started = [(pool.submit(execute, case, False), pool.submit(execute, case, True)) for case in sample]
         pairs = [(forked.result(), fresh.result()) for forked, fresh in started]

@@ -84,7 +84,7 @@ def explore_function(  # noqa: PLR0913 - each is an option of its own, given by 
             `sync_http_client()`, and its `tools(…)`; sync or async.
         faults: `all`, or names of faults; `all,orders` also tries other orders of calls, and cancellations.
         pairs: whether to also try a second fault after each.
-        budget: the largest number of cases, or a time like `5m` after which no further case starts, most telling first.
+        budget: the largest number of cases, or a time like `5m` in which it should end; the most telling first.
         declared: the errors that the function raises when it gives up, as classes or names.
         invariants: what must hold for every run.
         divergence: what answers requests that were never recorded.
