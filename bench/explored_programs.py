@@ -138,7 +138,7 @@ def _sample(cases: list[FaultCase], count: int) -> list[FaultCase]:
 def _processors_s() -> float:
     """Return the time that processors have spent on this process, and on all that it has started, now or before."""
     own, ended = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
-    running = sum(_ticks(pid) for pid in _descendants(os.getpid()))
+    running = sum(_ticks(pid) for pid in descendants(os.getpid()))
     return own.ru_utime + own.ru_stime + ended.ru_utime + ended.ru_stime + running / _TICKS
 
 
@@ -147,12 +147,12 @@ def _ticks(pid: int) -> int:
     return sum(map(int, _status(pid)[11:15]))
 
 
-def _descendants(pid: int) -> Iterator[int]:
+def descendants(pid: int) -> Iterator[int]:
     for task in Path(f"/proc/{pid}/task").iterdir():
         with suppress(OSError):  # it has just ended
             for child in map(int, (task / "children").read_text().split()):
                 yield child
-                yield from _descendants(child)
+                yield from descendants(child)
 
 
 def _status(pid: int) -> Sequence[str]:

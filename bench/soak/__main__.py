@@ -14,7 +14,7 @@ from rich.table import Table
 
 import offbook
 from bench.console import new_console
-from bench.soak import intruders, kills, leaks, maintenance, mcp
+from bench.soak import explore, intruders, kills, leaks, maintenance, mcp
 from bench.soak.front import Front, Outcome
 from bench.soak.fuzz import front as fuzz
 from bench.soak.memory import Growth, Sample, growth, sample
@@ -136,6 +136,7 @@ FRONTS: dict[str, Front] = {
     "maintenance": maintenance.attack,
     "kills": kills.attack,
     "mcp": mcp.attack,
+    "explore": explore.attack,
     "leaks": leaks.attack,
     "intruders": intruders.attack,
     "fuzz": fuzz.attack,

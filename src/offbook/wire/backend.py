@@ -121,7 +121,8 @@ class SessionRegistry:
         if session is not None:
             del self._by_use[name]
             self._latest = None
-            self.past.add(session)
+            if not session.is_explored:  # there are thousands, and each has faults of its own, which its run reports
+                self.past.add(session)
             session.close()
         return session is not None
 
@@ -317,7 +318,7 @@ class CallInspection:
         return None if self._backend.cache is None else self._backend.cache.counts
 
     def totals(self) -> SessionTotals:
-        """Return the totals of all sessions, including deleted ones."""
+        """Return the totals of all sessions, including deleted ones but for those of explored runs."""
         return self._backend.sessions.past.plus(self._backend.sessions)
 
     def unused_exchanges(self) -> list[UnusedExchange]:
