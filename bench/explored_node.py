@@ -16,7 +16,7 @@ from offbook.subjects.specs import ExploreSettings
 FOLDER = Path(__file__).parent / "programs"
 SDKS = Path(__file__).parents[1] / ".scratch" / "node_sdks" / "node_modules"
 SKIPPED, FRESH = "Node, its waits skipped", "Node, in real time (--fresh)"
-SAMPLE, FASTER = (32, 12), 3.0
+SAMPLE, FASTER = (1000, 24), 3.0
 
 
 class NodeAgent(Struct, frozen=True):

@@ -123,6 +123,10 @@ const works = {
   "a compression": () => promisify(gzip)(bytes),
   "a module": () => WebAssembly.compile(new Uint8Array([0, 97, 115, 109, 1, 0, 0, 0])),
   "a module of JavaScript": () => import("node:sqlite").catch(() => import("node:repl")),
+  "a loop of immediates": () => new Promise((end) => {
+    const timer = setTimeout(() => {}, 20);
+    (function look() { timer._destroyed ? end() : setImmediate(look); })();
+  }),
   "another server": async () => once(net.connect(Number(process.env.OTHER_PORT), "127.0.0.1"), "data"),
 };
 for (const [name, work] of Object.entries(works)) {

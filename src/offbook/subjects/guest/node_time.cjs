@@ -28,6 +28,7 @@ const SPIN_MS = 1e-2; // and after so many times without a wait: a loop that loo
 const SPIN_READS = 1000;
 const SECOND_NS = 1000000000n;
 const NAP_MS = 0.2;
+const BUSY_TURNS = 1000; // after so many turns in which something happened, time is real: it may wait for a timer so
 const PROBE_MS = 2147483646; // a timer that is never due, and knows Node's time
 
 const { setImmediate, clearImmediate, setTimeout, clearTimeout } = globalThis;
@@ -265,6 +266,7 @@ class Idleness {
   #threads;
   #next = undefined;
   #quietTurns = 0;
+  #busyTurns = 0;
   #events = -1;
   #sinceMs = realNow(); // when time stopped
   #isWaiting = false; // for something that takes real time
@@ -304,22 +306,28 @@ class Idleness {
     const isNew = events !== this.#events || activeResources().includes("Immediate");
     this.#events = events;
     const leftMs = this.#stopTime();
+    this.#busyTurns = isNew ? this.#busyTurns + 1 : 0;
     if (this.#awaited.isNothing()) {
       this.#wait();
     } else if (isNew) {
       this.#quietTurns = 0;
+      this.#isWaiting = this.#busyTurns > BUSY_TURNS;
       this.#again();
     } else if (leftMs <= DUE_MS) {
       this.#lists.wake();
+      this.#nap();
       this.#again();
     } else if (!this.#awaited.isOurs()) {
       this.#isWaiting = true;
       this.#wait();
-    } else if (this.#moveIfQuiet(leftMs)) {
-      this.#wait();
     } else {
+      this.#moveIfQuiet(leftMs);
       this.#again();
     }
+  }
+
+  #nap() {
+    Atomics.wait(this.#cell, 0, 0, NAP_MS);
   }
 
   /** Let no time have passed since the last look, unless the loop had to wait. Returns what is left of it. */
@@ -342,18 +350,17 @@ class Idleness {
     return leftMs;
   }
 
-  /** Ask if nobody had anything to do before the last turn, in which nothing happened. Returns whether time has passed. */
+  /** Let time pass if nobody had anything to do before the last turn, in which nothing happened. */
   #moveIfQuiet(leftMs) {
     if (this.#threads.areWorking() || this.#awaited.isInTransit()) {
       this.#quietTurns = 0;
-      Atomics.wait(this.#cell, 0, 0, NAP_MS);
+      this.#nap();
     } else if (this.#quietTurns++ > 0) {
       this.#quietTurns = 0;
       if (this.#lateMs > 0) this.#ask(LATE, 0);
       this.#lateMs = 0;
-      return this.#move(this.#ask(IDLE, leftMs));
+      this.#move(this.#ask(IDLE, leftMs));
     }
-    return false;
   }
 
   /** Say in how many milliseconds something happens here, and return the time of the server. */
@@ -366,12 +373,8 @@ class Idleness {
   }
 
   #move(nowMs) {
-    const milliseconds = nowMs - this.#clocks.nowMs;
-    if (milliseconds <= 0) return false;
-    this.#lists.shift(milliseconds);
-    this.#lists.wake();
+    this.#lists.shift(Math.max(0, nowMs - this.#clocks.nowMs));
     this.#clocks.move(nowMs);
-    return true;
   }
 }
 
