@@ -40,7 +40,7 @@ def foreign_kind(keys: Collection[str]) -> str:
 
 
 def foreign_text_kind(data: bytes) -> str:
-    """Return what a file that is not JSON looks like: a cassette in YAML, or JSON lines; empty if like nothing known."""
+    """Return what a file that is not JSON looks like: a cassette in YAML, or JSON lines; empty if nothing is known."""
     if _CASSETTE.search(data):
         return "a cassette of vcrpy"
     line = _FIRST_LINE.match(data)
