@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
 
@@ -25,7 +25,10 @@ OUT_OF_LINE_CHARS = 16_384
 FOLDER_KEY = "_files"
 """The key of a recording that names the folder with its files."""
 _MARK = b"offbook-file:"
-_LONG_BASE64 = re.compile(rb"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{%d,}+={0,2}" % OUT_OF_LINE_CHARS)
+_ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+_BASE64 = re.compile(rb"[A-Za-z0-9+/]{%d,}+={0,2}" % OUT_OF_LINE_CHARS)
+_SOME_BASE64 = re.compile(rb"[A-Za-z0-9+/]{32}")
+_STEP = OUT_OF_LINE_CHARS // 2
 _SIGNATURES = (
     (0, b"\x89PNG\r\n", "png"),
     (0, b"\xff\xd8\xff", "jpg"),
@@ -58,22 +61,20 @@ class MediaFolder:
 
         A recording in whose texts there is such a reference already stays as it is.
         """
-        files: dict[str, bytes] = {}
-
-        def refer(found: re.Match[bytes]) -> bytes:
-            content = _decoded(found[0])
-            if content is None:
-                return found[0]
-            name = f"{sha256(content).hexdigest()}.{_extension(content)}"
-            files[name] = content
-            return _MARK + name.encode()
-
         if len(data) < OUT_OF_LINE_CHARS or _MARK in data:
             return data, {}
-        referring = _LONG_BASE64.sub(refer, data)
+        files, parts, done = dict[str, bytes](), list[bytes](), 0
+        for start, end in _long_runs(data):
+            content = _decoded(data[start:end])
+            if content is not None:
+                name = f"{sha256(content).hexdigest()}.{_extension(content)}"
+                files[name] = content
+                parts += [data[done:start], _MARK, name.encode()]
+                done = end
         if not files:
             return data, {}
         key = msgspec.json.encode({FOLDER_KEY: self.path.name})[1:-1].replace(b":", b": ", 1)
+        referring = b"".join([*parts, data[done:]])
         return referring.replace(b"{\n", b"{\n  " + key + b",\n", 1), files
 
     def put_back(self, data: bytes, *, source: str) -> bytes:
@@ -131,6 +132,24 @@ class MediaFolder:
             path.unlink(missing_ok=True)
         if not left:
             self.path.rmdir()
+
+
+def _long_runs(data: bytes) -> Iterator[tuple[int, int]]:
+    """Yield where base64 of at least OUT_OF_LINE_CHARS characters starts and ends.
+
+    Looking at every so many bytes is enough: such a run cannot lie between them. Most recordings are passed by that.
+    """
+    at = done = 0
+    while at < len(data):
+        if _SOME_BASE64.match(data, at):
+            before = data[max(done, at - _STEP) : at]
+            start = at - len(before) + len(before.rstrip(_ALPHABET))
+            found = _BASE64.match(data, start)
+            if found:
+                yield found.span()
+                at = done = found.end()
+                continue
+        at += _STEP
 
 
 def _decoded(text: bytes) -> bytes | None:
