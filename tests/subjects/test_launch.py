@@ -146,6 +146,17 @@ def test_a_program_without_a_timeout_has_hung_after_its_deadline_without_waiting
     assert time.monotonic() - started_s < LONG_S / 100
 
 
+def test_a_program_whose_timeouts_add_up_has_hung_by_its_retries(tmp_path):
+    retrying = ASK_IN_TIME.replace("try:", "while True:\n  try:").replace("    text = json", "      text = json")
+    retrying = retrying.replace("except OSError as error:", "  except OSError:").replace(
+        "    text = type(error).__name__", "      continue\n  break"
+    )
+    _, run = runs(program(retrying, tmp_path, deadline_s=100.0), ["call=1: timeout 60000"])
+    assert run.hung.startswith(
+        "it had not ended after 100 s, when it waited for the answer to call 1 again; its waits add up"
+    )
+
+
 def test_a_program_that_waits_for_nothing_has_hung_at_once(tmp_path):
     started_s = time.monotonic()
     code = "ask(said('Hi'))\nimport threading\nthreading.Event().wait()"

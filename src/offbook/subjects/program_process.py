@@ -164,8 +164,16 @@ class RunClock:
     def hung_text(self) -> str:
         """Say what it waits for, for too long."""
         pending, last = self._observer.pending, self._observer.last_call
+        wait_s, total_s = self._patience.wait_s, self._patience.total_s
+        if (
+            pending is not None
+            and pending.is_retry
+            and last is not None
+            and last.at_s + wait_s > self._started_s + total_s
+        ):
+            return pending.retrying_text(total_s)
         if pending is not None:
-            return pending.waiting_text(self._patience.wait_s)
+            return pending.waiting_text(wait_s)
         is_plain = self._patience.idle_s == self._patience.wait_s
         long = f"{self._patience.wait_s:g} s" if is_plain else "more than ten times as long as without a fault"
         if last is None or last.at_s < self._started_s:

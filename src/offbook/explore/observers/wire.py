@@ -110,17 +110,31 @@ class _ObservedCall(Struct, frozen=True):
 
 
 class PendingAnswer(Struct, frozen=True):
-    """An answer that the client waits for: its call, like `call 2`, its vendor, and whether it has begun."""
+    """An answer that the client waits for: its call, like `call 2`, its vendor, and whether it has begun.
+
+    `is_retry` if the client has asked for it before.
+    """
 
     call: str
     vendor: str
     has_begun: bool
+    is_retry: bool = False
 
     def waiting_text(self, waited_s: float) -> str:
         """Describe that the client has waited for so long, and which timeout it needs."""
         part = "the rest of the answer" if self.has_begun else "the answer"
-        example = _CLIENT_TIMEOUTS.get(self.vendor, "a timeout of its client")
-        return f"it waited {waited_s:g} s for {part} to {self.call}: no timeout is set, or a longer one ({example})"
+        return (
+            f"it waited {waited_s:g} s for {part} to {self.call}: no timeout is set, or a longer one ({self._option})"
+        )
+
+    def retrying_text(self, limit_s: float) -> str:
+        """Describe that the run has taken too long, although no single wait of the client has."""
+        reason = f"its waits add up: a shorter timeout ({self._option}), or fewer retries"
+        return f"it had not ended after {limit_s:g} s, when it waited for the answer to {self.call} again; {reason}"
+
+    @property
+    def _option(self) -> str:
+        return _CLIENT_TIMEOUTS.get(self.vendor, "a timeout of its client")
 
 
 _CLIENT_TIMEOUTS = {
@@ -233,7 +247,8 @@ class WireObserver:
         if waiting:
             call = waiting[-1]
             begun = call.answer.status is not None
-            return PendingAnswer(f"call {call.site.overall}", call.attempt.parsed.route.vendor, begun)
+            vendor, is_retry = call.attempt.parsed.route.vendor, call.site.attempt > 1
+            return PendingAnswer(f"call {call.site.overall}", vendor, begun, is_retry)
         return self._pending_tool
 
     @property
