@@ -45,6 +45,7 @@ def test_options_are_those_of_a_server_that_make_sense_without_one():
     assert set(every) - set(server) == {"on_call", "recording", "has_tools", "can_crash"}
     assert set(server) - set(stand_in) == {
         *("allow_hosts", "allow_origins"),
+        *("live_from", "live_model"),
         *("upstream_end_wait_s", "upstream_keys", "upstream_timeout_s", "upstreams"),
     }
 

@@ -165,6 +165,7 @@ class RecordingGroup(LazyGroup):
         "check": LazyCommand("recording.check", "check", "Check that recordings can be replayed and hold no secrets."),
         "diff": LazyCommand("recording.diff", "diff", "Show the differences between two recordings, call by call."),
         "verify": LazyCommand("recording.verify", "verify", "Ask the live APIs again, and report what has drifted."),
+        "approve": LazyCommand("recording.approve", "approve", "Make the tool calls of a recording the golden ones."),
         "merge": LazyCommand("recording.edit", "merge", "Merge recordings into one."),
         "copy": LazyCommand("recording.edit", "copy", "Copy a recording to another store."),
         "redact": LazyCommand("recording.edit", "redact", "Remove secrets from recordings, in place."),

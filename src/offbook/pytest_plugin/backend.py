@@ -34,7 +34,8 @@ class RecordingUsage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a test used its recording: the calls that were served from it, recorded live, and missing in it.
 
     `dropped` calls were recorded by a test that failed, and not saved. `unused` names the unused entries. `left_out` is
-    how many cases of which fault the budget of an explored test left out.
+    how many cases of which fault the budget of an explored test left out, `approved` how many golden trajectories were
+    written.
     """
 
     recording: str = ""
@@ -44,6 +45,7 @@ class RecordingUsage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     dropped: int = 0
     unused: tuple[str, ...] = ()
     left_out: dict[str, int] = {}
+    approved: int = 0
 
     def to_dict(self) -> dict[str, object]:
         """Return it as plain values, for a report."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never, TypeVar
 
@@ -210,6 +210,18 @@ class ExploredFixture(PackageNames):
             work.close()
             raise InputError("no coroutine runs before the test does", source="offbook.run")
         return self._monitor.run(work)
+
+    def assert_golden(self, calls: Iterable[object], *, name: str = "") -> None:
+        """Assert that the tool calls are as approved. Nothing is approved in an explored test.
+
+        Raises:
+            AssertionError: they are not.
+            InputError: an item is not a tool call, or the golden file cannot be read.
+        """
+        __tracebackhide__ = True
+        from offbook.pytest_plugin.golden import GoldenTrajectories  # noqa: PLC0415 - most tests have none
+
+        GoldenTrajectories(self.recording, "TEST").check(None, calls, name=name)
 
     @property
     def calls(self) -> list[ModelCall]:

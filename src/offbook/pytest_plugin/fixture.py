@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Never, TypeVar
 
 import pytest
+from msgspec.structs import replace
 
 import offbook as package
 from offbook.clock import refuse_in_loop, run
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from offbook.mcp.serving import ServedMcp
     from offbook.mcp.session import McpToolCall
+    from offbook.pytest_plugin.golden import GoldenTrajectories
     from offbook.wire.intercept.in_process import InProcessInterception
     from offbook.wire.server.wire_server import WireServer
 
@@ -276,6 +278,22 @@ class Offbook(PackageNames):
         if self._has_http:
             self._backend.http_without_recording.follow(self._faults)
 
+    def assert_golden(self, calls: Iterable[object] | None = None, *, name: str = "") -> None:
+        """Assert that the tool calls are as approved. `pytest --offbook-approve` approves them, once the test passes.
+
+        Args:
+            calls: the calls in any common shape, or the messages of an agent; by default those that models have
+                requested of HTTP clients and servers of this fixture. Calls of one message have no order.
+            name: for a test with several trajectories.
+
+        Raises:
+            AssertionError: they differ from every golden trajectory; the message shows the nearest one.
+            InputError: an item is not a tool call, or the golden file cannot be read.
+        """
+        __tracebackhide__ = True
+        recorded = self._backend.http_without_recording.tool_turns if calls is None and self._has_http else None
+        self._golden.check(recorded, calls, name=name, approves=self._plan.approves)
+
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine: in virtual time when replaying, in which waits take no time, else in real time.
 
@@ -336,10 +354,11 @@ class Offbook(PackageNames):
             pytest.fail(NOTHING_EXPLORED, pytrace=False)
 
     def close(self, *, passed: bool) -> RecordingUsage:
-        """Close the recording, and save what was recorded if the test has passed."""
-        return (
-            self._backend.close(passed=passed) if "_backend" in vars(self) else RecordingUsage(recording=self.recording)
-        )
+        """Close the recording, and save what was recorded, and approved, if the test has passed."""
+        usage = RecordingUsage(recording=self.recording)
+        usage = self._backend.close(passed=passed) if "_backend" in vars(self) else usage
+        has_golden = "_golden" in vars(self) and passed
+        return replace(usage, approved=self._golden.approve()) if has_golden else usage
 
     def _misses(self) -> list[tuple[str, bool]]:
         """Return the texts of all unrecorded calls, and whether each is no consequence of a fault.
@@ -379,6 +398,12 @@ class Offbook(PackageNames):
             http.follow(self._faults)
             self._has_http = True
         return http
+
+    @cached_property
+    def _golden(self) -> GoldenTrajectories:
+        from offbook.pytest_plugin.golden import GoldenTrajectories  # noqa: PLC0415 - most tests have none
+
+        return GoldenTrajectories(self.recording, self._plan.node_id)
 
     @cached_property
     def _backend(self) -> RecordingBackend:

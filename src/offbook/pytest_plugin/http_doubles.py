@@ -14,6 +14,7 @@ from typing_extensions import Unpack
 from offbook.errors import InputError, RecordingFormatError
 from offbook.faults import FaultPlan, PlannedFault
 from offbook.recording.format.document import LENIENT_ADVICE
+from offbook.recording.format.exchange import RecordedToolCall
 from offbook.recording.match.cursor import OverusedEntry, UnusedEntry
 from offbook.vendors import upstreams_from_environment
 from offbook.wire.api import StandIn
@@ -118,6 +119,11 @@ class HttpDoubles:
     def tool_calls(self) -> list[McpToolCall]:
         """The calls of MCP tools, in order."""
         return self._mcp_server.tool_calls if "_mcp_server" in vars(self) else []
+
+    @property
+    def tool_turns(self) -> list[list[RecordedToolCall]]:
+        """The tool calls of each answer that has some, in order, server by server."""
+        return [turn for opened in self._opened for session in opened.sessions for turn in session.tool_turns]
 
     def unused_tools(self) -> list[list[UnusedEntry]]:
         """Return the tool calls of the recording that MCP clients did not use, of every server."""

@@ -163,7 +163,8 @@ class RecordingPlan(Struct, frozen=True, kw_only=True):
     """Where the recording of a test is, and how it is recorded; it is replayed if `record` is None.
 
     `node_id` is the id of the test, which `is_explored` once it has a recording. `found` is what the recording held
-    before the first of all tests; None if nothing of that is to be replaced.
+    before the first of all tests; None if nothing of that is to be replaced. `approves` if other tool calls than the
+    golden ones are approved.
     """
 
     location: str
@@ -174,6 +175,7 @@ class RecordingPlan(Struct, frozen=True, kw_only=True):
     provider: str | None = None
     is_unused_error: bool = False
     keeps_failed: bool = False
+    approves: bool = False
     is_explored: bool = False
 
 
@@ -205,6 +207,7 @@ def recording_plan(item: pytest.Item, marker: OffbookMarker, recording: Path) ->
         provider=marker.provider,
         is_unused_error=options.strict_unused or marker.unused == "error",
         keeps_failed=options.keep_failed,
+        approves=options.approve,
     )
 
 

@@ -37,6 +37,7 @@ class PluginOptions(NamedTuple):
     strict_unused: bool
     report_unused: bool
     shard: str | None
+    approve: bool
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -58,6 +59,7 @@ def add_options(parser: pytest.Parser) -> None:
     flags = {
         "keep-failed": "keep the recordings of failed tests, too",
         "strict-unused": "fail a test that leaves entries of its recording unused, or is served one too often",
+        "approve": "approve the tool calls of tests that pass and differ: each becomes a variant of the golden ones",
         "report-unused": "list the recordings that no test used, if all tests of a folder ran",
     }
     for name, text in flags.items():
@@ -72,4 +74,5 @@ def options_of(config: pytest.Config) -> PluginOptions:
         strict_unused=config.getoption("offbook_strict_unused"),
         report_unused=config.getoption("offbook_report_unused"),
         shard=config.getoption("offbook_shard"),
+        approve=config.getoption("offbook_approve"),
     )

@@ -80,6 +80,8 @@ class RecordingSummary:
         if self._usages:
             served, recorded, missed = (self._sum(name) for name in ("served", "recorded", "missed"))
             yield f"{pluralize(served, 'call')} served from recordings, {recorded:,} recorded live, {missed:,} missed"
+        if approved := self._sum("approved"):
+            yield f"{pluralize(approved, 'golden trajectory', 'golden trajectories')} approved"
         if dropped := self._sum("dropped"):
             yield f"{pluralize(dropped, 'call')} of failed tests not kept; --offbook-keep-failed keeps them"
 

@@ -26,6 +26,7 @@ from offbook.faults.catalog import AnyOrderFault
 from offbook.faults.order import CallOrder, HeldUntil
 from offbook.faults.site import CallNumbers, Site
 from offbook.messages import Request
+from offbook.recording.format.exchange import RecordedToolCall
 from offbook.wire.request import HttpRequest, ParsedRequest
 
 if TYPE_CHECKING:
@@ -222,7 +223,7 @@ class CallOutcome(Struct, frozen=True, gc=False):
     """The outcome of a call to a model or an MCP server, with the `key` of the entry that answered, or was recorded.
 
     `failure` says how the real one failed, `unrecorded` why its answer could not be recorded, and `cost_usd` what that
-    answer has cost.
+    answer has cost. `tool_calls` are those of an answer that the client got.
     """
 
     type: WireOutcome
@@ -230,6 +231,7 @@ class CallOutcome(Struct, frozen=True, gc=False):
     failure: str = ""
     unrecorded: str = ""
     cost_usd: float = 0.0
+    tool_calls: list[RecordedToolCall] | None = None
 
     @property
     def problem(self) -> str:

@@ -13,7 +13,7 @@ from offbook.errors import MismatchKind, RecordingMismatchError, RecordingUnavai
 from offbook.events import MatchedBy
 from offbook.messages import JsonObject, Request, Response, deltas_of
 from offbook.recording.call_cache import CallCache
-from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.exchange import Exchange, RecordedToolCall
 from offbook.recording.match.continuation import Continuation, ConversationScript, ScriptedCall, WrittenAnswers
 from offbook.recording.match.conversation import tells_failure
 from offbook.recording.match.cursor import (
@@ -29,7 +29,7 @@ from offbook.recording.match.cursor import (
 )
 from offbook.recording.stores.store import Claim, SharedPosition, StoredExchange
 from offbook.vendors import VENDORS
-from offbook.wire.calls import CallAttempt, CallObserver
+from offbook.wire.calls import CallAttempt, CallObserver, WireOutcome
 from offbook.wire.replay_source import PreparedResponse, ReplaySource, prepare_response
 from offbook.wire.request import ParsedRequest
 from offbook.wire.response import HttpResponse, encode_model_response, error_response, whole_response
@@ -57,6 +57,19 @@ class ReplayMatch(Struct, frozen=True, gc=False):
     @property
     def key(self) -> str | None:
         return None if self.stored is None else self.stored.key
+
+    @property
+    def tool_calls(self) -> list[RecordedToolCall] | None:
+        """The tool calls of the entry, unless it is a failure."""
+        if self.stored is None or self.stored.exchange.fault is not None:
+            return None
+        return self.stored.exchange.tool_calls
+
+    def outcome_of(self, parsed: ParsedRequest) -> WireOutcome:
+        """The outcome of a call that this answers."""
+        if self.stored is not None:
+            return "served"
+        return "synthetic" if parsed.request is None else "default"
 
     @property
     def fault_type(self) -> str | None:

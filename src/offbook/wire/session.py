@@ -13,6 +13,7 @@ from offbook.events import NULL_SINK, FaultFired, ReplayMissed, ReplayServed, Si
 from offbook.faults import Crash, FaultPlan, PlannedFault
 from offbook.faults.site import Site, faults_of_other_calls
 from offbook.messages import Response
+from offbook.recording.format.exchange import RecordedToolCall
 from offbook.recording.format.wire_record import WEBSOCKET_METHOD
 from offbook.recording.match.cursor import OverusedEntry, UnusedEntry
 from offbook.recording.match.fingerprint import NormaliseRules
@@ -58,7 +59,8 @@ class WireSession:
     `calls` are the latest calls with their outcomes; `memory` limits how many of them keep their requests. `misses` are
     those that the recording has no answer for. `call_count` counts all calls, `outcomes` the outcomes of all attempts,
     and `failures` the failures of real APIs that were recorded, by their descriptions; `cost_usd` is what their answers
-    have cost. A session that `is_live` leaves calls without a recorded answer to the real API.
+    have cost, and `tool_turns` are the tool calls of each answer with some. A session that `is_live` leaves calls
+    without a recorded answer to the real API.
     `diverged` is the first miss of a model call: other calls, such as for a list of models, change no conversation.
     `effects` are the side effects that the program has reported over HTTP, `refused_effects` the reports that could not
     be read.
@@ -92,7 +94,7 @@ class WireSession:
         self.on_crash: Callable[[], object] = lambda: None
         self.on_request: Callable[[HttpRequest], object] = ignore_request
         self.refused_effects: deque[InputError] = deque(maxlen=MAX_CALLS)
-        self.call_count = 0
+        self.call_count, self.cost_usd = 0, 0.0
         self.outcomes: Counter[WireOutcome] = Counter()
         self.failures: Counter[str] = Counter()
         self.unrecorded: Counter[str] = Counter()
@@ -102,7 +104,7 @@ class WireSession:
         self._explored_run = explored_run
         self._observer = NULL_OBSERVER if explored_run is None else explored_run.observer
         self._late: set[int] = set()
-        self.cost_usd = 0.0
+        self.tool_turns: deque[list[RecordedToolCall]] = deque(maxlen=MAX_CALLS)
         counts_all = self.counts_exactly or explored_run is not None
         self._counter = CallCounter(plan, counts_all=counts_all, marked=explored_run is not None)
         self._counter.order.wait = self.clock.wait
@@ -186,6 +188,8 @@ class WireSession:
         self._memory.keep(self, CALL_BYTES + size_bytes)
         self.outcomes[outcome.type] += 1
         self.cost_usd += outcome.cost_usd
+        if outcome.tool_calls:
+            self.tool_turns.append(outcome.tool_calls)
         if outcome.failure:
             self.failures[outcome.failure] += 1
         if outcome.unrecorded:
@@ -315,19 +319,23 @@ class WireSession:
         answer = replay.answer(match, attempt.parsed).merged
         replay.use(match)
         self._report_served(attempt, match)
-        return self.note(attempt, answer, CallOutcome(_outcome(match, attempt), match.key))
+        outcome = match.outcome_of(attempt.parsed)
+        return self.note(attempt, answer, CallOutcome(outcome, match.key, tool_calls=match.tool_calls))
 
     def _answer_with_fault(self, attempt: CallAttempt) -> HttpResponse:
         """Apply the call's fault to its recorded answer. An entry whose answer failed stays for the next attempt."""
         deferred = DeferredMatch(self._require_replay, attempt)
         answer = self._apply_fault(attempt, FaultTarget(attempt.parsed, deferred.answer, deferred.response))
-        if deferred.match is not None:
-            self._report_served(attempt, deferred.match)
+        match, tool_calls = deferred.match, None
+        if match is not None:
+            self._report_served(attempt, match)
             if spoils_answer(attempt.fault, answer):
-                self._require_replay().give_back(deferred.match)
+                self._require_replay().give_back(match)
             else:
-                self._require_replay().use(deferred.match)
-        return self.note(attempt, answer, CallOutcome("fault", None if deferred.match is None else deferred.match.key))
+                self._require_replay().use(match)
+                tool_calls = match.tool_calls
+        outcome = CallOutcome("fault", None if match is None else match.key, tool_calls=tool_calls)
+        return self.note(attempt, answer, outcome)
 
     def _apply_fault(self, attempt: CallAttempt, target: FaultTarget) -> HttpResponse:
         assert attempt.fault is not None
@@ -450,9 +458,3 @@ class WireSession:
                 is_after_fault=bool(error.fired),
             )
         )
-
-
-def _outcome(match: ReplayMatch, attempt: CallAttempt) -> WireOutcome:
-    if match.stored is not None:
-        return "served"
-    return "synthetic" if attempt.parsed.request is None else "default"

@@ -22,6 +22,7 @@ from offbook.cli.options import (
 if TYPE_CHECKING:
     from offbook.cli.output.wire import WireReportFile
     from offbook.cli.run_program import ChildExit
+    from offbook.cli.runners.golden import GoldenCheck
     from offbook.cli.runners.wire import WireArguments, WireTally
 
 
@@ -53,6 +54,12 @@ def execute(
     model: Annotated[
         str, typer.Option("--model", metavar="NAME", help="With --live-from: the model that is asked instead.")
     ] = "",
+    golden: Annotated[
+        str | None,
+        typer.Option(
+            "--golden", metavar="PATH", help="Exit with 1 if the tool calls are not as approved in this file."
+        ),
+    ] = None,
     base_url_var: BaseUrlVars = [],  # noqa: B006
     intercept: Intercept = False,
     intercept_host: InterceptHosts = [],  # noqa: B006
@@ -79,7 +86,8 @@ def execute(
 
     Exits with 3 if the recording had no answer for a call, even if the program
     succeeded, and if the program made no call; with 1 if a planned fault never
-    fired, a call could not be recorded, or no recorded call got an answer; with
+    fired, a call could not be recorded, no recorded call got an answer, or the
+    tool calls are not those of --golden; with
     124 at the time limit; with 2 on bad input; with 126 or 127 if the program
     cannot be started.
 
@@ -116,6 +124,7 @@ def execute(
     options.check()
     policy = ExitPolicy(options, command, is_strict=strict_unused, may_ask_nothing=allow_no_calls)
     file = WireReportFile(report, options, command)
+    check = _golden_check(golden)
     options.fault_plan()
     named_base_urls(base_url_var, "")
     _check_command(command[0])
@@ -124,6 +133,7 @@ def execute(
         print_fork(options)
     end, tally = _run(command, options, port=port, report=file, time_limit_s=time_limit)
     decision = policy.decide(end, tally)
+    decision = decision if check is None else check.decide(decision, tally, options)
     file.finish(tally, exit_code=decision.code, command_exit_code=end.code)
     summary = WireSummary(
         tally, options.recording, is_folder=options.is_folder, is_quiet=quiet, is_strict=strict_unused
@@ -132,6 +142,14 @@ def execute(
     if not quiet:
         print_fork_outcome(options, tally)
     raise typer.Exit(decision.code)
+
+
+def _golden_check(path: str | None) -> GoldenCheck | None:
+    if path is None:
+        return None
+    from offbook.cli.runners.golden import GoldenCheck
+
+    return GoldenCheck.load(path)
 
 
 def _run(

@@ -43,6 +43,7 @@ from offbook.wire.replay_source import OverusedExchange, UnusedExchange
 from offbook.wire.server.wire_server import WireServer
 
 if TYPE_CHECKING:
+    from offbook.recording.format.exchange import RecordedToolCall
     from offbook.wire.intercept.interception import NetworkTally
 
 
@@ -284,7 +285,7 @@ class WireTally(Struct, frozen=True):
     """The outcome of a run over the wire. `totals` include sessions that were deleted; calls and misses do not.
 
     `effects` are the side effects that the program has reported. It `got_no_answer` if real APIs answered no call.
-    `cache` is what a shared recording was used for.
+    `cache` is what a shared recording was used for. `tool_turns` are the tool calls of each answer that has some.
     """
 
     totals: SessionTotals
@@ -297,6 +298,7 @@ class WireTally(Struct, frozen=True):
     got_no_answer: bool = False
     cache: CacheCounts | None = None
     network: NetworkTally | None = None
+    tool_turns: Sequence[Sequence[RecordedToolCall]] = ()
 
     @property
     def failed(self) -> int:
@@ -346,9 +348,10 @@ def tally_wire_calls(
     totals = server.totals()
     fired, unfired = map(str, totals.fired), [str(line) for line in plan if line not in totals.fired_lines]
     faults = FaultTally(list(fired), unfired)
-    return WireTally(
+    tally = WireTally(
         totals, server.calls, server.misses, *usage, faults, effects, server.got_no_answer, server.cache_counts
     )
+    return replace(tally, tool_turns=[turn for session in server.sessions for turn in session.tool_turns])
 
 
 def _call_document(call: WireCall) -> dict[str, Any]:

@@ -207,10 +207,15 @@ class ForwardedCall:
             reason = f"the response has more than {MAX_KEPT_BYTES:,} bytes" if captured.is_too_large else ""
             self._session.note(attempt, answer, CallOutcome("passed", unrecorded=reason))
         else:
-            failure = describe_failure(recorded.exchange, captured, self._address)
-            self._session.note(
-                attempt, answer, CallOutcome("recorded", recorded.key, failure, cost_usd=recorded.exchange.cost_usd)
+            exchange = recorded.exchange
+            outcome = CallOutcome(
+                "recorded",
+                recorded.key,
+                describe_failure(exchange, captured, self._address),
+                cost_usd=exchange.cost_usd,
+                tool_calls=exchange.tool_calls if exchange.fault is None else None,
             )
+            self._session.note(attempt, answer, outcome)
 
 
 class InProcessForwarder(ForwardedCall):
