@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offbook.pytest_plugin.recordings import default_recording, file_name, resolve_recording
+from offbook.recording.stores.locate import open_store
 from tests.pytest_plugin.conftest import printed_output
 
 GREETS = """
@@ -162,3 +163,22 @@ def test_recordings_are_not_listed_where_the_run_was_cut_short(leftover):
     assert unused(leftover.run("--offbook-report-unused", "-x")) == []
     leftover.test("def test_bad():\n    raise KeyboardInterrupt\n" + USES_ONE_ENTRY)
     assert unused(leftover.run("--offbook-report-unused")) == []
+
+
+@pytest.mark.parametrize("mode", ["all", "fresh", "append"])
+def test_a_call_that_fails_costs_no_recorded_answer_even_if_its_test_swallows_it(project, mode):
+    answering = "from model import Echo, greet\n\ndef test_it(offbook):\n    offbook.live(Echo())\n    greet(offbook)\n"
+    failing = (
+        "from model import Echo, greet\nfrom offbook import ProviderError\n\n"
+        "class Down(Echo):\n    async def send(self, request):\n"
+        "        raise ProviderError('down', status_code=500)\n\n"
+        "def test_it(offbook):\n    offbook.live(Down())\n"
+        "    try:\n        greet(offbook)\n    except ProviderError:\n        pass\n"
+    )
+    project.test(answering)
+    project.run("--offbook-record=once").assert_outcomes(passed=1)
+    project.test(failing)
+    project.run(f"--offbook-record={mode}").assert_outcomes(passed=1)
+    recorded = open_store(project.folder / "recordings/test_it/test_it.json").load()
+    assert recorded.exchanges("greet")[0].content == "Hello Ada"
+    assert mode == "append" or len(recorded.exchanges("greet")) == 1

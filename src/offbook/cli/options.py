@@ -100,7 +100,7 @@ RecordModeOption: TypeAlias = Annotated[
     typer.Option(
         "--record-mode",
         metavar="MODE",
-        help="append: add every call (default); once: replay what is there; new: add what is missing; all: replace "
+        help="append: add every call; once: replay what is there; new: add what is missing; all: replace "
         "what is called; fresh: replace everything.",
     ),
 ]

@@ -14,7 +14,7 @@ from offbook.recording.format.document import FORMAT_VERSION, AnyExchange, Docum
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.keys import is_mcp_key
 from offbook.recording.record_mode import RecordMode
-from offbook.recording.replace_on_close import FoundExchanges
+from offbook.recording.replace_on_close import FoundExchanges, keys_to_keep
 from offbook.recording.stores.locate import open_store
 
 E = TypeVar("E", bound=AnyExchange)
@@ -41,7 +41,7 @@ class PendingRecording:
 
     With the mode `new` it starts with the entries of the real recording, with other modes empty. `found` is what a run
     of tests is to replace: with the mode `all` the entries of the keys that are recorded again, with `fresh` all
-    entries, as soon as something is recorded.
+    entries, as soon as something is recorded. Calls that failed replace no answer.
 
     Raises:
         InputError: the real recording cannot be read.
@@ -81,15 +81,17 @@ class PendingRecording:
             writer.close()
 
     def _replace(self, added: NewExchanges, found: FoundExchanges, document: Document) -> None:
+        kept = keys_to_keep(added.calls, document)
         if added.size and self._mode == "fresh":
             document.version = FORMAT_VERSION
-            found.remove_from(document, "models", document.entries)
+            found.remove_from(document, "models", [key for key in document.entries if key not in kept])
             found.remove_from(document, "tools", document.tools)
         elif added.size:
-            found.remove_from(document, "models", [key for key, _ in added.calls])
+            found.remove_from(document, "models", [key for key, _ in added.calls if key not in kept])
             found.remove_from(document, "tools", [tool for tool, _ in added.tool_calls])
         for key, exchange in added.calls:
-            document.add(key, exchange)
+            if key not in kept:
+                document.add(key, exchange)
         for tool, call in added.tool_calls:
             document.add_tool(tool, call)
 

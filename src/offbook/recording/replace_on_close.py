@@ -158,11 +158,12 @@ class FreshRun:
 
     def _replace(self, recorded: Document, kept: list[str], document: Document) -> None:
         """Put what was recorded in the place of what was found; add to `kept` the keys whose entries stay."""
+        kept += keys_to_keep(recorded, document)
         if self.mode == "fresh":
-            keys: dict[ExchangeKind, Iterable[str]] = {"models": document.entries, "tools": document.tools}
+            answered = [key for key in document.entries if key not in kept]
+            keys: dict[ExchangeKind, Iterable[str]] = {"models": answered, "tools": document.tools}
             document.meta |= recorded.meta
         else:
-            kept += _keys_to_keep(recorded, document)
             keys = {"models": [key for key in recorded.entries if key not in kept], "tools": recorded.tools}
             rules = recorded.meta.get("normalise")
             document.meta |= {"normalise": rules} if rules else {}
@@ -175,13 +176,13 @@ class FreshRun:
             document.add_tool(tool, call)
 
 
-def _keys_to_keep(recorded: Document, document: Document) -> list[str]:
-    """Return the keys whose calls all failed, although the recording has an answer."""
-    return [key for key in recorded.entries if not _has_answer(recorded, key) and _has_answer(document, key)]
-
-
-def _has_answer(document: Document, key: str) -> bool:
-    return any(exchange.fault is None for exchange in document.exchanges(key))
+def keys_to_keep(recorded: Iterable[tuple[str, Exchange]], document: Document) -> list[str]:
+    """Return the keys of recorded exchanges that are failures, although the recording has an answer for them."""
+    is_answered: dict[str, bool] = {}
+    for key, exchange in recorded:
+        is_answered[key] = is_answered.get(key, False) or exchange.fault is None
+    failed = [key for key, has_answer in is_answered.items() if not has_answer]
+    return [key for key in failed if any(exchange.fault is None for exchange in document.exchanges(key))]
 
 
 class FreshRuns(ForkGuarded):

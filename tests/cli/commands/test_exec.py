@@ -424,13 +424,6 @@ def contents(path):
     return [exchange.content for _, exchange in open_store(path).load()]
 
 
-def test_who_adds_to_a_recording_is_told_how_to_replace_it(execute, recorded):
-    _, _, err = execute(*recorded, "--", *ASK, "Ho")
-    assert "new.json has 1 exchange: this run is added to them; --record-mode fresh replaces them" in err
-    assert contents("new.json") == ["Hello!", "Bye!"]
-    assert "is added" not in execute(*recorded, "--record-mode", "append", "--", *ASK, "Ho")[2]
-
-
 @pytest.mark.parametrize("mode", ["all", "fresh"])
 def test_a_program_that_fails_leaves_the_recording_as_it_was(execute, recorded, mode, caplog):
     failing = [*ASK[:-1], ASK[-1] + "\nsys.exit(4)"]
@@ -441,11 +434,12 @@ def test_a_program_that_fails_leaves_the_recording_as_it_was(execute, recorded, 
     assert "new.json: the run failed, so it stays as it was; what was recorded is in new.json.failed" in caplog.text
 
 
+@pytest.mark.parametrize("mode", ["all", "fresh"])
 def test_a_call_that_fails_costs_no_recorded_answer_even_if_the_program_swallows_it(
-    execute, recorded, monkeypatch, caplog
+    execute, recorded, monkeypatch, caplog, mode
 ):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-other")
-    code, out, _ = execute(*recorded, "--record-mode", "all", "--", *ASK, "Hi")
+    code, out, _ = execute(*recorded, "--record-mode", mode, "--", *ASK, "Hi")
     assert (code, out) == (0, "status 401\n")
     assert "stay as they were, because the new calls failed" in caplog.text
     assert contents("new.json") == ["Hello!"]

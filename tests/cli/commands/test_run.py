@@ -243,13 +243,6 @@ def test_metrics_and_spans_of_a_run_are_written_to_files(run, greet, command):
     assert called == ["hello", "bye"]
 
 
-def test_who_adds_to_a_recording_of_the_same_steps_is_reported(run, greet, server):
-    message = "new.json already has calls of these steps; --record-mode all replaces them\n"
-    assert run("run", greet, "--record", "new.json", "--no-checkpoint")[2] == ""
-    assert run("run", greet, "--record", "new.json", "--no-checkpoint")[2] == message
-    assert run("run", greet, "--record", "new.json", "--record-mode", "all", "--no-checkpoint")[2] == ""
-
-
 def test_recording_again_as_a_mismatch_says_mends_it(run, greet, server):
     run("run", greet, "--record", "new.json")
     greet.write_text(greet.read_text().replace("Say goodbye", "Bid farewell"))

@@ -122,6 +122,7 @@ def execute(
     options = replace(options, mcp=mcp, base_url_vars=base_url_var, network=network)
     options = with_fork(options, live_from, model)
     options.check()
+    options = options.with_record_mode()
     policy = ExitPolicy(options, command, is_strict=strict_unused, may_ask_nothing=allow_no_calls)
     file = WireReportFile(report, options, command)
     check = _golden_check(golden)

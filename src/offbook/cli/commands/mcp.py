@@ -63,6 +63,7 @@ def record(
     from pathlib import Path
 
     from offbook.cli import FINE
+    from offbook.cli.record_mode import note_recorded
     from offbook.cli.runners.mcp import RecordedServer, hub_to, record_at_stdio, serve_until_signal
     from offbook.errors import InputError
 
@@ -80,6 +81,8 @@ def record(
         record_mode=record_mode or "append",
         faults=fault,
     )
+    if not quiet:
+        note_recorded(output, record_mode)
     if url is None:
         raise typer.Exit(record_at_stdio(recorded))
     with recorded.recorder() as recorder:

@@ -38,11 +38,11 @@ def run(
     state: StateFile = None,
     record: Annotated[str | None, typer.Option(help="Record every model and tool call in this file.")] = None,
     record_mode: Annotated[
-        RecordMode,
+        RecordMode | None,
         typer.Option(
             help="Add every call, replay what is there, add what is missing, replace what is called, or start anew."
         ),
-    ] = "append",
+    ] = None,
     mock_responses: Annotated[
         str | None, typer.Option(help="Answer from this recording, and warn about missing answers.")
     ] = None,
@@ -86,7 +86,6 @@ def run(
         folder_of,
         is_mocked,
         run_workflow,
-        warn_if_recorded,
     )
     from offbook.workflow.file.load import load_workflow
 
@@ -103,7 +102,6 @@ def run(
         is_real_time=real_time,
         events=EventOptions(trace=trace, metrics=metrics, spans=spans, otel=otel),
     )
-    warn_if_recorded(definition, mode)
     if no_checkpoint or is_mocked(definition, mode):
         raise typer.Exit(run_workflow(definition, options, folder=folder_of(flow)).code)
     stored = resume_options(mode, options.faults, provider=provider, model=model)
@@ -119,17 +117,18 @@ def _refuse_recording(recording: str | None, flow: str) -> None:
         raise InputError("run has no such option", source="--recording", hint=hint)
 
 
-def _mode(record: str | None, record_mode: RecordMode, mock_responses: str | None) -> Mode:
+def _mode(record: str | None, record_mode: RecordMode | None, mock_responses: str | None) -> Mode:
+    from offbook.cli.record_mode import require_record_mode
     from offbook.errors import InputError
     from offbook.pipeline import Live, Mock, Record
 
     if record is not None and mock_responses is not None:
         raise InputError("--record and --mock-responses exclude each other", hint="leave one of them out")
-    if record is None and record_mode != "append":
+    if record is None and record_mode is not None:
         raise InputError("--record-mode requires --record", hint="add --record PATH")
     if mock_responses is not None:
         return Mock(mock_responses)
-    return Live() if record is None else Record(record, record_mode)
+    return Live() if record is None else Record(record, require_record_mode(record, record_mode))
 
 
 def override_config(

@@ -88,6 +88,8 @@ def serve(
         hint = "leave it out, or use one process"
         raise InputError("each process counts what it has served", source="--strict-unused", hint=hint)
     options = replace(options, mcp=mcp, allow_hosts=allow_host, allow_origins=allow_origin)
+    options.check()
+    options = options.with_record_mode()
     place = ListenAddress(host, port, api_key)
     if processes == 1:
         served = serve_here(options, place, session_group=session_group, is_json=as_json, is_quiet=quiet)

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from offbook.cli import FAILED, FINE, MISMATCH, TIMED_OUT
 from offbook.cli.options import LatencyModel, RecordMode
 from offbook.cli.output.console import FaultTally, print_message
+from offbook.cli.record_mode import require_record_mode
 from offbook.cli.run_program import ChildExit
 from offbook.cli.runners.events import NO_EVENTS, EventOptions
 from offbook.errors import InputError
@@ -27,7 +28,6 @@ from offbook.recording.format.keys import short_key
 from offbook.recording.replace_on_close import keep_recording
 from offbook.recording.stores.locate import open_store
 from offbook.recording.tool_replay import called_tool_names
-from offbook.text import pluralize
 from offbook.tools.effects import EFFECTS_VARIABLE, Effect, read_effect_lines
 from offbook.vendors import (
     keys_from_environment,
@@ -147,6 +147,16 @@ class WireArguments(Struct, frozen=True, kw_only=True):
             has_tools=self.mcp is not None,
         )
 
+    def with_record_mode(self) -> WireArguments:
+        """Return the arguments with the mode to record in, if they record.
+
+        Raises:
+            InputError: the recording has exchanges, and no mode says what becomes of them; or it cannot be read.
+        """
+        if self.record is None or self.is_forked:
+            return self
+        return replace(self, record_mode=require_record_mode(self.record, self.record_mode))
+
     def check(self) -> None:
         """Raise InputError if options exclude each other or have no effect."""
         self.network.check()
@@ -190,7 +200,7 @@ def child_environment(
 
 
 def print_notes(options: WireArguments) -> None:
-    """Say on stderr what the command is about to do for real, and to a recording that is there already.
+    """Say on stderr what the command is about to do for real, and which edits of its recording have no effect.
 
     Raises:
         InputError: the recording cannot be read.
@@ -202,11 +212,6 @@ def print_notes(options: WireArguments) -> None:
             print_message("offbook: ", message, is_err=True)
         if not options.is_folder:
             _warn_of_edits(options.replay)
-    elif options.record is not None and options.record_mode is None and open_store(options.record).exists():
-        size = open_store(options.record).load().size
-        if size:
-            message = f"{options.record} has {pluralize(size, 'exchange')}: this run is added to them"
-            print_message("offbook: ", f"{message}; --record-mode fresh replaces them", is_err=True)
 
 
 MAX_CHECKED_EXCHANGES = 500

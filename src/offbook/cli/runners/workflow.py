@@ -35,8 +35,8 @@ from offbook.recording.replace_on_close import keep_recording
 from offbook.recording.stores.locate import open_store
 from offbook.workflow.engine.engine import WorkflowEngine
 from offbook.workflow.engine.result import NO_CHECKPOINT, Checkpoint, RunStatus, WorkflowResult
-from offbook.workflow.file.schema import ModelFields, WorkflowDefinition
-from offbook.workflow.file.tree import endpoints_of, steps_by_id, writes_of
+from offbook.workflow.file.schema import WorkflowDefinition
+from offbook.workflow.file.tree import endpoints_of, writes_of
 
 if TYPE_CHECKING:
     from offbook.workflow.runs.calls import RunCalls
@@ -245,22 +245,3 @@ def _keep_recording_of_failure(mode: Mode) -> Iterator[Callable[[WorkflowResult]
     finally:
         if store is not None and not any(succeeded):
             keep_recording(store)
-
-
-def warn_if_recorded(definition: WorkflowDefinition, mode: Mode) -> None:
-    """Warn that calls will be added to those that the recording has for the same steps.
-
-    Raises:
-        InputError: the recording cannot be read.
-    """
-    if not isinstance(mode, Record) or mode.record != "append" or not open_store(mode.path).exists():
-        return
-    asking = [step_id for step_id, step in steps_by_id(definition).items() if isinstance(step, ModelFields)]
-    reader = open_store(mode.path).read()
-    try:
-        is_recorded = any(reader.last(key=step_id, fingerprint=None) is not None for step_id in asking)
-    finally:
-        reader.close()
-    if is_recorded:
-        message = f"{mode.path} already has calls of these steps; --record-mode all replaces them"
-        echo(message, err=True)

@@ -1,0 +1,47 @@
+"""What commands do that are to record where something is recorded already: ask for a mode, or say that they add."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.programs import ASK
+
+RECORDED = '{"_version": 2, "hello": {"content": "Hello!"}, "_tools": {"one.add": [{"result": 3}]}}'
+ASKING = {
+    "exec": ["exec", "--record", "run.json", "--", *ASK, "Hi"],
+    "exec, quiet": ["exec", "--quiet", "--record", "run.json", "--", *ASK, "Hi"],
+    "run": ["run", "flow.yaml", "--record", "run.json"],
+    "serve": ["serve", "--record", "run.json"],
+    "serve, in processes": ["serve", "--record", "run.json", "--processes", "2"],
+}
+
+
+@pytest.mark.parametrize("arguments", ASKING.values(), ids=ASKING)
+def test_a_recording_with_exchanges_is_not_written_to_before_a_mode_is_named(run, greet, write, arguments, tmp_path):
+    write("run.json", RECORDED)
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert "run.json: there are 2 exchanges already" in err
+    for mode in ("append adds", "fresh replaces", "all replaces", "new records"):
+        assert mode in err
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("run.")) == ["run.json"]
+    assert (tmp_path / "run.json").read_text() == RECORDED
+
+
+@pytest.mark.parametrize("arguments", [ASKING["exec"], ASKING["run"]], ids=["exec", "run"])
+def test_a_recording_without_exchanges_needs_no_mode(run, greet, write, arguments, monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1")
+    write("run.json", '{"_version": 2}')
+    code, _, err = run(*arguments)
+    assert (code, "already" in err) == (1, False)
+
+
+def test_a_server_of_mcp_which_clients_start_again_and_again_says_that_it_adds(write):
+    write("one.json", RECORDED)
+    offbook = Path(sys.executable).parent / "offbook"
+    command = [offbook, "mcp", "record", "--output", "one.json", "--", sys.executable, "-S", "-c", ""]
+    done = subprocess.run(command, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    assert "one.json has 2 exchanges: this run is added to them; --record-mode fresh replaces them" in done.stderr
+    assert done.stdout == ""
