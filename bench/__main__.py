@@ -22,6 +22,7 @@ from bench import (
     scenarios,
     shards,
     start,
+    viewer,
     websocket,
     wire,
     workflow,
@@ -47,6 +48,7 @@ SUBJECTS: dict[str, Callable[[Plan], Findings]] = {
     "explore": explore.measure,
     "shards": shards.measure,
     "cluster": cluster.measure,
+    "viewer": viewer.measure,
 }
 
 

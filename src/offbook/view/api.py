@@ -100,7 +100,12 @@ class ViewApi:
         run = self._library.run(query.get("id", ""))
         if run.shape != "file":
             raise InputError("it is not a recording", source=run.id)
-        return run, self._keep(("calls", run.path, run.signature), lambda: RecordedCalls(load_recording(run.path)))
+        return run, self._keep(("calls", run.path, run.signature), lambda: self._load(run))
+
+    def _load(self, run: FoundRun) -> RecordedCalls:
+        document = load_recording(run.path)
+        self._library.note(run, document)
+        return RecordedCalls(document)
 
     def _recording(self, query: Query, known: str) -> ApiAnswer | None:
         run = self._library.run(query.get("id", ""))

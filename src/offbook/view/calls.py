@@ -15,7 +15,7 @@ from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.keys import is_mcp_key, short_key
 from offbook.text import call_text, shorten
 from offbook.tools.result_text import result_text
-from offbook.view.summary import end_ms, has_failed
+from offbook.view.summary import end_ms, has_failed, place_of
 
 TITLE_CHARS = 120
 MAX_TEXT_CHARS = 20_000
@@ -193,7 +193,7 @@ def _row(call: _PlacedCall, *, number: int, attempt: int) -> CallRow:
             failure=shorten(failure, TITLE_CHARS),
             latency_ms=exchange.latency_ms,
         )
-    place = exchange.http_place()
+    place = place_of(exchange)
     times = [at_ms for at_ms, _ in exchange.chunks or (exchange.wire.frames if exchange.wire else None) or ()]
     return CallRow(
         number=number,

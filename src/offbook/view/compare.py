@@ -21,7 +21,7 @@ from offbook.report.scenarios.figures import failure_notes, figures_of
 from offbook.report.scenarios.json_report import load_suite
 from offbook.text import format_usd, pluralize
 from offbook.view.calls import CallRow, RecordedCalls
-from offbook.view.summary import RunKind, Tone, load_recording
+from offbook.view.summary import RunKind, Tone, load_recording, place_of
 from offbook.workflow.runs.resumable_run import LOG, read_progress
 
 MAX_ALIGNED = 2_000
@@ -104,7 +104,7 @@ def _answer(exchange: Exchange | ToolExchange) -> tuple[object, ...]:
     if isinstance(exchange, ToolExchange):
         return exchange.result, exchange.error
     calls = [(call.name, call.arguments, call.reasoning) for call in exchange.tool_calls or ()]
-    body = exchange.wire.content() if exchange.wire is not None and exchange.http_place() else b""
+    body = exchange.wire.content() if exchange.wire is not None and place_of(exchange) else b""
     return exchange.content, calls, exchange.reasoning or "", exchange.ending, exchange.fault, body
 
 

@@ -15,7 +15,8 @@ from msgspec import Struct
 
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import InputError
-from offbook.view.summary import ListedRun, pending_run, summarize
+from offbook.recording.format.document import Document
+from offbook.view.summary import ListedRun, pending_run, summarize, summarize_recording
 from offbook.workflow.runs.resumable_run import CALLS, LOG, MANIFEST, is_locked
 
 MAX_FILES = 20_000
@@ -106,6 +107,12 @@ class RunLibrary:
         """Return the summary of one run."""
         with self._lock:
             return self._summary(run, end_s=math.inf)
+
+    def note(self, run: FoundRun, document: Document) -> None:
+        """Keep the summary of a recording that was loaded for another reason."""
+        summary = summarize_recording(document, pending_run(run.id, run.modified_s, run.size_bytes))
+        with self._lock:
+            self._summaries[run.id] = run.signature, summary
 
     def _summary(self, run: FoundRun, *, end_s: float) -> ListedRun:
         kept = self._summaries.get(run.id)

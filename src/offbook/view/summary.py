@@ -16,6 +16,7 @@ from offbook.explore.verdict import VERDICTS, Verdict
 from offbook.files import read_regular
 from offbook.recording.format.document import Document, each_exchange
 from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.wire_record import PLAIN_HTTP, WEBSOCKET
 from offbook.recording.stores.json_file import JsonFileStore
 from offbook.text import pluralize, shorten
 from offbook.workflow.runs.store import summary_of
@@ -119,12 +120,12 @@ def kind_of(data: bytes) -> RunKind:
 
 def _of_file(path: Path, run: ListedRun) -> ListedRun:
     if path.suffix != ".json":
-        return _of_recording(load_recording(path), run)
+        return summarize_recording(load_recording(path), run)
     data = read_regular(path)
     readers: dict[RunKind, Callable[[bytes, ListedRun], ListedRun]]
     readers = {"exploration": _of_exploration, "scenarios": _of_scenarios}
     reader = readers.get(kind_of(data))
-    return _of_recording(load_recording(path), run) if reader is None else reader(data, run)
+    return summarize_recording(load_recording(path), run) if reader is None else reader(data, run)
 
 
 def load_recording(path: Path) -> Document:
@@ -140,9 +141,10 @@ def load_recording(path: Path) -> Document:
     return SqliteStore(path).load()
 
 
-def _of_recording(document: Document, run: ListedRun) -> ListedRun:
+def summarize_recording(document: Document, run: ListedRun) -> ListedRun:
+    """Return what the list says of a recording that is loaded."""
     exchanges = [exchange for _, exchange in document]
-    calls = [each for each in exchanges if not each.http_place()]
+    calls = [each for each in exchanges if not place_of(each)]
     tools = [exchange for _, exchange in each_exchange(document.tools)]
     failed = sum(map(has_failed, calls)) + sum(each.error is not None for each in tools)
     models = dict.fromkeys(model for each in calls if (model := each.model))
@@ -161,6 +163,15 @@ def _of_recording(document: Document, run: ListedRun) -> ListedRun:
             + [(each.recorded_at, each.latency_ms) for each in tools]
         ),
     )
+
+
+def place_of(exchange: Exchange) -> str:
+    """Return the method and path of an exchange that is no model call, like `GET /v1/models`; else an empty text.
+
+    Only such a request is decoded: those of models are long, and many.
+    """
+    is_plain = exchange.wire is not None and exchange.wire.protocol in (PLAIN_HTTP, WEBSOCKET)
+    return exchange.http_place() if is_plain else ""
 
 
 def has_failed(exchange: Exchange) -> bool:

@@ -34,7 +34,7 @@ def test_every_view_fits_and_is_accessible(look, has_axe, name, width, scheme):
         shown, room = page.evaluate(SIZES)
         assert shown <= room
         paper, ink = page.evaluate(
-            "['backgroundColor', 'color'].map((name) => Number(getComputedStyle(document.body)[name].match(/[0-9]+/)[0]))"
+            "['backgroundColor', 'color'].map((name) => +getComputedStyle(document.body)[name].match(/[0-9]+/)[0])"
         )
         assert (paper < ink) is (scheme == "dark")
         assert axe.serious_problems(page) == []

@@ -72,8 +72,8 @@ def last_recorded_at(location: str | os.PathLike[str]) -> str:
         InputError: the recording cannot be read.
     """
     document = open_store(location).load()
-    exchanges = (*each_exchange(document.entries), *each_exchange(document.tools))
-    return max((exchange.recorded_at or "" for _, exchange in exchanges), default="")
+    times = [exchange.recorded_at or "" for _, exchange in document]
+    return max([*times, *(exchange.recorded_at or "" for _, exchange in each_exchange(document.tools))], default="")
 
 
 def open_reader(recording: RecordingInput | RecordingReader, *, source: str) -> RecordingReader:

@@ -4,9 +4,9 @@ const CONVERSATION_CALLS = 30;
 const SIGNS = { model: "◆", tool: "⚙", mcp: "⚙", http: "↔" };
 
 /* Where a call lies in time: from its start to its end, with the part in which its answer streamed. */
-function bar({ drawn_ms = 0, latency_ms = 0, first_ms, failure }, span) {
+function bar({ kind, drawn_ms = 0, latency_ms = 0, first_ms, failure }, span) {
   const share = (ms) => `${Math.min(100, (100 * ms) / (span || 1))}%`;
-  const made = element("span", { class: `bar${failure ? " failed" : ""}` });
+  const made = element("span", { class: `bar ${kind}${failure ? " failed" : ""}` });
   made.style.left = share(drawn_ms);
   made.style.width = `max(3px, ${share(latency_ms)})`;
   if (first_ms !== undefined && first_ms !== null && latency_ms > 0) {
