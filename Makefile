@@ -146,12 +146,12 @@ bench: setup $(GROUP_STAMP)-bench $(GROUP_STAMP)-cluster $(if $(NPM),$(AIMOCK_ST
 
 soak: setup ## Run 100,000 calls, 500 streams and attacks on all fronts for ten minutes, then properties with more examples
 	$(BIN)/python -m bench.soak
-	OFFBOOK_HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest --numprocesses auto -m hypothesis
+	OFFBOOK_HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest --numprocesses auto -m hypothesis $(addprefix --ignore=,$(CONFORMANCE) $(ZOO) $(SITE))
 
 coverage: setup $(GROUP_STAMP)-coverage $(if $(NPM),$(AIMOCK_STAMP)) ## Run the tests and show which lines they leave out
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal --cov --cov-report term $(addprefix --ignore=,$(CONFORMANCE) $(ZOO) $(SITE))
 
-screenshots: setup ## Take the pictures of the documentation again
+screenshots: setup $(GROUP_STAMP)-browser ## Take the pictures of the documentation again
 	$(BIN)/python docs/pictures/screenshots.py
 
 docs: setup ## Run every example of the documentation

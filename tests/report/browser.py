@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -31,7 +32,9 @@ def executable() -> str | None:
 
 def reason_to_skip() -> str:
     """Why no browser can run here, or nothing if one can."""
-    return "" if executable() else "chromium is not installed"
+    if not executable():
+        return "chromium is not installed"
+    return "" if find_spec("playwright") else "Playwright is not installed: make conformance"
 
 
 def is_required() -> bool:
