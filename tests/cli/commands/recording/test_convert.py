@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-import pytest
-
 FIXTURES = {"fixtures": [{"match": {}, "response": {"content": "Hello"}}, {"match": {}, "response": {"image": {}}}]}
 
 
