@@ -32,7 +32,7 @@ def ask(url, *texts, codec, stream=False):
     found = []
     for text in texts:
         asked = Request(({"role": "user", "content": text},), "old", max_tokens=50, stream=stream)
-        request = http_request_of(asked, PROVIDER_NAMES[codec.name])
+        request = http_request_of(asked, PROVIDER_NAMES[codec.name], protocol=codec.name)
         target = f"{request.path}?{request.query}" if request.query else request.path
         headers = {**request.headers, "authorization": "Bearer some-key-of-a-client"}
         answer = HTTP.post(url + target, content=request.body, headers=headers)

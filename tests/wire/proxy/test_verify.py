@@ -8,7 +8,7 @@ from offbook.messages import Request, Response, ToolCall, Usage
 from offbook.providers.pricing import Price, PriceTable
 from offbook.recording.redact.redactor import Redactor
 from offbook.recording.stores.locate import open_store
-from offbook.vendors import CODECS, PROVIDER_NAMES, VENDOR_OF
+from offbook.vendors import CODEC_NAMES, CODECS, PROVIDER_NAMES, VENDOR_OF
 from offbook.wire.convert.trace import http_request_of
 from offbook.wire.proxy.upstream import Upstreams
 from offbook.wire.proxy.verify import Verifier, plan_verification
@@ -40,12 +40,13 @@ def other_answers(request):
     return said(found.content + "!", finish_reason="stop")
 
 
-def record(path, server, *texts, provider="openai", stream=False, model="m"):
-    """Record a question for each text, as a client of the provider asks it."""
+def record(path, server, *texts, protocol="openai_chat", stream=False, model="m", tools=TOOLS):
+    """Record a question for each text, as a client asks it in this protocol."""
     with recording(path, server.url) as proxy:
         for text in texts:
             messages = ({"role": "user", "content": text},)
-            request = http_request_of(Request(messages, model, tools=TOOLS, max_tokens=50, stream=stream), provider)
+            asked = Request(messages, model, tools=tools, max_tokens=50, stream=stream)
+            request = http_request_of(asked, PROVIDER_NAMES[protocol], protocol=protocol)
             url = f"{proxy.url}{request.path}" + (f"?{request.query}" if request.query else "")
             headers = {**request.headers, "authorization": "Bearer some-key-of-a-client"}
             HTTP.post(url, content=request.body, headers=headers).raise_for_status()
@@ -65,11 +66,11 @@ def outcomes(found):
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize("codec", CODECS.values(), ids=list(CODECS))
+@pytest.mark.parametrize("codec", [CODECS[name] for name in CODEC_NAMES.values()], ids=CODEC_NAMES.values())
 def test_each_protocol_is_asked_again_as_it_was_and_compared(codec, stream, tmp_path):
     provider = PROVIDER_NAMES[codec.name]
     with CodecServer(codec, answers) as server:
-        record(tmp_path / "run.json", server, "please refund", "hello", provider=provider, stream=stream)
+        record(tmp_path / "run.json", server, "please refund", "hello", protocol=codec.name, stream=stream)
         before = (tmp_path / "run.json").read_bytes()
         found = verify(tmp_path / "run.json", server)
         assert (outcomes(found), found.is_same) == (["identical", "identical"], True)
@@ -87,6 +88,14 @@ def test_each_protocol_is_asked_again_as_it_was_and_compared(codec, stream, tmp_
     ]
     assert next((each.kind, each.recorded, each.live) for each in hello.differences) == ("text", "HELLO", "HELLO!")
     assert (tmp_path / "run.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("protocol", sorted(CODECS.keys() - CODEC_NAMES.values()))
+def test_a_prompt_is_asked_again_as_a_prompt(protocol, tmp_path):
+    with CodecServer(CODECS[protocol], answers) as server:
+        record(tmp_path / "run.json", server, "hello", protocol=protocol, tools=())
+        assert outcomes(verify(tmp_path / "run.json", server)) == ["identical"]
+    assert server.calls[0].path == server.calls[1].path
 
 
 def test_a_failure_of_the_api_is_no_drift(tmp_path):

@@ -38,7 +38,8 @@ def recorded_request(exchange: Exchange) -> tuple[str, HttpRequest]:
     if fields is None:
         raise RequestError("it does not say which request it answers")
     provider = provider_of(exchange)
-    request = http_request_of(model_request(fields, exchange, provider), provider)
+    protocol = "" if exchange.wire is None else exchange.wire.protocol
+    request = http_request_of(model_request(fields, exchange, provider), provider, protocol=protocol)
     is_array = exchange.wire is not None and exchange.wire.headers.get("content-type", "").startswith(
         "application/json"
     )

@@ -185,14 +185,14 @@ def _model_exchange(call: ModelCall, prices: PriceTable) -> tuple[str, Exchange]
     return parsed.request_hash, exchange
 
 
-def http_request_of(request: Request, provider: str) -> HttpRequest:
-    """Return the HTTP request that a client of the provider sends for `request`.
+def http_request_of(request: Request, provider: str, *, protocol: str = "") -> HttpRequest:
+    """Return the HTTP request that a client of the provider sends for `request`, in its main protocol or in another.
 
     Raises:
         RequestError: the protocol of the provider cannot express it.
     """
     vendor = VENDOR_OF[provider]
-    wire = codec_of(CODEC_NAMES[provider]).encode_request(request)
+    wire = codec_of(protocol or CODEC_NAMES[provider]).encode_request(request)
     path, _, query = wire.path.partition("?")
     root = urlsplit(vendor.base_url + vendor.api_path).path
     return HttpRequest("POST", root + path, query, {"content-type": "application/json"}, orjson.dumps(wire.body))
