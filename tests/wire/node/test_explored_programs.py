@@ -109,10 +109,10 @@ def project(tmp_path):
 @pytest.mark.parametrize("agent", ["openai_sdk.mjs", "ai_sdk.mjs"])
 def test_the_report_of_an_agent_is_the_same_in_virtual_and_in_real_time(agent, project):
     (project / agent).write_text((AGENTS / agent).read_text())
-    faults = "http_error,connection_reset,empty_response,invalid_tool_args"
+    faults = "http_error 500,invalid_tool_args"
     reports = []
-    for is_fresh in (False, False, True):
+    for is_fresh in (False, True):
         settings = ExploreSettings(runs_tools=True, fresh=is_fresh)
         subject = ProgramSubject(["node", str(project / agent), "6"], replay=project / "run.json", settings=settings)
         reports.append(report_of(subject, is_virtual=not is_fresh, faults=faults))
-    assert reports[0] == reports[1] == reports[2]
+    assert reports[0] == reports[1]
