@@ -252,11 +252,13 @@ class _Reachable:
         return list(self._foreign.values())
 
 
+_IMPORT = dis.opmap["IMPORT_NAME"]
+
+
 def _imported(code: types.CodeType) -> Iterator[str]:
     """Yield the modules that code loads when it runs."""
-    for step in dis.get_instructions(code):
-        if step.opname == "IMPORT_NAME":
-            yield str(step.argval)
+    if _IMPORT in code.co_code[::2]:
+        yield from (str(step.argval) for step in dis.get_instructions(code) if step.opcode == _IMPORT)
 
 
 def _namespace(each: Any) -> dict[str, Any]:
