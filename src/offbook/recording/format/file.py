@@ -26,7 +26,6 @@ from offbook.recording.format.exchange import (
     ToolEntry,
     ToolExchange,
 )
-from offbook.recording.format.foreign import FILE_HINT, foreign_error, foreign_kind, foreign_text_kind
 from offbook.recording.format.keys import (
     KEY_HINT,
     is_mcp_key,
@@ -108,6 +107,8 @@ def _parse_outer(outer: dict[str, Raw], source: str) -> Document:
     try:
         entries = {key: _parse_entry(key, value, source) for key, value in outer.items() if not key.startswith("_")}
     except RecordingFormatError:
+        from offbook.recording.format.foreign import foreign_error, foreign_kind  # noqa: PLC0415 - only errors need it
+
         if kind := foreign_kind(outer):
             raise foreign_error(kind, source=source) from None
         raise
@@ -284,6 +285,8 @@ def _foreign_error(data: bytes, source: str) -> RecordingFormatError | None:
 
 
 def _syntax_error(data: bytes, error: Exception, source: str) -> RecordingFormatError:
+    from offbook.recording.format.foreign import FILE_HINT, foreign_error, foreign_text_kind  # noqa: PLC0415
+
     if kind := foreign_text_kind(data):
         return foreign_error(kind, source=source)
     reason, place = explain_json_error(data, error)
