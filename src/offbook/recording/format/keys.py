@@ -17,6 +17,8 @@ KEY_HINT = "a key is up to 512 printable characters, does not start with '_' and
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _PLAIN_NAME = re.compile(rf"[\w-]{{1,{MAX_KEY_CHARS}}}", re.ASCII)
 _UNFIT_CHARS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+FOLDER_KEY = "_files"
+"""The key of a JSON recording that names the folder with its files."""
 
 
 def unfit_reason(key: str) -> str:

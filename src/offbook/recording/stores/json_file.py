@@ -7,8 +7,10 @@ import stat
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -19,11 +21,16 @@ from offbook.messages import JsonObject
 from offbook.recording.format.document import Document, each_exchange
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.file import MAX_FILE_BYTES, parse_document, render_document, too_large
+from offbook.recording.format.keys import FOLDER_KEY
 from offbook.recording.stores.journal import Journal
-from offbook.recording.stores.media_files import FOLDER_KEY, MediaFolder, missing_error
 from offbook.recording.stores.memory import MemoryReader
 from offbook.recording.stores.store import create_sibling, log_warning, refuse_link, unusable_error
 from offbook.schema_errors import explain_msgspec_error
+
+if TYPE_CHECKING:
+    from offbook.recording.stores.media_files import MediaFolder
+
+_NAMES_FOLDER = b'"%s"' % FOLDER_KEY.encode()
 
 
 class _JournalLine(Struct, omit_defaults=True, forbid_unknown_fields=True):
@@ -54,7 +61,13 @@ class JsonFileStore:
         self.location, self.identity = str(path), str(self.path)
         self._next = next_path(self.path)
         self._journal_path = self.path.with_name(self.path.name + ".journal")
-        self._media = MediaFolder(self.path)
+
+    @cached_property
+    def _media(self) -> MediaFolder:
+        """The files beside the recording; who only reads a recording without any does not load it."""
+        from offbook.recording.stores.media_files import MediaFolder  # noqa: PLC0415
+
+        return MediaFolder(self.path)
 
     def exists(self) -> bool:
         return os.access(self.path, os.F_OK) or self._has_journal()
@@ -277,10 +290,14 @@ class JsonFileStore:
         """
         while True:
             data = read_regular(path)
+            if _NAMES_FOLDER not in data:
+                return data
             try:
                 return self._media.put_back(data, source=self.location)
             except FileNotFoundError as error:
                 if read_regular(path) == data:
+                    from offbook.recording.stores.media_files import missing_error  # noqa: PLC0415
+
                     raise missing_error(error, source=self.location) from None
 
     def _swap_in(self, data: bytes, journal: Journal) -> None:

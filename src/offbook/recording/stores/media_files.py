@@ -18,12 +18,11 @@ from msgspec import Raw
 from offbook.errors import InputError, RecordingFormatError
 from offbook.files import read_regular, write_next
 from offbook.recording.format.file import MAX_FILE_BYTES, too_large
+from offbook.recording.format.keys import FOLDER_KEY
 from offbook.recording.stores.store import refuse_link
 
 OUT_OF_LINE_CHARS = 16_384
 """Base64 of so many characters and more is kept in a file: 12 KiB."""
-FOLDER_KEY = "_files"
-"""The key of a recording that names the folder with its files."""
 _MARK = b"offbook-file:"
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _BASE64 = re.compile(rb"[A-Za-z0-9+/]{%d,}+={0,2}" % OUT_OF_LINE_CHARS)
