@@ -99,20 +99,28 @@ class FindingGroup(Struct, frozen=True):
     @property
     def headline(self) -> str:
         """What happened, on one line."""
-        causes = list(dict.fromkeys(map(_first_line, self.results)))
+        causes = self._causes()
         if len(causes) == 1 or self.verdict != "crashed":
-            return causes[0]
-        errors = Counter(cause.partition(":")[0] for cause in causes)
+            return _first_line(self.results[0])
+        errors = Counter(line.partition(":")[0] for line, _ in causes)
         return f"it ended with an error that is not declared: {', '.join(errors)}"
 
     @property
     def evidence(self) -> tuple[str, ...]:
         """The evidence beside the headline: the rest of that of the first case, or the errors of all cases."""
-        causes = Counter(map(_first_line, self.results))
+        causes = self._causes()
         if len(causes) == 1 or self.verdict != "crashed":
             first, *rest = self.results[0].evidence or ("",)
             return (*filter(None, [first.partition("\n")[2]]), *rest)
-        return tuple(f"{cause} ({pluralize(count, 'case')})" for cause, count in causes.items())
+        return tuple(f"{line} ({pluralize(count, 'case')})" for line, count in causes)
+
+    def _causes(self) -> list[tuple[str, int]]:
+        """Return the first line of each cause, as the first case has it, and how many cases have that cause."""
+        lines: dict[str, str] = {}
+        for each in self.results:
+            lines.setdefault(_cause(each), _first_line(each))
+        counts = Counter(map(_cause, self.results))
+        return [(line, counts[cause]) for cause, line in lines.items()]
 
 
 def group_findings(exploration: Exploration) -> list[FindingGroup]:
