@@ -28,16 +28,7 @@ from offbook.subjects.fork_server import UnfitProgramError
 from offbook.subjects.kept_folders import KeptFolders
 from offbook.subjects.launch import ForkLauncher, FreshLauncher, ProgramLauncher, ProgramLife
 from offbook.subjects.node_program import NodeLauncher, is_node_command
-from offbook.subjects.program_process import (
-    EffectCounter,
-    EffectFile,
-    Ledger,
-    LedgerPart,
-    Patience,
-    ProgramExit,
-    error_line,
-    names_error,
-)
+from offbook.subjects.program_process import Ledger, Patience, ProgramExit, RunFiles, error_line, names_error
 from offbook.subjects.program_results import NO_PRODUCTS, Products, ProgramProducts
 from offbook.subjects.python_command import parse_python_command
 from offbook.subjects.specs import DEFAULT_SETTINGS, ExploreSettings
@@ -58,29 +49,6 @@ RETRY_AFTER_MS = 1.0
 _URL_ALIAS = "http://offbook"
 
 _Call = TypeVar("_Call", Effect, InferredTool, ToolRun)
-
-
-class _RunFiles:
-    """The files of one run: its folder for temporary files, and where it reports its effects."""
-
-    def __init__(self, folder: str, ledger: Ledger | None) -> None:
-        self.temporary = Path(folder) / "tmp"
-        self.temporary.mkdir()
-        self.mcp_config = Path(folder) / "mcp.json"
-        self.effects = EffectFile(Path(folder) / "effects.jsonl")
-        self.ledger: LedgerPart | None = None if ledger is None else ledger.start(self.temporary)
-        self._counters = [EffectCounter(self.effects.path)]
-        if self.ledger is not None:
-            self._counters.append(EffectCounter(self.ledger.path, self.ledger.start))
-
-    def read_effects(self, *, is_cut_off: bool) -> list[Effect]:
-        """Return the effects in the files, those of the ledger last."""
-        parts: list[EffectFile | LedgerPart] = [self.effects, *([] if self.ledger is None else [self.ledger])]
-        return [effect for part in parts for effect in part.effects(is_cut_off=is_cut_off)]
-
-    def count_effects(self) -> int:
-        """Return how many effects the files have so far. What cannot be read is refused when the run has ended."""
-        return sum(counter.count() for counter in self._counters)
 
 
 class _EndedRun(Struct, frozen=True, kw_only=True):
@@ -233,7 +201,7 @@ class ProgramSubject:
     def _run_by(self, launcher: ProgramLauncher, plan: FaultPlan, continuation: Continuation) -> Run:
         with ExitStack() as stack:
             place = stack.enter_context(launcher.place())
-            name, files = place.name, _RunFiles(place.folder, self._ledger)
+            name, files = place.name, RunFiles(place.folder, self._ledger)
             command = stack.enter_context(self._kept.run(self._command_in(files), Path(place.folder)))
             environment = self._environment(name, files, waits_for_effects=self._settings.crashes or plan.can_crash)
             launched = launcher.launch(place, command, environment, is_clean=not self._max_calls)
@@ -270,7 +238,7 @@ class ProgramSubject:
             self._note_clean_run(ended)
         return replace(self._run_of(ended), first_life=before)
 
-    def _live(self, process: ProgramLife, observer: WireObserver, session: WireSession, files: _RunFiles) -> _EndedRun:
+    def _live(self, process: ProgramLife, observer: WireObserver, session: WireSession, files: RunFiles) -> _EndedRun:
         """Let the program live until it ends, or is killed, and return what is known of the run so far."""
         program_exit = self._wait_for(process, observer)
         hung = observer.endless or ("" if program_exit.code is not None else process.hung or "it was stopped")
@@ -317,7 +285,7 @@ class ProgramSubject:
         return session.misses[0].text if is_clean and session.misses else session.diverged
 
     @staticmethod
-    def _reported(files: _RunFiles, session: WireSession, *, is_cut_off: bool) -> list[Effect]:
+    def _reported(files: RunFiles, session: WireSession, *, is_cut_off: bool) -> list[Effect]:
         for problem in islice(session.refused_effects, 1):
             raise problem
         return [*files.read_effects(is_cut_off=is_cut_off), *session.effects]
@@ -355,14 +323,14 @@ class ProgramSubject:
         finally:
             self._running.discard(process)
 
-    def _command_in(self, files: _RunFiles) -> list[str]:
+    def _command_in(self, files: RunFiles) -> list[str]:
         return self._command if self._mcp is None else self._mcp.command(self._command, files.mcp_config)
 
     @property
     def _inherited(self) -> dict[str, str]:
         return {"PYTHONHASHSEED": "0"} | os.environ | self._env
 
-    def _environment(self, name: str, files: _RunFiles, *, waits_for_effects: bool) -> dict[str, str]:
+    def _environment(self, name: str, files: RunFiles, *, waits_for_effects: bool) -> dict[str, str]:
         url = self._server.session_url(name)
         own = {
             **base_url_variables(url),
@@ -377,7 +345,7 @@ class ProgramSubject:
         plain = plain_environment(self._inherited, url, is_replayed=True)
         return self._network.environment_of(own, self._server.url, plain=plain, session=name)
 
-    def _aliases(self, name: str, files: _RunFiles) -> dict[str, str]:
+    def _aliases(self, name: str, files: RunFiles) -> dict[str, str]:
         """Return what differs in the texts of every run, and what replaces it."""
         url, session_url = self._server.url, self._server.session_url(name)
         address = url.removeprefix("http://")

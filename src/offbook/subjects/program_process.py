@@ -312,3 +312,26 @@ def _count_in(line: bytes) -> int:
         return len(parse_effects(line, source="")) if line.strip() else 0
     except InputError:
         return 0
+
+
+class RunFiles:
+    """The files of one run: its folder for temporary files, and where it reports its effects."""
+
+    def __init__(self, folder: str, ledger: Ledger | None) -> None:
+        self.temporary = Path(folder) / "tmp"
+        self.temporary.mkdir()
+        self.mcp_config = Path(folder) / "mcp.json"
+        self.effects = EffectFile(Path(folder) / "effects.jsonl")
+        self.ledger: LedgerPart | None = None if ledger is None else ledger.start(self.temporary)
+        self._counters = [EffectCounter(self.effects.path)]
+        if self.ledger is not None:
+            self._counters.append(EffectCounter(self.ledger.path, self.ledger.start))
+
+    def read_effects(self, *, is_cut_off: bool) -> list[Effect]:
+        """Return the effects in the files, those of the ledger last."""
+        parts: list[EffectFile | LedgerPart] = [self.effects, *([] if self.ledger is None else [self.ledger])]
+        return [effect for part in parts for effect in part.effects(is_cut_off=is_cut_off)]
+
+    def count_effects(self) -> int:
+        """Return how many effects the files have so far. What cannot be read is refused when the run has ended."""
+        return sum(counter.count() for counter in self._counters)

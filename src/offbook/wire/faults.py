@@ -280,3 +280,14 @@ def end_as_recorded(fault: AnyFault, answer: HttpResponse) -> HttpResponse:
             return replace(answer, ending=_ENDINGS[ending], end_ms=silent_ms)
         case _:
             return answer
+
+
+_RETRY_HEADERS = frozenset(("retry-after", "retry-after-ms"))
+
+
+def with_retry_after(answer: HttpResponse, retry_after_ms: float | None) -> HttpResponse:
+    """Add `retry-after-ms` to an error response that does not say how long to wait, unless it is None."""
+    is_error = answer.status is not None and answer.status >= 400
+    if retry_after_ms is None or not is_error or _RETRY_HEADERS & answer.headers.keys():
+        return answer
+    return replace(answer, headers=answer.headers | {"retry-after-ms": f"{retry_after_ms:g}"})

@@ -9,7 +9,7 @@ import orjson
 from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.errors import MismatchKind, RecordingMismatchError, RecordingUnavailableError, RequestError
+from offbook.errors import MismatchKind, RecordingMismatchError, RecordingUnavailableError
 from offbook.events import MatchedBy
 from offbook.messages import JsonObject, Request, Response, deltas_of
 from offbook.recording.call_cache import CallCache
@@ -28,11 +28,10 @@ from offbook.recording.match.cursor import (
     overused_entries,
 )
 from offbook.recording.stores.store import Claim, SharedPosition, StoredExchange
-from offbook.vendors import VENDORS
 from offbook.wire.calls import CallAttempt, CallObserver, WireOutcome
 from offbook.wire.replay_source import PreparedResponse, ReplaySource, prepare_response
 from offbook.wire.request import ParsedRequest
-from offbook.wire.response import HttpResponse, encode_model_response, error_response, whole_response
+from offbook.wire.response import HttpResponse, encode_model_response
 from offbook.wire.server.session_clock import LOOP_CLOCK, ResponseClock
 
 _HINTS: dict[MismatchKind, str] = {
@@ -119,6 +118,8 @@ class WireReplay:
         if match.stored is not None:
             return self.source.answer(match.stored, parsed)
         if parsed.request is None or parsed.route.codec is None:
+            from offbook.wire.synthetic.answer import synthetic_response  # noqa: PLC0415 - most runs ask for none
+
             return prepare_response(self.source.paced(synthetic_response(parsed, self.source.models), 0.0))
         response = self.response(match, parsed)
         answer = encode_model_response(response, deltas_of(response), parsed, parsed.route.codec)
@@ -194,39 +195,6 @@ class WireReplay:
             request = replace(parsed.request, step_id=step_id)
             error = mismatch_error(request, match, self.source.reader, self.source.rules)
         return error.replace(hint=_HINTS[error.kind])
-
-
-def synthetic_response(parsed: ParsedRequest, models: list[str]) -> HttpResponse:
-    """Answer a request that is not recorded: an embedding, a list of models or a token count, always the same; or 404.
-
-    `models` are the models that the recording names.
-    """
-    try:
-        body = _synthetic_body(parsed, models)
-    except RequestError as error:
-        return error_response(parsed.route.any_codec, 400, str(error))
-    if body is None:
-        message = parsed.problem or f"the recording has no answer for {parsed.place}, and there is no synthetic one"
-        return error_response(parsed.route.any_codec, 400 if parsed.problem else 404, message)
-    return whole_response(200, orjson.dumps(body))
-
-
-def _synthetic_body(parsed: ParsedRequest, models: list[str]) -> JsonObject | None:
-    from offbook.wire.synthetic.embeddings import embeddings_answer  # noqa: PLC0415 - most runs ask for none of these
-    from offbook.wire.synthetic.models import models_answer, token_count_answer  # noqa: PLC0415
-
-    vendor = VENDORS[parsed.route.vendor].like or parsed.route.vendor
-    path = parsed.place.partition("?")[0]
-    body = parsed.body if isinstance(parsed.body, dict) else {}
-    match parsed.route.operation:
-        case "embed":
-            return embeddings_answer(vendor, path, body)
-        case "models":
-            return models_answer(vendor, path, models, body=body)
-        case "count_tokens":
-            return token_count_answer(vendor, body)
-        case _:
-            return None
 
 
 class CacheReplay(WireReplay):

@@ -34,7 +34,7 @@ from offbook.wire.calls import (
     ignore_call,
     ignore_request,
 )
-from offbook.wire.faults import FaultTarget, apply_fault
+from offbook.wire.faults import FaultTarget, apply_fault, with_retry_after
 from offbook.wire.replay import DeferredMatch, ExploredReplay, ExploredRun, ReplayMatch, WireReplay
 from offbook.wire.request import HttpRequest, ParsedRequest, RequestParser
 from offbook.wire.response import NO_ANSWER, HttpResponse, refusal_response, spoils_answer
@@ -49,8 +49,6 @@ MAX_ERROR_CHARS = 4_000
 MAX_EFFECTS = 100_000
 CALL_BYTES = 1_000
 """About what a call takes besides its request."""
-
-_RETRY_HEADERS = frozenset(("retry-after", "retry-after-ms"))
 
 
 class WireSession:
@@ -190,10 +188,9 @@ class WireSession:
         self.cost_usd += outcome.cost_usd
         if outcome.tool_calls:
             self.tool_turns.append(outcome.tool_calls)
-        if outcome.failure:
-            self.failures[outcome.failure] += 1
-        if outcome.unrecorded:
-            self.unrecorded[outcome.unrecorded] += 1
+        for counter, reason in ((self.failures, outcome.failure), (self.unrecorded, outcome.unrecorded)):
+            if reason:
+                counter[reason] += 1
         self._on_call(call)
 
     def start_tool_call(self, tool: str) -> ToolAttempt:
@@ -355,14 +352,7 @@ class WireSession:
                 attempt=attempt.attempt_number,
             )
         )
-        return self._with_retry_after(answer)
-
-    def _with_retry_after(self, answer: HttpResponse) -> HttpResponse:
-        """Add `retry-after-ms` to an error response that does not say how long to wait."""
-        is_error = answer.status is not None and answer.status >= 400
-        if self._retry_after_ms is None or not is_error or _RETRY_HEADERS & answer.headers.keys():
-            return answer
-        return replace(answer, headers=answer.headers | {"retry-after-ms": f"{self._retry_after_ms:g}"})
+        return with_retry_after(answer, self._retry_after_ms)
 
     def _report_served(self, attempt: CallAttempt, match: ReplayMatch) -> None:
         """Emit an event for an answered model call; synthetic answers have none."""

@@ -543,7 +543,10 @@ def test_part_of_the_name_of_a_scenario_is_enough(run, project):
         ((*FLOW, "--workers", "ray://127.0.0.1:1"), "ray://127.0.0.1:1: cannot reach the cluster: Connection refused"),
         ((*FLOW, "--workers", "ray://head"), "hint: --workers ray://head:10001"),
         ((*FLOW, "--workers", "ray", "--on-divergence", "live"), "the keys of live models stay on this machine"),
-        (("--replay", "run.json", "--workers", "ray", "--run-tools", "--", "true"), "a cluster has neither the interpreter"),
+        (
+            ("--replay", "run.json", "--workers", "ray", "--run-tools", "--", "true"),
+            "a cluster has neither the interpreter",
+        ),
         ((*FLOW, "--reporter", "xml=x"), "there is no reporter 'xml'"),
         ((*FLOW, "--compare", "none.json"), "none.json"),
     ],

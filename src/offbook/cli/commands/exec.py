@@ -163,7 +163,7 @@ def _run(
 
     from offbook.cli import SIGNALLED
     from offbook.cli.run_program import run_child
-    from offbook.cli.runners.mcp import McpServers
+    from offbook.cli.runners.mcp_servers import McpServers
     from offbook.cli.runners.wire import (
         EffectReports,
         child_environment,

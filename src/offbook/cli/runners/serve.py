@@ -60,7 +60,7 @@ def serve_here(
     Raises:
         InputError: an option is wrong, MCP servers are to be recorded behind a key, or a group cannot be.
     """
-    from offbook.cli.runners.mcp import McpServers
+    from offbook.cli.runners.mcp_servers import McpServers
 
     if session_group:
         check_independent(options)

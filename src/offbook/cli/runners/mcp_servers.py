@@ -1,0 +1,107 @@
+"""The MCP servers of `exec --mcp` and `serve --mcp`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from offbook.errors import InputError
+
+if TYPE_CHECKING:
+    from offbook.cli.runners.wire import WireArguments
+    from offbook.mcp.config import McpConfig
+    from offbook.mcp.hub import McpHub
+    from offbook.mcp.recorder import McpRecorder
+    from offbook.wire.replay_source import UnusedExchange
+    from offbook.wire.server.wire_server import WireServer
+
+
+class McpServers:
+    """The MCP servers of `--mcp`, while the block lasts; without the option there are none, and `hub` is None.
+
+    Raises:
+        InputError: the config cannot be read, or the recording cannot be written; or they are to be recorded by a
+            server that `has_own_key`, which would go to the real servers.
+    """
+
+    def __init__(self, options: WireArguments, environment: Mapping[str, str], *, has_own_key: bool = False) -> None:
+        if options.mcp is not None and options.record is not None and has_own_key:
+            hint = "clients of MCP servers send the keys of those; leave out --api-key"
+            raise InputError("MCP servers are not recorded behind an API key", source="--mcp", hint=hint)
+        self.hub: McpHub | None = None
+        self._config: McpConfig | None = None
+        self._recorder: McpRecorder | None = None
+        self._recording = options.replay
+        self._folder: TemporaryDirectory[str] | None = None
+        if options.mcp is not None:
+            self._open(options.mcp, options, environment)
+
+    def _open(self, path: str, options: WireArguments, environment: Mapping[str, str]) -> None:
+        from offbook.mcp.config import load_config
+        from offbook.mcp.hub import McpHub
+        from offbook.mcp.recorder import McpRecorder
+        from offbook.recording.latency import Latency
+
+        self._config = load_config(path)
+        if options.record is not None:
+            self._recorder = McpRecorder(options.record, mode=options.record_mode or "append")
+        latency = Latency(options.latency_model, latency_ms=options.latency_ms, seed=0)
+        try:
+            self.hub = McpHub(self._config.servers, recorder=self._recorder, environment=environment, latency=latency)
+        except InputError:
+            self._close_recorder()
+            raise
+        self._folder = TemporaryDirectory(prefix="offbook-")
+
+    @property
+    def path(self) -> str:
+        """The path of the config that leads to us."""
+        return "" if self._folder is None else str(Path(self._folder.name) / "mcp.json")
+
+    def point_to(self, server: WireServer) -> dict[str, str]:
+        """Write the config that leads to a server that runs, and return the variables that name it."""
+        if self.hub is None or self._config is None:
+            return {}
+        from offbook.mcp.config import CONFIG_VARIABLE
+
+        self.hub.write_config(self._config, Path(self.path), url=server.url)
+        return {CONFIG_VARIABLE: self.path}
+
+    def urls(self, server: WireServer) -> dict[str, str]:
+        """Return the URLs of the servers that can be reached over HTTP, by name."""
+        if self.hub is None or self._config is None:
+            return {}
+        is_reached = {each.name: each.kind == "http" or not self.hub.is_live for each in self._config.servers}
+        return {name: self.hub.url(name, server.url) for name in self.hub.names if is_reached[name]}
+
+    def command(self, command: Sequence[str]) -> list[str]:
+        """Return the command with `{mcp}` replaced by the path of the config."""
+        if self.hub is None:
+            return list(command)
+        from offbook.mcp.config import PLACEHOLDER
+
+        return [word.replace(PLACEHOLDER, self.path) for word in command]
+
+    def unused(self, server: WireServer) -> list[UnusedExchange]:
+        """Return the recorded tool calls that were not used."""
+        replay = server.session("").replay
+        if self.hub is None or self._recorder is not None or replay is None or self._recording is None:
+            return []
+        return self.hub.unused_exchanges(replay.source.reader.tools, self._recording)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._recorder is not None and kind is not None and issubclass(kind, Exception):
+            self._recorder.keep()
+        self._close_recorder()
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def _close_recorder(self) -> None:
+        if self._recorder is not None:
+            self._recorder.close()
