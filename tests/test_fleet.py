@@ -7,7 +7,7 @@ from bench.findings import Findings, Row, Table
 from bench.fleet import Costs, measured_costs, parse_cost, render, shard_times_s, simulate, store_load
 from msgspec.structs import replace
 
-COSTS = Costs(case_us=1_000.0, start_s=1.0, think_us=1_000.0, network_us=200.0)
+COSTS = Costs(case_us=1_000.0, start_s=1.0, think_us=1_000.0, network_us=200.0, store_us=None, ray_task_us=None)
 
 
 def curves(costs):

@@ -30,6 +30,7 @@ Stamp: TypeAlias = tuple[Kind, str, str | None]
 """The kind of an exchange, its key, and when it was recorded."""
 
 BATCH = 1000
+FIRST_AHEAD = 8
 MAX_AHEAD = 128
 PAGE_SIZE = 250
 
@@ -117,7 +118,7 @@ class _ReadAhead:
     """Exchanges that were read before anybody asked for them, and how many to read next time."""
 
     def __init__(self) -> None:
-        self.size = 1
+        self.size = FIRST_AHEAD
         self._read = self._used = 0
         self._keys: dict[str, tuple[int, dict[int, bytes]]] = {}
 
