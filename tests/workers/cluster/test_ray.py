@@ -11,7 +11,6 @@ import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
-from typing import NamedTuple
 
 import pytest
 
@@ -141,16 +140,9 @@ def token():
     return LOOPBACK_ONLY | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token_hex(32)}
 
 
-class Head(NamedTuple):
-    """Where a cluster is: for those that join it, and for clients."""
-
-    address: str
-    url: str
-
-
 @pytest.fixture
 def head(tmp_path_factory, token):
-    """A cluster, which is started here and stopped at the end."""
+    """The address of a cluster, which is started here and stopped at the end."""
     with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
         port, client_port = one.getsockname()[1], other.getsockname()[1]
     ray = Path(sys.executable).parent / "ray"
@@ -168,20 +160,16 @@ def head(tmp_path_factory, token):
             break
         except OSError:
             time.sleep(0.2)
-    yield Head(f"127.0.0.1:{port}", f"ray://127.0.0.1:{client_port}")
+    yield f"127.0.0.1:{port}"
     running.terminate()
     running.wait(60)
 
 
-def test_a_cluster_gets_the_working_directory_and_gives_the_same_bytes(project, head, token):
-    here = explored("--workers", "1")
-    assert len(here[2]) > 1000
-    assert explored("--workers", "ray", RAY_ADDRESS=head.address, **token) == here
-
-
-def test_a_client_of_a_cluster_gives_the_same_bytes(suite, head, token):
+def test_a_cluster_gets_the_working_directory_and_gives_the_same_bytes(suite, head, token):
     here = explored("--workers", "1"), tested()
-    assert (explored("--workers", head.url, **token), tested("--workers", head.url, **token)) == here
+    assert len(here[0][2]) > 1000
+    there = {"RAY_ADDRESS": head, **token}
+    assert (explored("--workers", "ray", **there), tested("--workers", "ray", **there)) == here
 
 
 def test_ctrl_c_ends_the_workers_and_reports_what_had_ended(project):
