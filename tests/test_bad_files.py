@@ -125,7 +125,7 @@ def test_a_wait_that_would_never_end_is_refused(reader, tmp_path):
 
 FOREIGN = {
     "a cassette of vcrpy": "version: 1\ninteractions:\n- request: {method: GET}\n",
-    "a file of fixtures of aimock": '{"fixtures": [{"match": {"userMessage": "Hi"}, "response": {}}]}',
+    "fixtures of aimock": '{"fixtures": [{"match": {"userMessage": "Hi"}, "response": {}}]}',
     "a HAR archive": '{"log": {"version": "1.2", "entries": []}}',
 }
 
@@ -136,7 +136,7 @@ def test_a_file_of_another_tool_is_called_by_its_name_with_the_command_that_impo
     path = tmp_path / "file"
     path.write_text(FOREIGN[kind])
     error = str(error_of(reader, path))
-    assert f"this is {kind}" in error
+    assert f"looks like {kind}, not a {reader}" in error
     assert f"offbook recording import {path} --output" in error
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from codecs import BOM_UTF8
 from pathlib import Path
 from typing import Any, get_args
@@ -191,24 +190,3 @@ def read_toml(file: Path) -> dict[str, Any]:
         raise InputError(f"invalid TOML: {error}", source=str(file)) from None
     except ValueError:  # what Python says of an integer with thousands of digits
         raise InputError("invalid TOML: a number that is too large", source=str(file)) from None
-
-
-_FOREIGN_FILE = re.compile(rb'(?:^|[{,])\s*"?(interactions|fixtures|log)"?\s*:', re.MULTILINE)
-_FOREIGN_FILES = {
-    b"interactions": "a cassette of vcrpy",
-    b"fixtures": "a file of fixtures of aimock",
-    b"log": "a HAR archive",
-}
-_HEAD_BYTES = 10_000
-
-
-def explain_foreign_file(data: bytes, source: str) -> tuple[str, str] | None:
-    """Return what a file of another tool is, and how to make a recording of it; None if it is none that is known.
-
-    It is for a file that cannot be used as what it was given for: only its first keys are looked at.
-    """
-    found = _FOREIGN_FILE.search(data, 0, _HEAD_BYTES)
-    if found is None or (found[1] == b"log" and b'"entries"' not in data):
-        return None
-    command = f"offbook recording import {shlex.quote(source)} --output recording.json"
-    return f"this is {_FOREIGN_FILES[found[1]]}", f"make a recording of it: {command}"

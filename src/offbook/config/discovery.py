@@ -20,11 +20,11 @@ from msgspec import Struct
 from offbook.config.file import Config
 from offbook.errors import InputError, WorkflowError
 from offbook.files import read_file
+from offbook.recording.format.foreign import explain_import
 from offbook.scenarios.runner import NO_USER_MODEL, check_agent
 from offbook.scenarios.scenario import Scenario, collect_declared, turn
 from offbook.scenarios.scenario import scenario as declare_scenario
 from offbook.scenarios.trajectory import expected
-from offbook.schema_errors import explain_foreign_file
 from offbook.text import did_you_mean, shorten
 
 IGNORED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages"})
@@ -188,7 +188,8 @@ def execute_file(file: Path) -> ModuleType:
     name = f"scenarios_{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
-        reason, hint = explain_foreign_file(read_file(file), file.name) or ("not a Python file", "")
+        explained = explain_import(read_file(file), source=file.name, expected="a Python file")
+        reason, hint = explained or ("not a Python file", "")
         raise InputError(reason, source=str(file), hint=hint)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module

@@ -61,7 +61,7 @@ def test_a_file_that_is_named_as_if_it_were_a_program_is_recognised(run, careles
 
 def test_a_file_of_another_tool_is_called_by_its_name(run, careless):
     Path("aimock.json").write_text('{"fixtures": []}')
-    assert "this is a file of fixtures of aimock" in run("explore", "aimock.json")[2]
+    assert "looks like fixtures of aimock" in run("explore", "aimock.json")[2]
 
 
 def test_that_command_runs_that_case_alone(run, careless):

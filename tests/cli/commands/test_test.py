@@ -212,7 +212,7 @@ class TestBadInput:
         code, _, err = run("test", "sim.txt")
         assert (code, "not a Python file" in err) == (2, True)
         write("cassette.yaml", "interactions: []\n")
-        assert "this is a cassette of vcrpy" in run("test", "cassette.yaml")[2]
+        assert "looks like a cassette of vcrpy" in run("test", "cassette.yaml")[2]
 
     def test_an_address_that_is_none_is_reported(self, run, project, write):
         write("offbook.toml", '[agent]\nendpoint = "nowhere"\n')

@@ -28,6 +28,7 @@ from offbook.explore.start_check import ForkingSubject
 from offbook.explore.verdict import FINDINGS, Verdict
 from offbook.faults import parse_fault
 from offbook.files import read_file
+from offbook.recording.format.foreign import explain_import
 from offbook.recording.stores.locate import last_recorded_at, recording_digest
 from offbook.report.exploration import (
     ExplorationReporter,
@@ -41,7 +42,6 @@ from offbook.report.exploration.report_input import (
     ReportOrigin,
     causes_of_findings,
 )
-from offbook.schema_errors import explain_foreign_file
 from offbook.shard import Shard
 from offbook.subjects.executors import AnyWorkers, RayAddress, executor_of
 from offbook.subjects.kept_folders import PLACEHOLDER
@@ -124,7 +124,8 @@ class SubjectArguments(Struct, frozen=True, kw_only=True):
             return self._scenario(self.file)
         reason, hint = "this is not a workflow or a file of scenarios", USAGE
         if Path(self.file).is_file():
-            reason, hint = explain_foreign_file(read_file(self.file), self.file) or (reason, hint)
+            expected = "a workflow or a file of scenarios"
+            reason, hint = explain_import(read_file(self.file), source=self.file, expected=expected) or (reason, hint)
         raise InputError(reason, source=self.file, hint=hint)
 
     def _recording(self) -> str:

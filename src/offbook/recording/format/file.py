@@ -39,7 +39,6 @@ from offbook.recording.format.keys import (
 from offbook.recording.format.wire_record import BinaryText, TimedFrame, WireRecord
 from offbook.schema_errors import (
     check_keys,
-    explain_foreign_file,
     explain_json_error,
     explain_msgspec_error,
     json_value_at,
@@ -93,11 +92,8 @@ def parse_document(data: bytes, *, source: str) -> Document:
         if data.count(_KEY_START) != len(outer):  # not as we write it: one key on each line that is indented once
             check_keys(data)
     except _UNREADABLE as error:
-        raise _foreign_error(data, source) or _syntax_error(data, error, source) from None
-    try:
-        return _parse_outer(outer, source)
-    except RecordingFormatError as error:
-        raise _foreign_error(data, source) or error from None
+        raise _syntax_error(data, error, source) from None
+    return _parse_outer(outer, source)
 
 
 def _parse_outer(outer: dict[str, Raw], source: str) -> Document:
@@ -276,12 +272,6 @@ def too_large(size: int, source: str) -> RecordingFormatError:
         source=source,
         hint="use a store like sqlite:///recording.db for large recordings",
     )
-
-
-def _foreign_error(data: bytes, source: str) -> RecordingFormatError | None:
-    """Return the error for a file of another tool; None if it is none that is known."""
-    explained = explain_foreign_file(data, source)
-    return None if explained is None else RecordingFormatError(explained[0], source=source, hint=explained[1])
 
 
 def _syntax_error(data: bytes, error: Exception, source: str) -> RecordingFormatError:

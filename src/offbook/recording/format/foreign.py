@@ -51,7 +51,23 @@ def foreign_text_kind(data: bytes) -> str:
     return kind if kind in _IMPORTED_KINDS else ""
 
 
+def explain_import(data: bytes, *, source: str, expected: str) -> tuple[str, str] | None:
+    """Return what is wrong with a file of another tool that was given as `expected`, and how to make a recording of it.
+
+    Returns None if it is of no kind that can be imported.
+    """
+    try:
+        kind = foreign_kind(msgspec.json.decode(data, type=dict[str, Raw]))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        kind = foreign_text_kind(data)
+    return (f"looks like {kind}, not {expected}", _import_hint(source)) if kind in _IMPORTED_KINDS else None
+
+
+def _import_hint(source: str) -> str:
+    return f"offbook recording import {source} --output run.json"
+
+
 def foreign_error(kind: str, *, source: str) -> RecordingFormatError:
     """Return the error for a file of that kind, with the command that makes a recording of it, if there is one."""
-    hint = f"offbook recording import {source} --output run.json" if kind in _IMPORTED_KINDS else FILE_HINT
+    hint = _import_hint(source) if kind in _IMPORTED_KINDS else FILE_HINT
     return RecordingFormatError(f"looks like {kind}, not a recording", source=source, hint=hint)

@@ -14,8 +14,9 @@ from msgspec.structs import replace
 from offbook.errors import Problem, WorkflowError
 from offbook.files import read_file
 from offbook.messages import JsonObject
+from offbook.recording.format.foreign import explain_import
 from offbook.recording.format.keys import quote_name
-from offbook.schema_errors import describe_type, explain_foreign_file, explain_msgspec_error
+from offbook.schema_errors import describe_type, explain_msgspec_error
 from offbook.workflow.file.problems import DocumentPath, ProblemReport, find_mismatches
 from offbook.workflow.file.schema import (
     STEP_TYPES,
@@ -300,7 +301,7 @@ def _parse(text: str, source: str, inclusion: Inclusion, tools: frozenset[str]) 
 def _refuse_foreign(document: object, text: str, source: str) -> None:
     """Raise WorkflowError for a file of another tool. A workflow has steps, whatever else it has."""
     if isinstance(document, Mapping) and "steps" not in document:
-        explained = explain_foreign_file(text.encode(), source)
+        explained = explain_import(text.encode(), source=source, expected="a workflow")
         if explained is not None:
             raise WorkflowError([Problem(explained[0], source=source, hint=explained[1])])
 
