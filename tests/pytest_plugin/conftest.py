@@ -48,11 +48,17 @@ class LoadedModules:
         self._modules.update(sys.modules)
 
     def restore(self):
-        """Load the modules again as they were, without those of the project."""
-        for name, module in self._modules.items():
+        """Load the modules again as they were, without those of the project.
+
+        All are put back before one is looked at: the path of a namespace package is found by way of its parent.
+        """
+        added = {
+            name: module for name, module in self._modules.items() if sys.modules.setdefault(name, module) is module
+        }
+        for name, module in added.items():
             places = [getattr(module, "__file__", None) or "", *getattr(module, "__path__", ())]
-            if not any(place.startswith(self._folder) for place in places):
-                sys.modules.setdefault(name, module)
+            if any(place.startswith(self._folder) for place in places):
+                del sys.modules[name]
 
 
 class Project:

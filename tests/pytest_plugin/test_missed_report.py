@@ -66,6 +66,7 @@ def test_a_drifted_prompt_shows_the_difference_the_hint_and_no_frame_of_a_librar
 @pytest.mark.parametrize(
     ("sdk", "error"),
     [(OVER_HTTP, "openai.UnprocessableEntityError"), (BY_ANTHROPIC, "anthropic.UnprocessableEntityError")],
+    ids=["openai", "anthropic"],
 )
 def test_an_error_of_an_sdk_is_as_short_and_shows_the_difference_once_with_the_hint(recorded, sdk, error, fault):
     recorded.test(sdk.replace("pass", f"offbook.faults({fault!r})" if fault else "pass"))
