@@ -141,7 +141,7 @@ format: setup ## Format the code and fix what lint can fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: setup $(GROUP_STAMP)-bench $(GROUP_STAMP)-cluster $(if $(NPM),$(AIMOCK_STAMP)) ## Measure replay, recording, gateway, agent, workflow, scenarios and server beside peers and a floor
+bench: setup $(GROUP_STAMP)-bench $(GROUP_STAMP)-browser $(GROUP_STAMP)-cluster $(if $(NPM),$(AIMOCK_STAMP)) ## Measure replay, recording, gateway, agent, workflow, scenarios and server beside peers and a floor
 	$(BIN)/python -m bench
 
 soak: setup ## Run 100,000 calls, 500 streams and attacks on all fronts for ten minutes, then properties with more examples

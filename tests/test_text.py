@@ -2,7 +2,7 @@
 
 import pytest
 
-from offbook.text import did_you_mean, format_usd, ordinal, pluralize, printable, suggestion
+from offbook.text import call_text, did_you_mean, format_usd, ordinal, pluralize, printable, suggestion
 
 
 def test_a_count_comes_with_its_noun():
@@ -58,3 +58,19 @@ def test_a_suggestion_lists_all_that_are_known_beside_the_closest(name, hint):
 )
 def test_a_cost_has_four_digits_or_as_many_as_say_something(cost_usd, said):
     assert format_usd(cost_usd) == said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({}, "book()"),
+        ({"order": 42}, "book(42)"),
+        ({"city": "Oslo", "nights": 2}, "book(city=Oslo, nights=2)"),
+        ({"text": "two\n lines"}, "book(two lines)"),
+        ({"items": [1, {"a": None}]}, 'book([1,{"a":null}])'),
+        ({"text": "x" * 99}, f"book({'x' * 53}…)"),
+    ],
+)
+def test_a_call_is_said_by_its_values_and_with_names_if_there_are_several(arguments, said):
+    assert call_text("book", arguments) == said
+    assert len(said) <= 60

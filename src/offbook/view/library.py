@@ -134,7 +134,7 @@ def digest_runs(runs: Sequence[FoundRun], *more: str) -> str:
 
 
 def _checked(place: str | os.PathLike[str]) -> str:
-    text = os.fspath(place)
+    text = os.fspath(place).removeprefix("sqlite:///")
     if "://" in text:
         hint = "name files and folders; copy a recording of another store: offbook recording copy FROM TO.json"
         raise InputError("only files can be viewed", source=text, hint=hint)

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from offbook.explore.cases import HeatmapCell
-from offbook.report.exploration.heatmap import HeatmapDrawing, heatmap_of
+from offbook.report.exploration.heatmap import HeatmapDrawing, heatmap_of, row_labels
 from tests.report.exploration import explorations
 
 
@@ -123,3 +123,21 @@ def test_names_can_command_nothing():
 
 def test_nothing_explored_is_drawn_as_the_calls_alone():
     assert drawn(replace(explorations.naive(), results=())) == ["", "1 agent", "2 agent", "find_order 1", "refund 1"]
+
+
+def test_rows_are_called_by_what_their_calls_ask_for():
+    exploration = explorations.naive()
+    assert row_labels(exploration) == {
+        "1 agent": "1 → find_order(42)",
+        "2 agent": "2 → refund(42)",
+        "find_order 1": "find_order(42)",
+        "refund 1": "refund(42)",
+    }
+    first, second = exploration.clean.calls
+    other = replace(second, step_id="closing", attempt=2, asks_for=())
+    refund = exploration.clean.tools[1]
+    clean = replace(exploration.clean, calls=(first, other), tools=(refund, replace(refund, call=2)))
+    labels = row_labels(replace(exploration, clean=clean))
+    assert labels["1 agent"] == "1 agent → find_order(42)"
+    assert labels["2 closing try 2"] == "2 closing → answer, try 2"
+    assert (labels["refund 1"], labels["refund 2"]) == ("refund(42), call 1", "refund(42), call 2")

@@ -15,8 +15,8 @@ from offbook.explore.run import Run, RunFailure, sites_of
 from offbook.explore.schedule import LeftOut
 from offbook.explore.verdict import VERDICTS, Assessment
 from offbook.report.exploration import load_exploration
-from offbook.report.exploration.json_report import exploration_json
-from offbook.report.exploration.report_input import ReportOptions
+from offbook.report.exploration.json_report import exploration_json, load_reported
+from offbook.report.exploration.report_input import ReportOptions, ReportOrigin
 from tests.report.exploration import explorations
 
 MANNER = ReportOptions(explorations.reproduce)
@@ -167,3 +167,15 @@ def test_a_fault_that_cannot_fire_where_it_is_said_to_is_refused(tmp_path):
         "connection_reset does not fire inside a stream",
         "explored[0].faults[0].at.chunk",
     )
+
+
+def test_a_report_names_what_it_came_from_and_is_the_input_of_further_reports(tmp_path):
+    origin = ReportOrigin(version="1.0", command="offbook explore flow.yaml", recording="run.json", recorded_at="2026")
+    path = tmp_path / "e.json"
+    path.write_bytes(
+        exploration_json(ReportOptions(explorations.reproduce, origin=origin).report_input(explorations.naive()))
+    )
+    assert json.loads(path.read_bytes())["origin"]["command"] == "offbook explore flow.yaml"
+    again = load_reported(path)
+    assert (again.origin, again.is_complete) == (origin, True)
+    assert exploration_json(again) == path.read_bytes()

@@ -12,7 +12,7 @@ from offbook.cli.options import AsJson, Port
 def view(
     places: Annotated[
         list[str],
-        typer.Argument(metavar="FOLDER|FILE…", help="Folders and files of recordings and reports.", show_default=False),
+        typer.Argument(metavar="FOLDER|FILE", help="Folders and files of recordings and reports.", show_default=False),
     ],
     port: Port = 0,
     opens: Annotated[
