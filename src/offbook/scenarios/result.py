@@ -172,6 +172,13 @@ class SuiteShard(Struct, frozen=True, kw_only=True):
     record_again: str = ""
 
 
+class SuiteOrigin(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a run of scenarios came from, as far as it is known: the version of offbook, and the command."""
+
+    version: str = ""
+    command: str = ""
+
+
 class SuiteResult(Struct, frozen=True):
     """A run of scenarios. `is_complete` is False if it was interrupted; then it contains what had finished.
 
@@ -183,6 +190,7 @@ class SuiteResult(Struct, frozen=True):
     is_complete: bool = True
     groups: tuple[ErrorGroup, ...] = ()
     shard: SuiteShard | None = None
+    origin: SuiteOrigin = SuiteOrigin()
 
     @property
     def passed(self) -> bool:

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from offbook.report.scenarios.json_report import json_report
-from offbook.scenarios.result import TurnRecord
+from offbook.report.scenarios.json_report import json_report, load_suite
+from offbook.scenarios.result import SuiteOrigin, TurnRecord
 from tests.report import runs
 
-FIELDS = ["version", "passed", "is_complete", "tokens", "cost_usd", "latency_s", "groups", "scenarios"]
+FIELDS = ["version", "passed", "is_complete", "origin", "tokens", "cost_usd", "latency_s", "groups", "scenarios"]
 SCENARIO_FIELDS = ["name", "agent", "source", "passed", "figures", "failures", "never_called", "conversations"]
 
 
@@ -104,3 +104,10 @@ def test_groups_are_reported_with_all_their_conversations():
             "description": "Tell it to look first.",
         }
     ]
+
+
+def test_a_report_of_a_whole_run_is_read_back_with_what_it_came_from():
+    result = runs.suite(*runs.two_agents().scenarios, origin=SuiteOrigin(version="1.0", command="offbook test"))
+    again = load_suite(json_report(result), source="report.json")
+    assert again.origin == result.origin
+    assert json_report(again) == json_report(result)

@@ -45,7 +45,7 @@ from offbook.recording.redact.rules import add_rules_of
 from offbook.recording.replace_on_close import keep_recording
 from offbook.recording.stores.locate import open_store, recording_digest
 from offbook.report import Reporters
-from offbook.scenarios.result import PlannedScenario, SuiteResult, SuiteShard
+from offbook.scenarios.result import PlannedScenario, SuiteOrigin, SuiteResult, SuiteShard
 from offbook.scenarios.runner import Participants, RunRules, ScenarioRunner
 from offbook.scenarios.scenario import Scenario
 from offbook.shard import Shard, digest_of
@@ -172,13 +172,20 @@ def _arguments(options: ScenarioOptions) -> str:
     return "".join(f" {shlex.quote(word)}" for word in words)
 
 
+def _origin(options: ScenarioOptions) -> SuiteOrigin:
+    """Return what the reports of a run name as its origin: what is the same in every run of it, and in every shard."""
+    mode = options.mode
+    how = "" if isinstance(mode, Live) else f" --{type(mode).__name__.lower()} {shlex.quote(str(mode.path))}"
+    return SuiteOrigin(version=__version__, command=f"offbook test{_arguments(options)}{how}")
+
+
 class _Run:
     """A run in progress, whose scenarios so far can be reported if it is interrupted."""
 
     def __init__(self, config: Config, plan: RunPlan, options: ScenarioOptions) -> None:
         self._config, self._options = config, options
         self._grouping, self._rules = error_grouping(config), _rules(config, options)
-        self._shard = None
+        self._shard, self._origin = None, _origin(options)
         if options.shard is not None:
             self._shard = _suite_shard(plan, options, self._rules, self._grouping)
             plan = _plan_of_shard(plan, options.shard)
@@ -214,7 +221,8 @@ class _Run:
                     opened.note_used(file, ids)
             groups = await self._grouping.groups_of(result, opened.provider)
             unused = opened.unused()
-            return SuiteOutcome(replace(result, groups=groups, shard=self._ended_shard(unused, opened.opened)), unused)
+            shard = self._ended_shard(unused, opened.opened)
+            return SuiteOutcome(replace(result, groups=groups, shard=shard, origin=self._origin), unused)
 
     def _ended_shard(self, unused: Sequence[UnusedEntry], opened: Sequence[str]) -> SuiteShard | None:
         """Return the shard with what it did not use; nothing of it is told if not all scenarios run."""
@@ -286,7 +294,7 @@ class _Run:
 
     def report_partial(self, *, to_files_only: bool = False) -> None:
         """Report the scenarios that have ended."""
-        ended = replace(self._runner.so_far(), shard=self._shard)
+        ended = replace(self._runner.so_far(), shard=self._shard, origin=self._origin)
         self.reporter.report_waiting()
         reporter = self._files if to_files_only else self.reporter
         reporter.finish(replace(ended, groups=self._grouping.groups_without_model(ended)))

@@ -67,6 +67,12 @@ function walkCells(event) {
   }
 }
 
+/* What the report came from, as far as it is known. */
+function originParts({ version, command, recording, recorded_at }) {
+  const parts = [recording ? ["Recording ", name(recording), recorded_at ? ` of ${recorded_at.slice(0, 10)}` : ""] : [], command ? [element("code", {}, name(command))] : [], version ? [`offbook ${version}`] : []];
+  return parts.filter((part) => part.length).flatMap((part, place) => (place ? [" · ", ...part] : part));
+}
+
 /* Says that a box scrolls, while it does. */
 function scrollHint(box) {
   const hint = element("p", { class: "faint hint scrolls", hidden: "" }, "Scroll sideways to see the rest →");

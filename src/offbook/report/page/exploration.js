@@ -126,12 +126,6 @@ function coverage({ met, missed, paths, never_ran }) {
     folded({}, [`Faults met by ${counted(rows.length, "call")}`], () => [element("div", { class: "wide" }, table)])];
 }
 
-/* What the report came from, as far as it is known. */
-function origin({ version, command, recording, recorded_at }) {
-  const parts = [recording ? ["Recording ", name(recording), recorded_at ? ` of ${recorded_at.slice(0, 10)}` : ""] : [], command ? [element("code", {}, name(command))] : [], version ? [`offbook ${version}`] : []];
-  return parts.filter((part) => part.length).flatMap((part, place) => (place ? [" · ", ...part] : part));
-}
-
 const missing = (isLeftOut) => isLeftOut ? "left out" : "no such case";
 function comparison({ same, changes }) {
   const row = ({ case: case_, before, after, is_worse, was_left_out, is_left_out }) => element("tr", {}, element("td", { class: is_worse ? "bad" : "faint" }, is_worse ? "✗ worse" : "other"),
@@ -175,7 +169,7 @@ document.title = `Exploration of ${page.subject}`;
 found("subject").append(page.subject);
 found("totals").append(`${counted(page.cases.length, "case")}, `, element("strong", bad ? { class: "bad" } : {}, counted(bad, "finding")), page.left ? `; the budget left out ${counted(page.left, "case")}` : "", page.left_orders ? `; ${counted(page.left_orders, "order")} of calls left out` : "");
 found("totals").after(...page.notes.map((note) => element("p", { class: "faint note" }, note)));
-found("origin").append(...origin(page.origin));
+found("origin").append(...originParts(page.origin));
 found("cut-off").hidden = page.is_complete;
 found("tally").append(...tried.map(({ name: verdict, cases, meaning, noun }) => element("li", {}, sign(verdict), ` ${number(cases)} ${noun}: `, faint(meaning))));
 found("verdict").append(...tried.map(({ name: verdict }) => element("option", {}, verdict)));

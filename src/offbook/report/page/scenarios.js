@@ -142,6 +142,7 @@ addEventListener("hashchange", showTarget);
 const conversations = run.scenarios.flatMap((scenario) => scenario.conversations);
 const passing = (all, noun) => `${number(all.filter((each) => each.passed).length)} of ${counted(all.length, noun)} passed`;
 found("totals").append(mark(run.passed), [passing(run.scenarios, "scenario"), passing(conversations, "conversation"), taken(run)].filter(Boolean).join(" · "));
+found("origin").append(...originParts(run.origin));
 found("cut-off").hidden = run.is_complete;
 found("agent").append(...agents.map((agent) => element("option", { value: `agent ${agent}` }, agent || "(no name)")));
 found("groups").hidden = !run.groups.length;

@@ -15,6 +15,7 @@ from offbook.scenarios.result import (
     Failure,
     Judgement,
     ScenarioResult,
+    SuiteOrigin,
     SuiteResult,
     SuiteShard,
     TurnRecord,
@@ -53,11 +54,12 @@ class ScenarioReport(Struct, frozen=True):
 
 
 class SuiteReport(Struct, frozen=True, kw_only=True):
-    """A run, as JSON. Only a shard of a run has `shard`."""
+    """A run, as JSON, and what it came from. Only a shard of a run has `shard`."""
 
     version: int
     passed: bool
     is_complete: bool
+    origin: SuiteOrigin = SuiteOrigin()
     shard: SuiteShard | UnsetType = UNSET
     tokens: int
     cost_usd: float
@@ -77,6 +79,7 @@ def compact_json(result: SuiteResult) -> bytes:
         version=VERSION,
         passed=result.passed,
         is_complete=result.is_complete,
+        origin=result.origin,
         shard=UNSET if result.shard is None else result.shard,
         tokens=result.tokens,
         cost_usd=result.cost_usd,
@@ -126,7 +129,7 @@ def load_suite(data: bytes, *, source: str) -> SuiteResult:
     report = decode_report(data, SuiteReport, version=VERSION, source=source, hint=hint)
     shard = None if isinstance(report.shard, UnsetType) else report.shard
     scenarios = tuple(map(_read_scenario, report.scenarios))
-    return SuiteResult(scenarios, report.latency_s, report.is_complete, report.groups, shard)
+    return SuiteResult(scenarios, report.latency_s, report.is_complete, report.groups, shard, report.origin)
 
 
 def _read_scenario(report: ScenarioReport) -> ScenarioResult:

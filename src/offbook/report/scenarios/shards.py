@@ -54,13 +54,14 @@ def merge_suites(shards: Sequence[LoadedSuite]) -> MergedSuite:
         InputError: a shard is missing, doubled or interrupted, or is one of another run.
     """
     check_parts([shard.part for shard in shards])
-    first = min(shards, key=lambda shard: shard.part.shard.number).shard
+    lowest = min(shards, key=lambda shard: shard.part.shard.number)
+    first = lowest.shard
     placed = {place: result for shard in shards for place, result in _places(shard)}
     check_ids(
         [(each.part, [str(place) for place, _ in _places(each)]) for each in shards], len(first.plan), noun="scenario"
     )
     scenarios = tuple(placed[place] for place in sorted(placed))
-    result = SuiteResult(scenarios, _latency_s(scenarios, first.concurrency))
+    result = SuiteResult(scenarios, _latency_s(scenarios, first.concurrency), origin=lowest.result.origin)
     return MergedSuite(result, _unused([shard.shard for shard in shards]), first.is_grouped, first.record_again)
 
 
