@@ -25,6 +25,9 @@ MAX_FILES = 20_000
 SUMMARY_S = 0.4
 """How long one look may summarise files; those that are left are listed as pending until the next one."""
 
+LARGE_BYTES = 1024 * 1024
+"""Files that are larger are read after all others."""
+
 DATABASES = (".db", ".sqlite", ".sqlite3")
 _SUFFIXES = (".json", *DATABASES)
 _SIDE_FILES = {".json": (".journal",), **dict.fromkeys(DATABASES, ("-wal",))}
@@ -96,10 +99,13 @@ class RunLibrary:
         return found
 
     def listed(self, runs: Sequence[FoundRun]) -> list[ListedRun]:
-        """Return the summaries of runs. Small files come first; what takes longer than `SUMMARY_S` is pending."""
+        """Return the summaries of runs. Large files come last; what takes longer than `SUMMARY_S` is pending."""
         end_s = self._clock.monotonic_s() + SUMMARY_S
         with self._lock:
-            found = {run.id: self._summary(run, end_s=end_s) for run in sorted(runs, key=lambda run: run.size_bytes)}
+            found = {
+                run.id: self._summary(run, end_s=end_s)
+                for run in sorted(runs, key=lambda run: run.size_bytes // LARGE_BYTES)
+            }
             self._summaries = {key: kept for key, kept in self._summaries.items() if key in found}
         return [found[run.id] for run in runs]
 
