@@ -76,19 +76,17 @@ class JsonFileStore:
         return MemoryReader(self.load(), source=self.location)
 
     def load(self) -> Document:
-        if not self.exists():
-            raise InputError("no such recording", source=self.location, hint="record it first, or check the path")
-        try:
-            return self._fold_or_merge() if self._has_journal() else self._parse(self.path)
-        except OSError as error:
-            raise self.unusable(error) from None
+        return self._load(self._fold_or_merge)
 
     def peek(self) -> Document:
         """Return the whole recording, like `load`, but change no file: what is in a journal stays there."""
+        return self._load(self._merged)
+
+    def _load(self, with_journal: Callable[[], Document]) -> Document:
         if not self.exists():
             raise InputError("no such recording", source=self.location, hint="record it first, or check the path")
         try:
-            return self._merged() if self._has_journal() else self._parse(self.path)
+            return with_journal() if self._has_journal() else self._parse(self.path)
         except OSError as error:
             raise self.unusable(error) from None
 
