@@ -44,6 +44,11 @@ ZOO := tests/explore/test_agents.py tests/docs/test_tutorials.py
 SAMPLED := tests/cli/commands/test_init.py tests/cli/commands/test_resume_crashes.py tests/explore/test_sharing.py tests/subjects/test_function_sdks.py
 # looks at what docs-site has built
 SITE := tests/docs/test_site.py
+# tests that fork: apart from the others, so that a fork copies the tables of a small process
+FORKING := tests/cli tests/docs tests/examples tests/explore tests/pytest_plugin tests/subjects tests/workers
+# one worker more than cores: many tests wait for a process that they have started
+TEST_WORKERS := $(shell echo $$((1 + $$(nproc))))
+PYTEST = $(BIN)/python -m pytest --numprocesses $(TEST_WORKERS) --dist worksteal $(addprefix --ignore=,$(CONFORMANCE) $(ZOO) $(SITE))
 ZOO_WORKERS := $(shell echo $$((2 * $$(nproc))))
 
 # tests start many Python processes, and none should compile again what the one before has
@@ -122,7 +127,7 @@ types: setup
 	$(BIN)/mypy
 
 tests: setup $(if $(NPM),$(AIMOCK_STAMP))
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(addprefix --ignore=,$(CONFORMANCE) $(ZOO) $(SITE))
+	$(PYTEST) $(FORKING); forking=$$?; $(PYTEST) $(addprefix --ignore=,$(FORKING)) tests && exit $$forking
 
 conformance: setup $(GROUP_STAMP)-conformance $(GROUP_STAMP)-cluster $(if $(NPM),$(AIMOCK_STAMP) $(AXE_STAMP) $(NODE_SDKS_STAMP) $(MCP_CLIENTS_STAMP) $(MCP_CONFORMANCE_STAMP)) ## Run Node SDKs, frameworks, MCP clients and a browser against us
 	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup $(CONFORMANCE)

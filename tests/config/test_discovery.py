@@ -1,9 +1,12 @@
 """Files of scenarios that cannot be found or imported."""
 
+import importlib
+import sys
+
 import pytest
 
 from offbook.config import load_config
-from offbook.config.discovery import collect_scenarios, scenario_files
+from offbook.config.discovery import collect_scenarios, import_from, scenario_files
 from offbook.errors import InputError, WorkflowError
 
 IMPORTS = "from offbook import scenario\nfrom offbook.scenarios import Trajectory, expected, turn\n"
@@ -53,3 +56,14 @@ def test_a_pattern_of_scenarios_that_is_none_is_bad_input(tmp_path):
     path.write_text('[run]\nscenarios = ["/tmp/*.py"]\n')
     with pytest.raises(InputError, match=r"^run\.scenarios: "):
         scenario_files(load_config(path))
+
+
+def test_modules_of_a_project_are_read_again_also_in_packages_without_a_file_of_their_own(tmp_path):
+    inner = tmp_path / "agents_of_mine" / "inner"
+    inner.mkdir(parents=True)
+    for answer in ("first", "then"):
+        (inner / "agent.py").write_text(f"answer = {answer!r}")
+        with import_from([tmp_path]):
+            agent = importlib.import_module("agents_of_mine.inner.agent")
+            assert agent.answer == answer
+        assert not [name for name in sys.modules if name.startswith("agents_of_mine")]

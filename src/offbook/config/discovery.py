@@ -152,9 +152,9 @@ def import_from(folders: Iterable[Path]) -> Iterator[None]:
         for path in paths:
             with suppress(ValueError):
                 sys.path.remove(str(path))
-        for name in [name for name in sys.modules if name not in before]:
-            if any(_is_in(folder, sys.modules[name]) for folder in paths):
-                del sys.modules[name]
+        imported = [(name, module) for name, module in list(sys.modules.items()) if name not in before]
+        for name in [name for name, module in imported if any(_is_in(folder, module) for folder in paths)]:
+            del sys.modules[name]
 
 
 def load_object(reference: str, *, source: str, place: str) -> object:
@@ -241,5 +241,7 @@ def _is_foreign(file: Path) -> bool:
 
 
 def _is_in(folder: Path, module: ModuleType) -> bool:
+    """Return whether a module is from the folder. A package without `__init__.py` has no file, only its folders."""
     origin = getattr(module, "__file__", None)
-    return origin is not None and Path(origin).is_relative_to(folder) and SITE_PACKAGES not in Path(origin).parts
+    places = [Path(origin)] if origin is not None else [Path(each) for each in getattr(module, "__path__", ())]
+    return any(place.is_relative_to(folder) and SITE_PACKAGES not in place.parts for place in places)

@@ -552,7 +552,7 @@ class TestErrorGroups:
         assert Path("sims/_run.json").exists()
         code, out, _ = run("test", "--replay", "sims/", "--scenario", "twice", "--json")
         assert (code, self.titles(out)) == (1, [self.LABEL])
-        [record] = caplog.records
+        [record] = [record for record in caplog.records if record.name == "offbook.judge"]
         assert record.getMessage().startswith("errors are grouped by label, not by root cause: ")
         assert "judge.error_groups" in record.getMessage()
         assert "\n" not in record.getMessage()

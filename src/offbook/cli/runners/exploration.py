@@ -305,7 +305,6 @@ class _Exploration:
         if tools and not self._options.is_quiet:
             where = "in the run without a fault" + ("" if self._options.is_list else ", and in every case")
             print_message("note: ", f"the program runs its tools for real {where}: {', '.join(tools)}", is_err=True)
-
         for folder in self._settings.keep if not self._options.is_quiet else ():
             print_message("note: ", _keep_text(folder, self._spec), is_err=True)
 
