@@ -121,17 +121,17 @@ def suite(project):
     Path("all.json").write_text(flows.recording({key: {"content": "yes", "model": "m"} for key in keys}))
 
 
-def tested(*arguments, **variables):
+def run_suite(*arguments, **variables):
     options = ["--replay", "all.json", "--repeat", "2", "--reporter", "json=suite.json"]
     done = offbook("test", *options, *arguments, **variables)
     return *done, Path("suite.json").read_bytes()
 
 
 def test_a_suite_on_ray_gives_the_same_bytes_even_while_workers_are_killed(suite):
-    alone = tested()
-    assert tested("--workers", "ray") == alone
+    alone = run_suite()
+    assert run_suite("--workers", "ray") == alone
     with killing("offbook.workers.suite", 2):
-        assert tested("--workers", "ray") == alone
+        assert run_suite("--workers", "ray") == alone
 
 
 @pytest.fixture
@@ -166,10 +166,10 @@ def head(tmp_path_factory, token):
 
 
 def test_a_cluster_gets_the_working_directory_and_gives_the_same_bytes(suite, head, token):
-    here = explored("--workers", "1"), tested()
+    here = explored("--workers", "1"), run_suite()
     assert len(here[0][2]) > 1000
     there = {"RAY_ADDRESS": head, **token}
-    assert (explored("--workers", "ray", **there), tested("--workers", "ray", **there)) == here
+    assert (explored("--workers", "ray", **there), run_suite("--workers", "ray", **there)) == here
 
 
 def test_ctrl_c_ends_the_workers_and_reports_what_had_ended(project):
