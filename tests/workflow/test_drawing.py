@@ -10,6 +10,7 @@ from offbook.workflow.file.load import read_definition
 from tests.workflow.samples import EXAMPLE, call, workflow
 
 SVG = "{http://www.w3.org/2000/svg}"
+SIDES = ("x", "y", "width", "height")
 NESTED = workflow(
     call("first", output="docs"),
     "{id: each, type: loop, depends_on: [first], over: state.docs, as: doc, collect: x, output: all, steps: ["
@@ -86,13 +87,22 @@ def test_a_workflow_is_drawn_as_svg_with_boxes_arrows_labels_and_a_title():
     assert [title.text for title in titles if title is not None] == ["state.classification == 'question'", "else"]
 
 
+def test_the_steps_of_loops_and_sub_workflows_are_drawn_inside_of_them():
+    root = ET.fromstring(draw(parse_workflow(NESTED), "svg"))
+    boxes = {
+        group.find(f"{SVG}title").text: {key: int(group.find(f"{SVG}rect").get(key)) for key in SIDES}
+        for group in root.iter(f"{SVG}g")
+    }
+    outer, inner = boxes["each"], boxes["inner"]
+    assert outer["x"] < inner["x"] < inner["x"] + inner["width"] < outer["x"] + outer["width"]
+    assert outer["y"] < inner["y"] < inner["y"] + inner["height"] < outer["y"] + outer["height"]
+    assert outer["y"] + outer["height"] < int(root.get("height"))
+
+
 def test_boxes_of_an_svg_do_not_overlap_and_stay_on_the_sheet():
     text = workflow(*(call(f"step_{n}" * (1 + n % 3), depends_on=f"[{'step_0' if n else ''}]") for n in range(9)))
     root = ET.fromstring(draw(parse_workflow(text), "svg"))
-    boxes = [
-        {key: int(box.get(key)) for key in ("x", "y", "width", "height")}
-        for box in root.iterfind(f".//{SVG}g/{SVG}rect")
-    ]
+    boxes = [{key: int(box.get(key)) for key in SIDES} for box in root.iterfind(f".//{SVG}g/{SVG}rect")]
     assert len(boxes) == 9
     for at, one in enumerate(boxes):
         assert one["x"] >= 0

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, get_args
 from xml.sax.saxutils import escape
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from offbook.errors import InputError
 from offbook.text import shorten
@@ -70,7 +71,7 @@ def _escape_mermaid(text: str) -> str:
     return "".join(letter if letter.isalnum() or letter in " _-.,'=" else f"#{ord(letter)};" for letter in text)
 
 
-BOX_HEIGHT, ROW_GAP, COLUMN_GAP, MARGIN, TITLE_HEIGHT = 48, 64, 32, 24, 32
+BOX_HEIGHT, ROW_GAP, COLUMN_GAP, MARGIN, TITLE_HEIGHT, PADDING = 48, 64, 32, 24, 32, 16
 CHAR_WIDTH, LABEL_CHAR_WIDTH, MIN_BOX_WIDTH, MAX_LABEL = 8, 6, 120, 40
 FILLS = {
     "llm_call": "#e8f0fe",
@@ -89,22 +90,68 @@ class Box(Struct, frozen=True):
     x: int
     y: int
     width: int
+    height: int = BOX_HEIGHT
 
     @property
     def middle(self) -> int:
         return self.x + self.width // 2
 
+    @property
+    def bottom(self) -> int:
+        return self.y + self.height
+
+
+class Picture(Struct, frozen=True):
+    """Steps with their positions from the top left corner, and the pictures of those that have steps inside."""
+
+    graph: Graph
+    inner: dict[str, Picture]
+    boxes: dict[str, Box]
+
+    @property
+    def width(self) -> int:
+        return max(box.x + box.width for box in self.boxes.values())
+
+    @property
+    def height(self) -> int:
+        return max(box.bottom for box in self.boxes.values())
+
 
 def draw_svg(definition: WorkflowDefinition) -> str:
-    """Draw the outermost steps, dark on light, with the workflow's name as the title."""
-    graph = Graph(definition.steps)
-    boxes = _layout(graph)
-    width = MARGIN + max(_rows(graph).values(), default=0) + MARGIN
-    width = max(width, MARGIN * 2 + len(shorten(definition.name, MAX_LABEL)) * CHAR_WIDTH)
-    height = max(box.y for box in boxes.values()) + BOX_HEIGHT + MARGIN
-    arrows = [line for edge in edges_of(graph) for line in _svg_arrow(edge, boxes)]
-    drawn = [line for step_id, box in boxes.items() for line in _svg_box(step_id, graph.steps[step_id].type, box)]
-    return "\n".join([*_svg_frame(definition.name, width, height), *arrows, *drawn, "</svg>"]) + "\n"
+    """Draw the steps, dark on light, those of loops and sub-workflows inside of them, with the name as the title."""
+    picture = _picture(definition.steps)
+    width = max(picture.width, len(shorten(definition.name, MAX_LABEL)) * CHAR_WIDTH) + MARGIN * 2
+    height = picture.height + MARGIN * 2 + TITLE_HEIGHT
+    drawn = _svg_picture(picture, x=MARGIN, y=MARGIN + TITLE_HEIGHT)
+    return "\n".join([*_svg_frame(definition.name, width, height), *drawn, "</svg>"]) + "\n"
+
+
+def _picture(steps: Sequence[AnyStep]) -> Picture:
+    graph = Graph(steps)
+    inner = {step_id: _picture(found) for step_id, step in graph.steps.items() if (found := inner_steps(step))}
+    return Picture(
+        graph, inner, _layout(graph, {step_id: _size(step_id, inner.get(step_id)) for step_id in graph.steps})
+    )
+
+
+def _size(step_id: str, inner: Picture | None) -> tuple[int, int]:
+    """Return the width and the height of the box of a step."""
+    width = max(MIN_BOX_WIDTH, (len(shorten(step_id, MAX_LABEL)) + 3) * CHAR_WIDTH)
+    if inner is None:
+        return width, BOX_HEIGHT
+    return max(width, inner.width + 2 * PADDING), BOX_HEIGHT + inner.height + PADDING
+
+
+def _svg_picture(picture: Picture, *, x: int, y: int) -> Iterator[str]:
+    """Yield the arrows and boxes of a picture, with its corner at this place."""
+    boxes = {step_id: replace(box, x=box.x + x, y=box.y + y) for step_id, box in picture.boxes.items()}
+    for edge in edges_of(picture.graph):
+        yield from _svg_arrow(edge, boxes)
+    for step_id, box in boxes.items():
+        yield from _svg_box(step_id, picture.graph.steps[step_id].type, box)
+        inner = picture.inner.get(step_id)
+        if inner is not None:
+            yield from _svg_picture(inner, x=box.x + (box.width - inner.width) // 2, y=box.y + BOX_HEIGHT)
 
 
 def _svg_frame(name: str, width: int, height: int) -> Iterator[str]:
@@ -118,43 +165,31 @@ def _svg_frame(name: str, width: int, height: int) -> Iterator[str]:
     yield f'<text x="{MARGIN}" y="{MARGIN + 8}" font-weight="bold">{_xml_text(shorten(name, MAX_LABEL))}</text>'
 
 
-def _slots(graph: Graph) -> dict[str, int]:
+def _layout(graph: Graph, sizes: Mapping[str, tuple[int, int]]) -> dict[str, Box]:
+    """Place the levels in rows from top to bottom, each centred."""
+    slots = _slots(graph, sizes)
+    rows = [sum(slots[step_id] + COLUMN_GAP for step_id in level) - COLUMN_GAP for level in graph.levels]
+    boxes, y = dict[str, Box](), 0
+    for row, level in zip(rows, graph.levels, strict=True):
+        x = (max(rows) - row) // 2
+        for step_id in level:
+            width, height = sizes[step_id]
+            boxes[step_id] = Box(x + (slots[step_id] - width) // 2, y, width, height)
+            x += slots[step_id] + COLUMN_GAP
+        y += max(sizes[step_id][1] for step_id in level) + ROW_GAP
+    return boxes
+
+
+def _slots(graph: Graph, sizes: Mapping[str, tuple[int, int]]) -> dict[str, int]:
     """Return the width that each step needs: that of its box, or of the labels on the arrows to it."""
-    slots = {step_id: _box_width(step_id) for step_id in graph.order}
+    slots = {step_id: sizes[step_id][0] for step_id in graph.order}
     for edge in edges_of(graph):
         slots[edge.target] = max(slots[edge.target], len(shorten(edge.label, MAX_LABEL)) * LABEL_CHAR_WIDTH)
     return slots
 
 
-def _rows(graph: Graph) -> dict[int, int]:
-    """Return the width of each level."""
-    slots = _slots(graph)
-    return {
-        number: sum(slots[step_id] + COLUMN_GAP for step_id in level) - COLUMN_GAP
-        for number, level in enumerate(graph.levels)
-    }
-
-
-def _layout(graph: Graph) -> dict[str, Box]:
-    """Place the levels in rows from top to bottom, each centred."""
-    slots, rows = _slots(graph), _rows(graph)
-    boxes: dict[str, Box] = {}
-    for number, level in enumerate(graph.levels):
-        x = MARGIN + (max(rows.values()) - rows[number]) // 2
-        y = MARGIN + TITLE_HEIGHT + number * (BOX_HEIGHT + ROW_GAP)
-        for step_id in level:
-            width = _box_width(step_id)
-            boxes[step_id] = Box(x + (slots[step_id] - width) // 2, y, width)
-            x += slots[step_id] + COLUMN_GAP
-    return boxes
-
-
-def _box_width(step_id: str) -> int:
-    return max(MIN_BOX_WIDTH, (len(shorten(step_id, MAX_LABEL)) + 3) * CHAR_WIDTH)
-
-
 def _svg_box(step_id: str, kind: str, box: Box) -> Iterator[str]:
-    size = f'x="{box.x}" y="{box.y}" width="{box.width}" height="{BOX_HEIGHT}" rx="6"'
+    size = f'x="{box.x}" y="{box.y}" width="{box.width}" height="{box.height}" rx="6"'
     yield f'<g><title>{_xml_text(step_id)}</title><rect {size} fill="{FILLS[kind]}" stroke="#5f6368"/>'
     name = _xml_text(shorten(step_id, MAX_LABEL))
     yield f'<text x="{box.middle}" y="{box.y + 20}" text-anchor="middle" font-weight="bold">{name}</text>'
@@ -163,7 +198,7 @@ def _svg_box(step_id: str, kind: str, box: Box) -> Iterator[str]:
 
 def _svg_arrow(edge: Edge, boxes: dict[str, Box]) -> Iterator[str]:
     source, target = boxes[edge.source], boxes[edge.target]
-    start, end = source.y + BOX_HEIGHT, target.y
+    start, end = source.bottom, target.y
     bend = (start + end) // 2
     yield (
         f'<path d="M{source.middle} {start} C{source.middle} {bend} {target.middle} {bend} {target.middle} {end}" '
