@@ -40,7 +40,7 @@ def write_runs(folder: Path) -> None:
         explored = explore_function(agent, RECORDING, faults=SHOWN_FAULTS, declared=[GaveUpError])
         report = sample.exploration_report(replace(explored, subject="refund agent"))
         sample.write(folder / f"explored/v{version}.json", report, hours=10 + version)
-    for name in ("explored/v3.json", "package.json"):
+    for name in ("explored/v3.json", "settings.json"):
         (folder / name).unlink()
 
 

@@ -120,5 +120,5 @@ def write_runs(folder: Path) -> Path:
     tuesday_run = runs.suite(runs.scenario(passes=2, runs=3), runs.scenario("says hello"))
     write(folder / "nightly/tuesday.json", json_report(tuesday_run), hours=44)
     write(folder / "cut-off.json", b'{"_version": 2, "greet": {"content": "Hel', hours=3)
-    write(folder / "package.json", b'{"name": "agent", "version": "1.0.0"}', hours=4)
+    write(folder / "settings.json", b'{"name": "agent", "version": "1.0.0"}', hours=4)
     return folder

@@ -35,7 +35,7 @@ def test_every_kind_of_run_is_listed_with_its_verdict_and_figures(tmp_path):
         "explored/v3.json",
         "explored/v2.json",
         "explored/v1.json",
-        "package.json",
+        "settings.json",
         "cut-off.json",
         "refund-tuesday.json",
         "refund-monday.json",
@@ -54,8 +54,8 @@ def test_every_kind_of_run_is_listed_with_its_verdict_and_figures(tmp_path):
 def test_what_cannot_be_read_is_listed_with_its_reason(tmp_path):
     found = listed(sample.write_runs(tmp_path))
     assert "the JSON ends in the middle" in found["cut-off.json"].problem
-    assert found["package.json"].kind == "unreadable"
-    assert found["package.json"].problem.startswith("key 'name'")
+    assert found["settings.json"].kind == "unreadable"
+    assert found["settings.json"].problem.startswith("key 'name'")
 
 
 def test_a_recording_that_is_being_written_is_read_and_left_as_it_is(tmp_path):
@@ -100,7 +100,7 @@ def test_links_that_lead_out_hidden_folders_and_side_files_are_left_out(tmp_path
     folder = tmp_path / "runs"
     secret = sample.write(tmp_path / "secret.json", b'{"_version": 2}')
     sample.write(folder / "run.json", b'{"_version": 2}')
-    for name in (".git/x.json", "node_modules/x/package.json", ".venv/y.json"):
+    for name in (".git/x.json", "node_modules/x/package.json", ".venv/y.json", "package.json", "package-lock.json"):
         sample.write(folder / name, b"{}")
     sample.write(folder / "run.json.fresh-1", b"{}")
     (folder / "link.json").symlink_to(secret)

@@ -32,6 +32,8 @@ DATABASES = (".db", ".sqlite", ".sqlite3")
 _SUFFIXES = (".json", *DATABASES)
 _SIDE_FILES = {".json": (".journal",), **dict.fromkeys(DATABASES, ("-wal",))}
 _SKIPPED = frozenset(("node_modules", "__pycache__", "site-packages"))
+_SKIPPED_FILES = frozenset(("package.json", "package-lock.json", "tsconfig.json", "deno.json", "composer.json"))
+"""Files that projects have beside their runs."""
 _OWN_FOLDER = ".offbook"
 _ASIDE = (".next", ".fresh-")
 
@@ -164,8 +166,12 @@ def _runs_in(place: Path, prefix: str) -> Iterator[FoundRun]:
             continue
         folders[:] = sorted(name for name in folders if _is_searched(at / name))
         for name in sorted(files):
-            if name.endswith(_SUFFIXES) and not any(mark in name for mark in _ASIDE) and _is_inside(at / name, place):
+            if _may_be_run(name) and _is_inside(at / name, place):
                 yield from _file(at / name, prefix + _relative(at / name, place))
+
+
+def _may_be_run(name: str) -> bool:
+    return name.endswith(_SUFFIXES) and name not in _SKIPPED_FILES and not any(mark in name for mark in _ASIDE)
 
 
 def _is_searched(folder: Path) -> bool:

@@ -312,7 +312,7 @@ class _Exploration:
             if self._options.shard is not None and not cases:
                 print_message("note: ", f"the shard {self._options.shard} holds no case", is_err=True)
             if tools and not self._options.is_quiet:
-                print_message("note: ", f"it runs {pluralize(cases, 'further time')}, at least", is_err=True)
+                print_message("note: ", f"it runs {pluralize(cases, 'further time')}, or so", is_err=True)
             estimate = self._pace.estimate(cases, is_program=exploration.clean.is_program)
             if estimate and not (self._options.is_quiet or self._options.is_json):
                 print_message("", estimate, is_err=True)
