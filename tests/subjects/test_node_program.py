@@ -162,6 +162,17 @@ def test_time_is_real_while_anything_else_is_under_way(tmp_path, monkeypatch, ot
     assert [line for line in output.splitlines() if not line.endswith(" ok")] == ["Hello"]
 
 
+def test_a_worker_that_the_program_does_not_wait_for_does_not_stop_its_time(tmp_path):
+    code = """
+    import { Worker } from "node:worker_threads";
+    new Worker("setInterval(() => {}, 1000)", {eval: true}).unref();
+    await new Promise((end) => setTimeout(end, S * 1000));
+    console.log(await ask());
+    process.exit();
+    """
+    assert outputs(program(code, tmp_path)) == ["Hello\n"]
+
+
 def test_node_is_recognised_by_its_name_and_by_the_first_line_of_a_script(tmp_path):
     script = tmp_path / "agent"
     script.write_text("#!/usr/bin/env node\n")

@@ -13,9 +13,10 @@
 "use strict";
 
 const fs = require("node:fs");
+const { syncBuiltinESMExports } = require("node:module");
 const net = require("node:net");
 const { performance, Performance } = require("node:perf_hooks");
-const { isMainThread } = require("node:worker_threads");
+const workers = require("node:worker_threads");
 
 const CLOCK = "OFFBOOK_NODE_CLOCK";
 const TASKS = "/proc/self/task";
@@ -226,8 +227,10 @@ function isTimed(resource) {
 class Threads {
   #ownTasks = new Set(readdirSync(TASKS));
   #compilations = 0;
+  #workers = new Set();
 
   constructor() {
+    this.#followWorkers();
     for (const name of ["compile", "compileStreaming", "instantiate", "instantiateStreaming"]) {
       const real = globalThis.WebAssembly?.[name];
       if (real !== undefined) WebAssembly[name] = (...given) => this.#follow(real.apply(WebAssembly, given));
@@ -235,7 +238,35 @@ class Threads {
   }
 
   areWorking() {
-    return this.#compilations > 0 || readdirSync(TASKS).some((task) => !this.#ownTasks.has(task) && isRunning(task));
+    return this.#compilations + this.#workers.size > 0 || readdirSync(TASKS).some((task) => !this.#ownTasks.has(task) && isRunning(task));
+  }
+
+  /** Count workers until they say that they have ended: before that, their handles are gone, and their threads wait. */
+  #followWorkers() {
+    const awaited = this.#workers;
+    workers.Worker = class Worker extends workers.Worker {
+      #hasEnded = false;
+
+      constructor(...given) {
+        super(...given);
+        awaited.add(this);
+        this.once("exit", () => {
+          this.#hasEnded = true;
+          awaited.delete(this);
+        });
+      }
+
+      ref() {
+        if (!this.#hasEnded) awaited.add(this);
+        return super.ref();
+      }
+
+      unref() {
+        awaited.delete(this); // the program does not wait for it
+        return super.unref();
+      }
+    };
+    syncBuiltinESMExports();
   }
 
   #follow(compilation) {
@@ -382,7 +413,7 @@ class Idleness {
 function takeSettings() {
   const text = process.env[CLOCK];
   delete process.env[CLOCK];
-  if (text === undefined || !isMainThread) return undefined;
+  if (text === undefined || !workers.isMainThread) return undefined;
   const settings = JSON.parse(text);
   for (const [name, value] of Object.entries(settings.environment)) {
     if (value === null) delete process.env[name];
