@@ -158,6 +158,21 @@ class TestPassingOn:
         late = b"".join(b": late %d\n\n" % number for number in range(3))
         assert exchanges(path)[0].wire.content() == b"".join(FRAMES) + late
 
+    @pytest.mark.parametrize("pieces", [(b"{}",), (b"{", b"}")])
+    def test_an_error_is_recorded_before_a_client_can_leave_at_its_status(self, upstream, path, pieces):
+        def answer(call):
+            call.begin(401, "application/json", content_length="2")
+            for number, piece in enumerate(pieces):
+                assert HTTP.get(f"{server.url}/_offbook/sessions/x{number}").status_code
+                call.wfile.write(piece)
+
+        upstream.answer = answer
+        with (
+            recording(path, upstream.url, upstream_end_wait_s=PATIENCE_S) as server,
+            HTTP.stream("GET", server.url + "/v1/files/x") as stream,
+        ):
+            assert (stream.status_code, len(exchanges(path))) == (401, 1)
+
     def test_a_head_request_and_an_empty_answer_are_passed_on(self, server, upstream, path):
         upstream.answer = lambda call: call.begin(200, "text/plain", content_length="7")
         answer = HTTP.head(server.url + "/v1/files/x")

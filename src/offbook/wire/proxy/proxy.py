@@ -253,25 +253,35 @@ class StreamForwarder(ForwardedCall):
         if response.status_code > _LARGEST_STATUS:
             raise httpx2.RemoteProtocolError(f"status {response.status_code}")
         headers = self.start(response.status_code, response.headers.raw)
-        head = {"type": "http.response.start", "status": response.status_code, "headers": headers}
+        head: MutableMapping[str, Any] = {
+            "type": "http.response.start",
+            "status": response.status_code,
+            "headers": headers,
+        }
         if _is_bodiless(response):
             await response.aread()
             self.end("complete")
             await self._send(head)
         else:
-            await self._send(head)
-            await self._forward_body(decompressed(response.aiter_raw(), self._decompressor))
+            await self._forward_body(head, decompressed(response.aiter_raw(), self._decompressor))
 
-    async def _forward_body(self, pieces: AsyncGenerator[bytes, None]) -> None:
-        """Forward each piece at once. One that a client may treat as the last is held until upstream has ended."""
-        reader = _PieceReader(pieces)
+    async def _forward_body(self, head: MutableMapping[str, Any], pieces: AsyncGenerator[bytes, None]) -> None:
+        """Forward each piece at once. One that a client may treat as the last is held until upstream has ended, and so
+        is the head of a response that is no stream: for many a client, the status of an error is the last it reads."""
+        reader, held = _PieceReader(pieces), [head]
         try:
+            if self._capture.is_streamed:
+                await self._send(held.pop())
             while (piece := await reader.take()) is not None:
-                held = [piece]
-                if self._capture.feed(piece):
-                    held += await self._until_end(reader)
+                held.append(_body_message(piece))
+                if self._capture.feed(piece) or head in held:
+                    held += map(_body_message, await self._until_end(reader))
                 for each in held:
-                    await self._send({"type": "http.response.body", "body": each, "more_body": True})
+                    await self._send(each)
+                held.clear()
+            if held:
+                self.end("complete")
+                await self._send(head)
         finally:
             await reader.close()
 
@@ -304,6 +314,10 @@ class StreamForwarder(ForwardedCall):
         hint = f"check that it runs and can be reached from here, or name another: {another}"
         status = GATEWAY_TIMEOUT if captured.answer.ending == "silence" else BAD_GATEWAY
         return error_response(route.any_codec, status, f"{describe_no_answer(captured, self._address)}; {hint}")
+
+
+def _body_message(piece: bytes) -> MutableMapping[str, Any]:
+    return {"type": "http.response.body", "body": piece, "more_body": True}
 
 
 def _is_bodiless(response: httpx2.Response) -> bool:

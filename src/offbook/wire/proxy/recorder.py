@@ -75,7 +75,7 @@ class ResponseCapture:
         self._started_s = clock.monotonic_s()
         self._status: int | None = None
         self._headers: dict[str, str] = {}
-        self._is_streamed = False
+        self.is_streamed = False
         self._frames: list[Frame] = []
         self._expected_bytes: int | None = None
         self._captured_bytes = 0
@@ -89,8 +89,8 @@ class ResponseCapture:
         self._headers = {name: value for name, value in headers.items() if name != "content-length"}
         self._expected_bytes = int(length) if length.isascii() and length.isdigit() else None
         is_model_answer = self._parsed.request is not None and status == 200
-        self._is_streamed = self._parsed.is_streamed if is_model_answer else is_framed(content_type)
-        self._splitter = splitter_for(content_type if self._is_streamed else "")
+        self.is_streamed = self._parsed.is_streamed if is_model_answer else is_framed(content_type)
+        self._splitter = splitter_for(content_type if self.is_streamed else "")
 
     def feed(self, data: bytes) -> bool:
         """Capture a piece of the body, and return whether a client may treat it as the last."""
@@ -101,7 +101,7 @@ class ResponseCapture:
         frames = self._splitter.feed(data)
         at_ms = self._elapsed_ms()
         self._frames += [(at_ms, frame) for frame in frames]
-        return self._captured_bytes == self._expected_bytes or (self._is_streamed and any(map(is_last_frame, frames)))
+        return self._captured_bytes == self._expected_bytes or (self.is_streamed and any(map(is_last_frame, frames)))
 
     def end(self, ending: ResponseEnding, *, failure: str = "", has_client_left: bool = False) -> CapturedResponse:
         """Return all that was captured."""
@@ -109,7 +109,7 @@ class ResponseCapture:
         is_too_large = self._captured_bytes > MAX_KEPT_BYTES
         if not is_too_large:
             self._frames += [(end_ms, frame) for frame in self._splitter.close()]
-        answer = HttpResponse(self._status, self._headers, tuple(self._frames), self._is_streamed, ending, end_ms)
+        answer = HttpResponse(self._status, self._headers, tuple(self._frames), self.is_streamed, ending, end_ms)
         return CapturedResponse(answer, failure, has_client_left, is_too_large)
 
     def _elapsed_ms(self) -> float:
