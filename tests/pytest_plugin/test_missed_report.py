@@ -37,7 +37,8 @@ MAX_LINES = 40
 
 
 @pytest.fixture
-def recorded(project):
+def recorded(project, monkeypatch):
+    monkeypatch.setenv("CI", "true")  # where pytest prints the errors of its summary whole
     project.write("agent.py", AGENT)
     project.test(ASKS)
     project.record().assert_outcomes(passed=1)
@@ -58,6 +59,7 @@ def test_a_drifted_prompt_shows_the_difference_the_hint_and_no_frame_of_a_librar
             "E     hint: record the test again, or undo the change: pytest test_it.py::test_it --offbook-record=fresh",
         ]
     )
+    assert printed_output(result).count("+Eve") == 1
     assert "gateway.py" not in printed_output(result)
     assert len(result.outlines) < MAX_LINES
 

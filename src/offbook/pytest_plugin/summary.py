@@ -147,10 +147,14 @@ def _short(raised: pytest.ExceptionInfo[BaseException], *, is_ours: bool) -> Exc
     if own:
         raised.traceback = own
     shown = raised.getrepr(style="short", chain=False)
+    error = raised.exconly().partition("\n")[0].rstrip(":")
     if not is_ours and isinstance(shown, ExceptionChainRepr):
+        error = f"{error.partition(':')[0]}: the call is not recorded, see below"
         entry = shown.reprtraceback.reprentries[-1]
         frames = [line for line in entry.lines if not line.startswith("E ")]
-        entry.lines = [*frames, f"E   {raised.exconly().partition(':')[0]}: the call is not recorded, see below"]
+        entry.lines = [*frames, f"E   {error}"]
+    if shown.reprcrash is not None:  # the line of the summary, which pytest does not shorten on CI
+        shown.reprcrash.message = error
     return shown
 
 
