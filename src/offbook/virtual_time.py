@@ -69,7 +69,7 @@ class Wait:
         other = self.current.get(ident)
         if other is None:
             return None
-        if other.is_woken() or other.due_s <= other.clock.now_s:
+        if other.is_woken():
             return False
         return math.isinf(other.due_s) or (other.clock is self.clock and other.due_s >= self.due_s)
 

@@ -68,11 +68,29 @@ async def retrying(offbook):
     return [(await ask(offbook, step, retries=2)).content for step in ("plan", "act", "tell")]
 
 
+async def looping(offbook):
+    """Asks until no tool is wanted, with what the tools have said."""
+    messages, tools = user("Pay order 7."), offbook.tools(pay)
+    while True:
+        answer = await offbook.provider.complete(messages, "m", step_id="agent")
+        if not answer.tool_calls:
+            return answer.content
+        messages.append(answer.to_message())
+        for each in answer.tool_calls:
+            try:
+                said = str(tools[each.tool].callable(**each.args))
+            except Exception as error:
+                said = f"error: {error}"
+            messages.append({"role": "tool", "tool_call_id": each.id, "content": said})
+
+
+LOOP = {"agent": [ENTRIES["act"][0], {"content": "It is paid."}]}
 FAULTS = "connection_reset,http_error 500,empty_response,tool_error,tool_lost"
 
 
 def explored(function, tmp_path, faults=FAULTS, **options):
-    subject = FunctionSubject(function, write_recording(tmp_path / "run.json", ENTRIES))
+    entries = LOOP if function is looping else ENTRIES
+    subject = FunctionSubject(function, write_recording(tmp_path / "run.json", entries))
     return subject, Explorer(subject, ExploreOptions(variants=select_variants(faults), **options)).explore()
 
 
@@ -94,6 +112,11 @@ def test_a_fault_that_lasts_is_not_run_again_where_nothing_is_tried_twice(tmp_pa
         "tool=pay: tool_error": "tool=pay call=1: tool_error",
     }
     assert exploration.shared == (8, 4)
+
+
+def test_a_fault_that_lasts_is_run_where_a_stubborn_model_meets_it_again(tmp_path):
+    _, exploration = explored(looping, tmp_path, "tool_error")
+    assert exploration.shared == (0, 0)
 
 
 def test_a_fault_that_lasts_is_run_where_it_fires_again(tmp_path):

@@ -121,9 +121,13 @@ def test_a_tool_with_another_schema_takes_calls_that_fit_it():
 def test_input_is_required_however_often_the_user_gives_it():
     again = call("write", era="modern", id=2)
     again["params"] |= {"requestState": "offbook-asks-forever", "inputResponses": {"confirm": {"action": "accept"}}}
-    client, session = broken("input_required_forever", call("write", era="modern"), again, again)
-    assert [message["result"]["resultType"] for message in client.messages] == ["input_required"] * 3
-    assert len(session.fired) == 1
+    asking, second = (
+        f"tool=notes.write call={n}: {fault}" for n, fault in ((1, "input_required_forever"), (2, "tool_error"))
+    )
+    with replaying(RECORDING, faults=[asking, second]) as endpoint:
+        client = over_stdio(endpoint.session, call("write", era="modern"), again, again)
+        assert [message["result"]["resultType"] for message in client.messages] == ["input_required"] * 3
+        assert [str(line) for line in endpoint.session.session.fired] == [asking]
 
 
 def test_in_the_handshake_era_the_server_asks_and_then_is_silent():

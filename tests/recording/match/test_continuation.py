@@ -104,6 +104,12 @@ def test_a_stubborn_model_asks_only_for_the_tools_that_failed():
     assert answer(script, retried, "stubborn") == "Your 30 € are on their way."
 
 
+def test_a_stubborn_model_does_not_repeat_what_it_never_said():
+    unknown = asks("refnd")[1]
+    messages = [ASK, FIND[1], FOUND, unknown, result("call_refnd", "error: there is no such tool")]
+    assert answer(clean_script(), messages, "stubborn") == AGAIN
+
+
 def test_a_resigned_model_says_that_it_gave_up():
     text = answer(clean_script(), FAILED, "resigned")
     assert text == f"I could not finish this: a step failed ({MARK})"

@@ -227,6 +227,13 @@ def assert_field_is_secret(name):
     assert redactor.findings(cleaned) == []
 
 
+def test_a_secret_that_only_the_name_of_its_field_tells_goes_whole():
+    secret = "wJalrXUtnFEMI" + "/K7MDENG/" + "bPxRfiCYEXAMPLEKEY"
+    cleaned = Redactor().value({"env": {"old_aws_secret": secret, "checksum": secret}})
+    assert cleaned["env"]["old_aws_secret"].startswith("<redacted:aws-secret-key:")
+    assert cleaned["env"]["checksum"] == secret
+
+
 @pytest.mark.parametrize("value", ["hunter2", 'hun"ter2', "hun\\ter2", "hunter2\\", "hün\nter2", "", 4711, -1.5])
 @pytest.mark.parametrize(
     "dump",
