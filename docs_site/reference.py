@@ -1,10 +1,14 @@
-"""The reference pages of the site, written from the code: commands, config, faults, events and the Python API."""
+"""The reference pages of the site, written from the code: commands, config, faults, events and the Python API.
+
+The page of the commands is also in docs/, for those who read it without the site: `python -m docs_site.reference` renews it.
+"""
 
 from __future__ import annotations
 
 import inspect
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,6 +22,34 @@ from offbook.cli.app import LazyGroup, app
 from offbook.config import file as config_file
 from offbook.faults import catalog
 
+DOCS = Path(__file__).parents[1] / "docs"
+COMMITTED = DOCS / "reference" / "commands.md"
+_EXPLAINED = {
+    "offbook demo": "start/openai",
+    "offbook init": "start/openai",
+    "offbook exec": "wire/exec",
+    "offbook explore": "explore",
+    "offbook serve": "wire/serve",
+    "offbook mcp": "mcp",
+    "offbook mcp mock": "mcp/mock",
+    "offbook mcp verify": "mcp/checks",
+    "offbook mcp check": "mcp/checks",
+    "offbook mcp diff": "mcp/checks",
+    "offbook test": "scenarios",
+    "offbook prompts": "simulated-users",
+    "offbook view": "viewer",
+    "offbook recording": "recording/commands",
+    "offbook recording verify": "live",
+    "offbook recording approve": "live",
+    "offbook recording import": "recording/convert",
+    "offbook recording export": "recording/convert",
+    "offbook merge": "reports/shards",
+    "offbook mcp-server": "integrations",
+    "offbook resume": "runs",
+    "offbook runs": "runs",
+}
+"""The page that explains a command, or all commands of a group."""
+
 _WITHOUT_DEFAULT: tuple[object, ...] = (None, False, "", (), [], PydanticUndefined, msgspec.NODEFAULT)
 
 
@@ -29,7 +61,7 @@ def pages() -> dict[str, str]:
 
 
 def _commands() -> Iterator[str]:
-    yield "# Commands\n\nEvery command with its options. [Command line](../command-line.md) explains them."
+    yield "# Commands\n\nEvery command with its options. [Command line](../command-line.md) lists them by what they are for."
     group = typer.main.get_command(app)
     for title, names in group.sections.items():  # type: ignore[attr-defined]
         yield f"\n## {title}"
@@ -46,10 +78,17 @@ def _command(group: Any, name: str, *, path: str) -> Iterator[str]:
         return
     command = group.table[name].load(name)
     context = command.make_context(f"{path} {name}", [], resilient_parsing=True)
-    yield f"\n### {path} {name}\n\n{_prose(command.help)}\n"
+    yield f"\n### {path} {name}\n\n{_prose(command.help)}\n\nSee {_explained(path, name)}.\n"
     rows = [_option(each, context) for each in command.get_params(context) if each.name != "help"]
     for panel in dict.fromkeys(panel for panel, _, _ in rows):
         yield from _table((panel, "meaning"), [row[1:] for row in rows if row[0] == panel])
+
+
+def _explained(path: str, name: str) -> str:
+    """Return the link to the page that explains a command."""
+    page = _EXPLAINED.get(f"{path} {name}") or _EXPLAINED.get(path, "workflows/commands")
+    title = (DOCS / f"{page}.md").read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+    return f"[{title}](../{page}.md)"
 
 
 def _option(parameter: Any, context: Any) -> tuple[str, str, str]:
@@ -241,4 +280,9 @@ def _code(text: str) -> str:
 def _prose(docstring: str | None) -> str:
     """Return a docstring as Markdown: lines that are indented are code, and Rich's markup is gone."""
     text = re.sub(r"\[/?bold\]", "**", inspect.cleandoc(docstring or ""))
-    return re.sub(r"(?m)^  +(?=\S)", "    ", re.sub(r"(?m)^([^\s].*)\n(?=  +\S)", r"\1\n\n", text))
+    indented = re.sub(r"(?m)^  +(?=\S)", "    ", re.sub(r"(?m)^([^\s].*)\n(?=  +\S)", r"\1\n\n", text))
+    return re.sub(r"(?m)^(    .*)\n\n(?=    )", r"\1\n", indented)
+
+
+if __name__ == "__main__":
+    COMMITTED.write_text(pages()["commands.md"], encoding="utf-8")

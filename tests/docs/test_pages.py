@@ -32,9 +32,9 @@ BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 RUNS = {"python", "console"}
 WITHOUT_EXAMPLES = {
     *("../README", "index", "command-line", "design", "reports", "start/choose", "help/glossary"),
-    *("wire-frameworks", "wire-node", "wire/faults", "wire/protocols", "faults/clients"),
+    *("wire-frameworks", "wire-node", "wire/faults", "wire/protocols", "faults/clients", "faults/kinds", "faults/recordings"),
     *("explore/cluster", "explore/mcp", "explore/programs", "explore/regressions", "explore/virtual-time"),
-    *("mcp/faults", "mcp/protocol", "pytest/options", "recording/convert", "workflows/agentloom"),
+    *("mcp/faults", "mcp/protocol", "pytest/options", "recording/convert", "reference/commands", "workflows/agentloom"),
 }
 """Lists, the map, what needs more than this machine, and tables that tests of their own compare with what they observe."""
 
@@ -188,7 +188,11 @@ def test_links_between_pages_lead_to_a_file_and_to_a_heading_of_it():
 def test_every_page_is_in_the_navigation_of_the_site_once():
     listed = list(listed_pages(tomllib.loads((ROOT / "zensical.toml").read_text())["project"]["nav"]))
     written = [str(page.relative_to(DOCS)) for page in PAGES[1:]]
-    assert sorted(listed) == sorted([*written, *(f"reference/{name}" for name in reference.pages())])
+    assert sorted(listed) == sorted({*written, *(f"reference/{name}" for name in reference.pages())})
+
+
+def test_the_page_of_the_commands_is_what_the_code_says():
+    assert reference.COMMITTED.read_text() == reference.pages()["commands.md"], "python -m docs_site.reference renews it"
 
 
 def test_the_reference_has_every_command_fault_and_public_name():

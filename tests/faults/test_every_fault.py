@@ -11,7 +11,7 @@ from offbook.faults import FAULT_TYPES, At, FaultInjector, FaultPlan
 from tests.fakes import Scripted, user
 from tests.faults.samples import SAMPLES
 
-PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
+PAGE = Path(__file__).parents[2] / "docs" / "faults" / "kinds.md"
 CLEAN = {"content": "one two three", "model": "gpt-4o", "usage": {"prompt_tokens": 5, "completion_tokens": 3}}
 SAME_REPLY = {"one_more_tool", "slow", "wrong_content_type", "ws_reorder", "ws_repeat"}
 PASS_ON = SAME_REPLY | {"partial_response", "slow_drip", "stream_stall", "stream_truncate"}

@@ -15,7 +15,7 @@ from offbook.tools import run_tool
 from tests.faults.samples import TOOL_SAMPLES
 from tests.faults.tool_kinds import KINDS, Till
 
-PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
+PAGE = Path(__file__).parents[2] / "docs" / "faults" / "kinds.md"
 KEEP_THE_RESULT = {"injected_text", "oversized_result", "stdout_noise"}
 RUN_THE_TOOL = {"tool_empty", "tool_garbled", "tool_lost"} | KEEP_THE_RESULT
 REFUND = ToolCall("refund", {"order_id": 7})

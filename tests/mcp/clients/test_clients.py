@@ -141,7 +141,7 @@ SILENT = ("tool_timeout", "oversized_result")
 
 def documented(transport):
     """What the page says that the client of mcp 2 does about each fault over a transport."""
-    page = (ROOT / "docs" / "mcp.md").read_text()
+    page = (ROOT / "docs" / "mcp" / "faults.md").read_text()
     table = page.partition("| fault | over stdio | over HTTP |\n")[2].partition("\n\n")[0].splitlines()[1:]
     rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in table]
     return {row[0].strip("`"): row[1 + list(ENTRIES).index(transport)] for row in rows}

@@ -9,8 +9,8 @@ from tests.wire.documented_table import DocumentedTable
 from tests.wire.protocols.clients import PROTOCOLS
 from tests.wire.protocols.observe import COLUMNS, Observed
 
-TABLE = DocumentedTable("wire.md", "### What works with which protocol", corner="protocol")
-RENEWAL = "docs/wire.md is out of date: python -m tests.wire.protocols.table renews it"
+TABLE = DocumentedTable("wire/protocols.md", "## What works with which protocol", corner="protocol")
+RENEWAL = "docs/wire/protocols.md is out of date: python -m tests.wire.protocols.table renews it"
 
 
 def renew() -> None:
