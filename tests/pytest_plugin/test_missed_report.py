@@ -88,6 +88,33 @@ def test_an_error_of_an_sdk_is_as_short_and_shows_the_difference_once_with_the_h
     assert len(result.outlines) < MAX_LINES
 
 
+@pytest.mark.parametrize("isolated", [True, False])
+@pytest.mark.parametrize(
+    ("test", "error", "added"),
+    [
+        (ASKS.replace('"Ada"', '"Eve"'), "offbook.errors.RecordingMismatchError", "  +Eve"),
+        (OVER_HTTP, "openai.UnprocessableEntityError", "  +Hello Eve"),
+    ],
+    ids=["provider", "sdk"],
+)
+def test_an_explored_test_whose_prompt_has_changed_is_as_short(recorded, test, error, added, isolated):
+    recorded.test(test.replace("def ", f"@pytest.mark.explore(budget=1, isolated={isolated})\ndef "))
+    result = recorded.run()
+    assert result.parseoutcomes()["failed"] == 1
+    result.stdout.fnmatch_lines(
+        [
+            "test_it.py:*: in test_it",
+            f"E   {error}: the call is not recorded, see below",
+            added,
+            "  hint: record the test again, or undo the change: pytest test_it.py::test_it --offbook-record=fresh",
+            f"FAILED test_it.py::test_it?clean? - {error}: the call is not recorded*",
+        ]
+    )
+    assert printed_output(result).count(added) == printed_output(result).count("hint:") == 1
+    assert not any(name in printed_output(result) for name in ("_base_client.py", "gateway.py", "monitor.py"))
+    assert len(result.outlines) < MAX_LINES
+
+
 def test_what_follows_a_fault_of_another_call_is_no_change_of_the_test(recorded):
     recorded.test(
         """

@@ -22,8 +22,10 @@ from offbook.explore.monitor import RunMonitor
 from offbook.explore.run import Run
 from offbook.explore.schedule import Deadline, parse_budget
 from offbook.faults import FaultPlan
+from offbook.pytest_plugin.backend import record_again_hint
 from offbook.pytest_plugin.markers import ExploreMarker
 from offbook.pytest_plugin.options import OFFBOOK
+from offbook.pytest_plugin.summary import missed_text
 from offbook.recording.match.continuation import Continuation
 from offbook.recording.stores.locate import open_store
 from offbook.subjects.forked_run import IsolatedSubject
@@ -39,8 +41,8 @@ _PLACE = re.compile(r'File ".+", line \d+')
 class TestEnding(Struct, frozen=True, kw_only=True):
     """How the function of a test ended, as texts, so that a forked run can send them.
 
-    `problem` is its error on one line, `failure` what pytest shows of it, `control` the class of an error that tells
-    pytest something, with its `reason`. `log`, `out` and `err` are what it has logged and printed, if pytest captures
+    `problem` is its error on one line, `failure` what pytest shows of it, `missed` what to show instead if a call that
+    is not recorded has ended it, `control` the class of an error that tells pytest something, with its `reason`. `log`, `out` and `err` are what it has logged and printed, if pytest captures
     that in memory.
     """
 
@@ -49,6 +51,7 @@ class TestEnding(Struct, frozen=True, kw_only=True):
     problem: str = ""
     traceback: str = ""
     failure: str = ""
+    missed: str = ""
     control: str = ""
     reason: str = ""
     log: str = ""
@@ -129,6 +132,9 @@ class TestSubject(IsolatedSubject):
             _save_coverage(self._item)
         elif self._error is not None:
             self.notes = {"problem": _problem(self._error), "traceback": _traceback(self._error)}
+        if self._error is not None and run.diverged:
+            again = record_again_hint(self._item.nodeid.partition("[")[0])
+            self.notes["missed"] = missed_text(self._item, self._error, run.diverged, again=again)
         return replace(run, broken=tuple(broken))
 
 

@@ -363,6 +363,8 @@ class ExploredTest:
             self._check_optional(named_calls(observed.run))
             return
         self._expect_known(("clean", ""), subject)
+        if observed.ending.missed:
+            pytest.fail(observed.ending.missed, pytrace=False)
         if observed.error is not None and self._explored.case is None:
             raise observed.error
         if observed.ending.failure and self._explored.case is None:

@@ -17,7 +17,15 @@ from offbook.pytest_plugin.options import (
     add_options,
     options_of,
 )
-from offbook.pytest_plugin.summary import PLAN, USAGE, RecordingSummary, attach_usage, has_passed, unlogged_misses
+from offbook.pytest_plugin.summary import (
+    PLAN,
+    USAGE,
+    RecordingSummary,
+    attach_usage,
+    has_passed,
+    summarize_in_one_line,
+    unlogged_misses,
+)
 
 if TYPE_CHECKING:
     from offbook.pytest_plugin.explored_test import ExploredFixture
@@ -233,4 +241,6 @@ def pytest_runtest_makereport(
         from offbook.pytest_plugin.summary import report_missed
 
         report_missed(report, item, call.excinfo, missed)
+    if item.get_closest_marker(EXPLORE) is not None:
+        summarize_in_one_line(report)
     return report

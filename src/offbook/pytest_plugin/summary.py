@@ -133,12 +133,36 @@ def report_missed(
     if not is_ours and first.partition(": ")[2] not in str(raised.value):
         report.sections.append(("offbook", missed))
         return
-    if item.config.getoption("tbstyle", "auto") == "auto" and not item.config.getoption("fulltrace", False):
+    if _may_shorten(item.config):
         report.longrepr = _short(raised, is_ours=is_ours)
     if not is_ours:
         report.sections.append(("offbook", missed))
     elif more and more[-1] not in str(raised.value):
         report.sections.append(("offbook", more[-1].strip()))
+
+
+def missed_text(item: pytest.Item, error: BaseException, diverged: str, *, again: str) -> str:
+    """Return the failure of a run by a call that is not recorded: its frames in the project, the difference, and how to
+    record it again. Empty if it failed for another reason, or the user chose the style of tracebacks."""
+    first, *more = diverged.splitlines()
+    is_reason = isinstance(error, RecordingMismatchError) or first.partition(": ")[2] in str(error)
+    if not (is_reason and _may_shorten(item.config)):
+        return ""
+    shown = str(_short(pytest.ExceptionInfo.from_exception(error), is_ours=False))
+    difference = [line for line in more if not line.startswith("  hint: ")]
+    return "\n".join([shown, first, *difference, f"  hint: {again}"])
+
+
+def _may_shorten(config: pytest.Config) -> bool:
+    return config.getoption("tbstyle", "auto") == "auto" and not config.getoption("fulltrace", False)
+
+
+def summarize_in_one_line(report: pytest.TestReport) -> None:
+    """Keep all of an error but one line out of the summary of a run, which pytest does not shorten on CI."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if crash is not None:
+        lines = crash.message.splitlines() or [""]
+        crash.message = next((line.removeprefix("E   ") for line in lines if line.startswith("E   ")), lines[0])
 
 
 def _short(raised: pytest.ExceptionInfo[BaseException], *, is_ours: bool) -> ExceptionRepr:
