@@ -255,6 +255,12 @@ def keys_from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: key for name, key in found.items() if key}
 
 
+def missing_keys(vendors: Iterable[str], environment: Mapping[str, str]) -> list[str]:
+    """Return the variables of those vendors' keys that are not set, though the vendors' own servers need one."""
+    known = [VENDORS[name] for name in dict.fromkeys(vendors) if name in VENDORS]
+    return [each.key_variables[0] for each in known if each.needs_key and not each.key(environment)]
+
+
 def base_url_variables(url: str) -> dict[str, str]:
     """Return the variables that point every SDK at the server at `url`, and `OFFBOOK_URL` for other programs."""
     addresses = [vendor.base_url_variables(url) for vendor in _ALL if not vendor.is_opt_in]

@@ -160,3 +160,29 @@ def test_it(offbook):
     result = recorded.run()
     result.assert_outcomes(failed=1)
     assert printed_output(result).count("1 call not recorded:") == 1
+
+
+def test_a_test_that_cannot_be_recorded_for_want_of_a_key_names_its_variable(project, monkeypatch):
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    project.test(
+        """
+import http.server, threading, urllib.error, urllib.request
+
+class Refusing(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(401)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+def test_it(offbook):
+    with http.server.HTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        with offbook.serving(upstreams={"anthropic": f"http://127.0.0.1:{server.server_port}"}) as served:
+            urllib.request.urlopen(f"{served.url}/v1/messages", b'{"model": "m", "max_tokens": 1, "messages": []}')
+"""
+    )
+    result = project.record()
+    result.assert_outcomes(failed=1)
+    advice = "recording makes live calls, and no key is set: export ANTHROPIC_API_KEY=…"
+    result.stdout.fnmatch_lines(["*HTTPError*401*", advice])

@@ -42,8 +42,8 @@ class TestEnding(Struct, frozen=True, kw_only=True):
     """How the function of a test ended, as texts, so that a forked run can send them.
 
     `problem` is its error on one line, `failure` what pytest shows of it, `missed` what to show instead if a call that
-    is not recorded has ended it, `control` the class of an error that tells pytest something, with its `reason`. `log`, `out` and `err` are what it has logged and printed, if pytest captures
-    that in memory.
+    is not recorded has ended it, `control` the class of an error that tells pytest something, with its `reason`. `log`,
+    `out` and `err` are what it has logged and printed, if pytest captures that in memory.
     """
 
     __test__: ClassVar[bool] = False

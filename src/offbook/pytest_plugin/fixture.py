@@ -329,6 +329,11 @@ class Offbook(PackageNames):
         hint = f"  hint: {record_again_hint(self._plan.node_id)}" if any(is_drift for _, is_drift in new) else ""
         return "\n".join(filter(None, [*lines, hint]))
 
+    def missing_key_advice(self) -> str:
+        """Return which key is not set, if live calls over HTTP have failed that need one; else empty."""
+        is_live = self.is_recording and self._has_http
+        return self._backend.http_without_recording.missing_key_advice() if is_live else ""
+
     def check_unfired(self) -> None:
         """Fail the test if one of its faults never fired."""
         __tracebackhide__ = True

@@ -140,6 +140,12 @@ class HttpDoubles:
         mcp_server = vars(self).get("_mcp_server")
         return self._has_recorded_mcp or any(opened is not mcp_server for opened in self._opened)
 
+    def missing_key_advice(self) -> str:
+        """Return which key is not set, if live calls have failed that need one; else empty."""
+        from offbook.wire.proxy.upstream import missing_key_advice  # noqa: PLC0415 - only failures need it
+
+        return missing_key_advice([call for opened in self._opened for call in opened.calls], os.environ)
+
     @property
     def misses(self) -> list[Miss]:
         """The calls that the recording has no answer for."""

@@ -37,6 +37,8 @@ _FIXTURE: pytest.StashKey[Offbook] = pytest.StashKey()
 _SHARD: pytest.StashKey[Shard] = pytest.StashKey()
 _MISSED = pytest.StashKey[str]()
 """The unrecorded calls of a test that failed."""
+_KEY_ADVICE = pytest.StashKey[str]()
+"""Which key is not set, of a test that failed while it was recorded."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -221,6 +223,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     except BaseException:  # pytest.fail and sys.exit raise no Exception
         if _FIXTURE in item.stash:
             item.stash[_MISSED] = item.stash[_FIXTURE].describe_missed()
+            item.stash[_KEY_ADVICE] = item.stash[_FIXTURE].missing_key_advice()
         raise
     offbook = item.stash.get(_FIXTURE, None)
     if offbook is not None:
@@ -241,6 +244,8 @@ def pytest_runtest_makereport(
         from offbook.pytest_plugin.summary import report_missed
 
         report_missed(report, item, call.excinfo, missed)
+    if report.when == "call" and (advice := item.stash.get(_KEY_ADVICE, "")):
+        report.sections.append(("offbook", advice))
     if item.get_closest_marker(EXPLORE) is not None:
         summarize_in_one_line(report)
     return report

@@ -576,10 +576,16 @@ with contextlib.suppress(Exception):
     assert report["calls"][0]["failure"] == "not recorded: no such file or directory"
 
 
-def test_a_real_api_that_refuses_is_reported_by_its_status(execute, upstream):
+@pytest.mark.parametrize("key", ["", "sk-wrong"])
+def test_a_real_api_that_refuses_is_reported_by_its_status_and_by_the_key_that_is_not_set(
+    execute, upstream, key, monkeypatch
+):
+    monkeypatch.setenv("OPENAI_API_KEY", key)
     options = ["--record", "new.json", "--upstream", f"openai={upstream.url}/v1"]
     _, _, err = execute(*options, "--", *ASK, "Hi")
-    assert err == f"offbook: 1 call, 1 recorded, of which 1 failed: status 401 from {upstream.url} (new.json)\n"
+    failed = f"offbook: 1 call, 1 recorded, of which 1 failed: status 401 from {upstream.url} (new.json)\n"
+    hint = "  hint: recording makes live calls, and no key is set: export OPENAI_API_KEY=…\n"
+    assert err == failed + ("" if key else hint)
 
 
 def test_misses_behind_a_fault_are_not_a_reason_to_record_again(execute, weather):

@@ -3,7 +3,13 @@
 import pytest
 
 from offbook.errors import InputError
-from offbook.wire.proxy.upstream import Upstreams, client_response_headers, upstream_request_headers
+from offbook.wire.calls import WireCall
+from offbook.wire.proxy.upstream import (
+    Upstreams,
+    client_response_headers,
+    missing_key_advice,
+    upstream_request_headers,
+)
 from offbook.wire.request import route_of
 
 
@@ -81,6 +87,25 @@ def test_a_key_that_is_the_servers_own_never_goes_upstream():
     assert upstreams.auth(route_of("POST", "/v1/responses", {})) == {"Authorization": "Bearer ours"}
     assert upstreams.auth(route_of("POST", "/api/chat", {})) == {}
     assert url_of(upstreams, "POST", "/v1beta/models/m:generateContent", "key=theirs").endswith(":generateContent")
+
+
+@pytest.mark.parametrize(
+    ("vendor", "status", "environment", "advised"),
+    [
+        ("openai", None, {}, "OPENAI_API_KEY"),
+        ("anthropic", 401, {"OPENAI_API_KEY": "sk"}, "ANTHROPIC_API_KEY"),
+        ("openai", 401, {"OPENAI_API_KEY": "sk-old"}, ""),
+        ("openai", None, {"OPENAI_BASE_URL": "http://127.0.0.1:8000/v1"}, ""),
+        ("openai", 401, {"OPENAI_BASE_URL": "http://127.0.0.1:8000/v1"}, "OPENAI_API_KEY"),
+        ("ollama", None, {}, ""),
+        ("unknown", 401, {}, ""),
+    ],
+)
+def test_a_live_call_that_fails_without_a_key_names_the_variable_of_the_key(vendor, status, environment, advised):
+    calls = [WireCall(1, "", vendor, "/", "recorded", status=status, failure="it failed")] * 2
+    assert missing_key_advice([WireCall(1, "", vendor, "/", "recorded", status=200)], environment) == ""
+    advice = missing_key_advice(calls, environment)
+    assert advice == (f"recording makes live calls, and no key is set: export {advised}=…" if advised else "")
 
 
 def test_servers_on_this_machine_are_known():

@@ -140,6 +140,8 @@ def execute(
         tally, options.recording, is_folder=options.is_folder, is_quiet=quiet, is_strict=strict_unused
     )
     summary.print(decision)
+    if options.record is not None and tally.failed:
+        _print_key_advice(tally, options)
     if not quiet:
         print_fork_outcome(options, tally)
     raise typer.Exit(decision.code)
@@ -151,6 +153,18 @@ def _golden_check(path: str | None) -> GoldenCheck | None:
     from offbook.cli.runners.golden import GoldenCheck
 
     return GoldenCheck.load(path)
+
+
+def _print_key_advice(tally: WireTally, options: WireArguments) -> None:
+    """Print which key is not set, if live calls have failed that need one."""
+    import os
+
+    from offbook.cli.output.console import print_message
+    from offbook.wire.proxy.upstream import missing_key_advice
+
+    moved = [line.partition("=")[0] for line in options.upstreams]
+    if advice := missing_key_advice(tally.calls, os.environ, moved=moved):
+        print_message("  hint: ", advice, is_err=True)
 
 
 def _run(

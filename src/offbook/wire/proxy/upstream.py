@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
@@ -14,11 +14,13 @@ from msgspec import Struct
 from offbook.errors import InputError
 from offbook.providers.aws_signature import OLD_SIGNATURE, SIGNED_SCHEME, sign_request
 from offbook.text import suggestion
-from offbook.vendors import KEY_HEADERS, SECRET_QUERY, VENDORS
+from offbook.vendors import KEY_HEADERS, SECRET_QUERY, VENDORS, missing_keys, upstreams_from_environment
 from offbook.wire.request import ApiRoute, HttpRequest, header_dict
 
 if TYPE_CHECKING:
     import httpx2
+
+    from offbook.wire.calls import WireCall
 
 CONNECT_TIMEOUT_S = 10.0
 
@@ -117,6 +119,25 @@ class Upstreams:
         """Return the vendor whose server is at a port of this machine, if there is one."""
         ports = {vendor: urlsplit(url).port for vendor, url in self._urls.items() if self.is_loopback(vendor)}
         return next((vendor for vendor, known in ports.items() if known == port), None)
+
+
+_UNAUTHORIZED = (401, 403)
+
+
+def missing_key_advice(
+    calls: Iterable[WireCall], environment: Mapping[str, str], *, moved: Collection[str] = ()
+) -> str:
+    """Return which variable to set, if live calls have failed for which the environment has no key; else empty.
+
+    A call may have failed for want of a key if it was refused as unauthorized, or if the vendor's own servers were not
+    even reached. Of the vendors that are `moved` to another address, as of those that the environment moves, only a
+    refusal counts.
+    """
+    elsewhere = {*moved, *upstreams_from_environment(environment)}
+    failed = [call for call in calls if call.failure]
+    keyless = [call.vendor for call in failed if call.status in _UNAUTHORIZED or call.vendor not in elsewhere]
+    missing = missing_keys(keyless, environment)
+    return f"recording makes live calls, and no key is set: export {'=…, '.join(missing)}=…" if missing else ""
 
 
 class _Origin(Upstreams):
