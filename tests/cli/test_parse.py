@@ -69,12 +69,15 @@ def test_steps_in_loops_and_sub_workflows_are_named_as_recordings_name_them(run,
     assert "1 fault fired" in out
 
 
+TWO_CALLS = "the run made 2 model calls; the last place is 'call=2'"
+
+
 @pytest.mark.parametrize("option", [[], ["--quiet"]])
 def test_a_fault_that_never_fired_is_reported_and_the_run_is_no_success(run, greet, option):
     faults = ["--fault", "call=99: timeout", "--fault", "step=bye attempt=1: timeout"]
     code, _, err = run("replay", greet, "--recording", "run.json", *faults, *option)
     assert code == 1
-    assert err == "fault 'call=99: timeout' never fired\n"
+    assert err == f"fault 'call=99: timeout' never fired: {TWO_CALLS}\n"
 
 
 def test_as_json_the_faults_that_fired_and_those_that_did_not_are_in_the_result(run, greet):
@@ -84,6 +87,7 @@ def test_as_json_the_faults_that_fired_and_those_that_did_not_are_in_the_result(
     assert json.loads(out)["faults"] == {
         "fired": ["workflow=greet step=bye call=1 attempt=1: timeout"],
         "unfired": ["call=99: timeout"],
+        "reasons": {"call=99: timeout": TWO_CALLS},
     }
     assert "never fired" in err
 
@@ -91,7 +95,7 @@ def test_as_json_the_faults_that_fired_and_those_that_did_not_are_in_the_result(
 def test_a_line_that_one_before_it_hides_never_fires(run, greet):
     faults = ["--fault", "everywhere: http_error 400", "--fault", "step=hello: timeout"]
     _, _, err = run("run", greet, "--mock-responses", "run.json", *faults)
-    assert err.endswith("fault 'step=hello: timeout' never fired\n")
+    assert err.endswith("fault 'step=hello: timeout' never fired: step 'hello' made 1 model call\n")
 
 
 def test_chaos_need_not_fire(run, greet, write):
@@ -197,6 +201,7 @@ def test_tools_of_sub_workflows_fail_too_and_what_fired_is_in_the_result(run, pa
     assert json.loads(out)["faults"] == {
         "fired": ["tool=audit call=1: tool_error"],
         "unfired": ["tool=refund call=9: tool_lost"],
+        "reasons": {"tool=refund call=9: tool_lost": "refund was called once; the last place is 'tool=refund call=1'"},
     }
     assert "'tool=refund call=9: tool_lost' never fired" in err
     assert (tmp_path / "till.txt").read_text().splitlines() == ["refund 7"]

@@ -126,11 +126,18 @@ class TestMisses:
 
 
 class TestFaults:
-    @pytest.mark.parametrize("fault", ["call=7: timeout", "tool=add call=7: tool_lost", "step=part: timeout"])
-    def test_one_that_never_fires_fails_the_test(self, careless, fault):
+    @pytest.mark.parametrize(
+        ("fault", "reason"),
+        [
+            ("call=7: timeout", "the run made 1 model call; the last place is 'call=1'"),
+            ("tool=add call=7: tool_lost", "add was called once; the last place is 'tool=add call=1'"),
+            ("step=part: timeout", "step 'part' made no model call; steps with calls: greet"),
+        ],
+    )
+    def test_one_that_never_fires_fails_the_test_and_says_why(self, careless, fault, reason):
         result = careless(f'offbook.faults({fault!r})\nask(offbook, "greet")\nuse(offbook, 1)')
         result.assert_outcomes(failed=1)
-        assert f"the fault {fault!r} never fired" in printed_output(result)
+        assert f"the fault {fault!r} never fired: {reason}\n" in printed_output(result)
 
     def test_one_that_never_fires_in_a_client_fails_the_test(self, careless):
         result = careless('offbook.sync_http_client()\noffbook.faults("call=7: timeout")')

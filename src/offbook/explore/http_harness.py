@@ -133,7 +133,7 @@ class ExploredHttp(InProcessClients):
 
     def share_order(self, order: CallOrder) -> None:
         """Hold answers, and have others held, in the order of all calls of the run."""
-        self.session.order.share_order(order)
+        self.session.counter.share_order(order)
 
     @property
     def was_cancelled(self) -> bool:

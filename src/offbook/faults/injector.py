@@ -18,7 +18,16 @@ from offbook.events import NULL_SINK, FaultFired, Sink
 from offbook.faults.fault import FaultedCall, hold_nothing
 from offbook.faults.order import CallOrder, DeliveredTwice, OpenCall, OrderFault
 from offbook.faults.plan import FaultPlan
-from offbook.faults.site import At, CallNumbers, PlannedFault, Site, ToolSite, faults_of_other_calls, mark_of
+from offbook.faults.site import (
+    At,
+    CallNumbers,
+    PlannedFault,
+    ReachedSites,
+    Site,
+    ToolSite,
+    faults_of_other_calls,
+    mark_of,
+)
 from offbook.faults.tools import FaultedToolCall, ToolFault
 from offbook.messages import JsonObject, Reply, Request, StreamedReply, ToolCall, WholeReply
 from offbook.providers.provider import Provider
@@ -30,12 +39,14 @@ from offbook.tools.toolbox import GivenTools, Toolbox
 class FaultLog:
     """The faults that fired: `fired` lists them in order, as lines of a plan. Injectors may share one log.
 
-    `marks` are those that the texts of faults carry, each once. Only in explorations do they carry any.
+    `marks` are those that the texts of faults carry, each once. Only in explorations do they carry any. `reached` are
+    the sites of all calls.
     """
 
     def __init__(self) -> None:
         self.fired: list[PlannedFault] = []
         self.marks: list[str] = []
+        self.reached = ReachedSites()
         self._lines: list[PlannedFault] = []
 
     def note(self, fired: PlannedFault, line: PlannedFault | None, *, marked: bool = False) -> str:
@@ -126,6 +137,7 @@ class FaultInjector(Provider):
         site = self._call_numbers.start(
             (request.workflow, request.step_id), identity, call=request.call, attempt=request.attempt
         )
+        self._fault_log.reached.add(site)
         if not self._plan.has_orders:
             return await self._send(request, site)
         call = self._order.start(site)
@@ -277,6 +289,7 @@ class FaultyTools(Toolbox):
     def _start(self, tool: ToolDef) -> _StartedTool:
         """Count a call, and find the fault that fires there, if any."""
         site = ToolSite(tool.name, next(self._counts.setdefault(tool.name, count(1))))
+        self._fault_log.reached.add(site)
         crash = self.plan.crash_at(site)
         if crash is not None:
             self._fault_log.note(PlannedFault(At.of(site), crash), self.plan.line_at(site))

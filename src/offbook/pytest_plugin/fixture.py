@@ -15,7 +15,7 @@ from offbook.clock import refuse_in_loop, run
 from offbook.errors import InputError, RecordingMismatchError
 from offbook.faults import FaultInjector, FaultLog, FaultPlan, PlannedFault, inject_tools, parse_fault
 from offbook.faults.order import CallOrder
-from offbook.faults.site import CallNumbers
+from offbook.faults.site import CallNumbers, describe_unfired
 from offbook.gateway.gateway import ProviderGateway
 from offbook.messages import Reply, Request
 from offbook.pipeline import live_provider
@@ -338,10 +338,13 @@ class Offbook(PackageNames):
         """Fail the test if one of its faults never fired."""
         __tracebackhide__ = True
         unfired = self._fault_log.missing(self._faults)
+        reached = self._fault_log.reached
         if self._has_http:
-            unfired = [line for line in unfired if line not in self._backend.http_without_recording.fired_lines]
+            http = self._backend.http_without_recording
+            unfired = [line for line in unfired if line not in http.fired_lines]
+            reached.update(http.reached())
         if unfired:
-            lines = [f"the fault {str(line)!r} never fired" for line in unfired]
+            lines = [f"the fault {describe_unfired(line, reached)}" for line in unfired]
             hint = "  hint: no such call was made after offbook.faults(…); remove the fault, or correct its place"
             pytest.fail("\n".join([*lines, hint]), pytrace=False)
 

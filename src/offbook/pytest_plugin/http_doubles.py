@@ -13,6 +13,7 @@ from typing_extensions import Unpack
 
 from offbook.errors import InputError, RecordingFormatError
 from offbook.faults import FaultPlan, PlannedFault
+from offbook.faults.site import ReachedSites
 from offbook.recording.format.document import LENIENT_ADVICE
 from offbook.recording.format.exchange import RecordedToolCall
 from offbook.recording.match.cursor import OverusedEntry, UnusedEntry
@@ -165,6 +166,13 @@ class HttpDoubles:
     def fired_lines(self) -> list[PlannedFault]:
         """The lines of plans that made a fault fire."""
         return [line for opened in self._opened for line in opened.totals().fired_lines]
+
+    def reached(self) -> ReachedSites:
+        """Return the sites that calls have reached."""
+        reached = ReachedSites()
+        for opened in self._opened:
+            reached.update(opened.totals().reached)
+        return reached
 
     def overused(self) -> list[OverusedEntry]:
         """Return the entries of the recording that a session was served more often than they were recorded."""

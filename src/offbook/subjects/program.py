@@ -386,7 +386,7 @@ class ProgramSubject:
             paths={"retry": retries} if retries else {},
             is_program=True,
             reported=tuple(effect.tool for effect in session.effects),
-            overlaps=overlaps_of(session.order.order),
+            overlaps=overlaps_of(session.counter.order),
         )
 
     def _is_of_mcp(self, tool: str) -> bool:

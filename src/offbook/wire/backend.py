@@ -380,7 +380,7 @@ class AcceptedCall(Struct, frozen=True, gc=False):
     @property
     def is_ordered(self) -> bool:
         """Whether the answer must be sent `in_order`."""
-        return self.session.order.has_orders and self.attempt is not None and self.attempt.site is not None
+        return self.session.counter.has_orders and self.attempt is not None and self.attempt.site is not None
 
     @asynccontextmanager
     async def in_order(self) -> AsyncIterator[None]:
@@ -388,7 +388,7 @@ class AcceptedCall(Struct, frozen=True, gc=False):
         if not self.is_ordered or self.attempt is None or self.attempt.site is None:
             yield
             return
-        async with self.session.order.in_order(self.attempt.site, self.attempt.fault):
+        async with self.session.counter.in_order(self.attempt.site, self.attempt.fault):
             yield
 
     def delivered(self) -> None:

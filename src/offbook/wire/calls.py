@@ -24,7 +24,7 @@ from offbook.faults import (
 )
 from offbook.faults.catalog import AnyOrderFault
 from offbook.faults.order import CallOrder, HeldUntil
-from offbook.faults.site import CallNumbers, Site
+from offbook.faults.site import CallNumbers, ReachedSites, Site
 from offbook.messages import Request
 from offbook.recording.format.exchange import RecordedToolCall
 from offbook.wire.request import HttpRequest, ParsedRequest
@@ -85,6 +85,7 @@ class CallCounter:
         self.fired: list[PlannedFault] = []
         self.marks: list[str] = []
         self.fired_lines: list[PlannedFault] = []
+        self.reached = ReachedSites()
         self.total = 0
         self.order, self._shares_order = CallOrder(), False
         self._calls = 0
@@ -102,6 +103,7 @@ class CallCounter:
         is_model_call = parsed.route.operation in _FAULTED_OPERATIONS
         if is_model_call and self._is_counting:
             site = self._site(parsed, request.attempt, step_id)
+            self.reached.add(site)
             fault, mark = self._fault_at(site)
             crash = self._crash_at(site)
             return CallAttempt(parsed, self.total, site.attempt, step_id, fault, site, site.overall, mark, crash)
@@ -116,6 +118,7 @@ class CallCounter:
         self.total += 1
         self._tool_calls[tool] += 1
         site = ToolSite(tool, self._tool_calls[tool])
+        self.reached.add(site)
         fault = self._plan.tool_fault_at(site)
         mark = "" if fault is None else self._note_fired(site, fault)
         return ToolAttempt(self.total, site, fault, mark, self._crash_at(site))
@@ -313,7 +316,7 @@ class SessionTotals:
     `calls` counts calls, `cost_usd` is what the answers of real APIs have cost. `outcomes` counts the outcomes of all
     attempts, `failures` the failures of real APIs that were recorded, by their descriptions, and `unrecorded` the calls
     that could not be recorded, by the reasons. `fired` are the latest faults, `fired_lines` the lines of plans that
-    fired.
+    fired, and `reached` the sites of the calls.
     """
 
     def __init__(self, sessions: Iterable[WireSession] = ()) -> None:
@@ -324,6 +327,7 @@ class SessionTotals:
         self.unrecorded: Counter[str] = Counter()
         self.fired: deque[PlannedFault] = deque(maxlen=MAX_CALLS)
         self.fired_lines: list[PlannedFault] = []
+        self.reached = ReachedSites()
         self.uses: dict[ReplaySource, RecordingUse] = {}
         for session in sessions:
             self.add(session)
@@ -344,6 +348,7 @@ class SessionTotals:
         self.unrecorded.update(session.unrecorded)
         self.fired.extend(session.fired)
         self.fired_lines += [line for line in session.fired_lines if line not in self.fired_lines]
+        self.reached.update(session.counter.reached)
         if session.replay is not None:
             use = self.uses.setdefault(session.replay.source, RecordingUse(set(), set()))
             use.ids.update(session.replay.used_ids)
@@ -360,6 +365,7 @@ class SessionTotals:
         totals.unrecorded.update(self.unrecorded)
         totals.fired.extendleft(reversed(self.fired))
         totals.fired_lines += [line for line in self.fired_lines if line not in totals.fired_lines]
+        totals.reached.update(self.reached)
         for source, use in self.uses.items():
             total = totals.uses.setdefault(source, RecordingUse(set(), set()))
             total.ids.update(use.ids)

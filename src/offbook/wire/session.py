@@ -287,8 +287,8 @@ class WireSession:
         return self._counter.fired_lines
 
     @property
-    def order(self) -> CallCounter:
-        """What answers calls in order, if the plan has faults of that."""
+    def counter(self) -> CallCounter:
+        """What numbers the calls, knows the sites that they reach, and answers in order if the plan says so."""
         return self._counter
 
     def unfired(self) -> list[PlannedFault]:

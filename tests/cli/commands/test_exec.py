@@ -234,7 +234,10 @@ def test_a_fault_that_never_fired_is_reported_and_makes_the_code_1(execute, writ
     plan = {"faults": [{"at": {"call": 9}, "fault": {"type": "timeout"}}]}
     write("plan.json", json.dumps(plan))
     code, _, err = execute("--replay", "run.json", "--quiet", "--plan", "plan.json", "--", *ASK, "Hi")
-    assert (code, err) == (1, "offbook: the fault 'call=9: timeout' never fired\n")
+    assert (code, err) == (
+        1,
+        "offbook: the fault 'call=9: timeout' never fired: the run made 1 model call; the last place is 'call=1'\n",
+    )
 
 
 def test_clients_are_told_how_soon_to_try_again(execute):
@@ -631,8 +634,8 @@ def test_a_step_that_never_came_is_reported_with_how_steps_are_named(execute):
     code, _, err = execute("--replay", "run.json", "--fault", "step=foo: timeout", "--", *ASK, "Hi")
     assert code == 1
     assert (
-        "the fault 'step=foo: timeout' never fired\n  hint: over the wire, a call names its step in x-offbook-step"
-        in err
+        "the fault 'step=foo: timeout' never fired: step 'foo' made no model call\n"
+        "  hint: over the wire, a call names its step in x-offbook-step" in err
     )
     assert "x-offbook-step" in err
 

@@ -309,7 +309,8 @@ def test_a_fault_that_may_have_fired_in_a_kept_step_is_not_missed(here, run):
     assert run("run", "flow.yaml", *options)[0] == 1
     broken.clear()
     code, _, err = run("resume", "last")
-    assert (code, err) == (1, "fault 'step=three call=9: timeout' never fired\n")
+    reason = "step 'three' made 1 model call; the last place is 'step=three call=1'"
+    assert (code, err) == (1, f"fault 'step=three call=9: timeout' never fired: {reason}\n")
 
 
 def test_a_run_whose_fault_never_fired_has_succeeded_all_the_same(here, run):

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import orjson
@@ -17,6 +17,7 @@ from offbook.text import mask_password, printable, printable_json
 
 if TYPE_CHECKING:
     from offbook.faults import PlannedFault
+    from offbook.faults.site import ReachedSites
     from offbook.pipeline import FaultOutcome
     from offbook.recording.match.cursor import UnusedEntry
 
@@ -146,18 +147,29 @@ def _print_with_rich(columns: tuple[str, ...], rows: list[tuple[str, ...]], numb
 _LOOP_ROUND = re.compile(r"(?<![^.])[^.\[\]]+\[\d+\]\.")
 
 
-class FaultTally(Struct, frozen=True):
-    """The faults that fired, and the planned faults that did not, each as a line of a plan."""
+class FaultTally(Struct, frozen=True, omit_defaults=True):
+    """The faults that fired, and the planned faults that did not, each as a line of a plan, and why not, by line."""
 
     fired: list[str]
     unfired: list[str]
+    reasons: dict[str, str] = {}
+
+    def describe_unfired(self) -> list[str]:
+        """Return a line for each planned fault that did not fire."""
+        return [": ".join(filter(None, [f"{line!r} never fired", self.reasons.get(line, "")])) for line in self.unfired]
 
 
 def tally_faults(outcome: FaultOutcome, *, completed_before: Collection[str]) -> FaultTally:
     """Return the tally of a run. A fault that may have fired in a step of an earlier run does not count as unfired."""
     steps = {_LOOP_ROUND.sub("", path) for path in completed_before}
     missed = [line for line in outcome.unfired() if not _may_be_among(line, steps)]
-    return FaultTally([str(fired) for fired in outcome.fired()], [str(line) for line in missed])
+    return fault_tally(outcome.fired(), missed, outcome.fault_log.reached)
+
+
+def fault_tally(fired: Iterable[PlannedFault], unfired: Sequence[PlannedFault], reached: ReachedSites) -> FaultTally:
+    """Return the tally of faults that fired, and of those that did not in a run that reached these sites."""
+    reasons = {str(line): reached.explain(line.at) for line in unfired}
+    return FaultTally([str(line) for line in fired], [str(line) for line in unfired], reasons)
 
 
 def _may_be_among(line: PlannedFault, steps: Collection[str]) -> bool:

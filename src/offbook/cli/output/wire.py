@@ -298,8 +298,9 @@ class WireSummary(Struct, frozen=True):
         if not self.is_closing_log:
             self._print_misses()
         self.print_unrecorded()
-        for line in self.tally.faults.unfired:
-            self._say(_describe_unfired(line), is_wrong=True)
+        faults = self.tally.faults
+        for line, described in zip(faults.unfired, faults.describe_unfired(), strict=True):
+            self._say(f"the fault {described}{_step_hint(line)}", is_wrong=True)
 
     def print_unrecorded(self) -> None:
         """Print how many calls could not be recorded, and why, if there are any."""
@@ -378,11 +379,10 @@ def _describe_unrecorded(reasons: Mapping[str, int], recording: str) -> str:
     return f"{calls} could not be recorded in {recording}: {shown}"
 
 
-def _describe_unfired(line: str) -> str:
-    message = f"the fault {line!r} never fired"
+def _step_hint(line: str) -> str:
     if parse_fault(line).at.step_id is None:
-        return message
-    return f"{message}\n  hint: over the wire, a call names its step in {STEP_HEADER}; leave step out for others"
+        return ""
+    return f"\n  hint: over the wire, a call names its step in {STEP_HEADER}; leave step out for others"
 
 
 def _describe_miss(miss: Miss) -> str:

@@ -251,6 +251,7 @@ def _exit_code(code: int, session: WireSession) -> int:
     """Print what went wrong in a session over stdio, and return the exit code: that of the server, if it failed."""
     from offbook.cli import FAILED, MISMATCH
     from offbook.cli.output.console import print_message
+    from offbook.faults.site import describe_unfired
     from offbook.text import pluralize
 
     for reason, count in session.failures.items():
@@ -260,7 +261,8 @@ def _exit_code(code: int, session: WireSession) -> int:
         message = f"{pluralize(count, 'call')} could not be recorded: {reason}"
         print_message("offbook: ", message, style="bold red", is_err=True)
     for line in session.unfired():
-        print_message("offbook: ", f"the fault {str(line)!r} never fired", style="bold red", is_err=True)
+        message = f"the fault {describe_unfired(line, session.counter.reached)}"
+        print_message("offbook: ", message, style="bold red", is_err=True)
     if session.misses:
         return code or MISMATCH
     return code or (FAILED if session.unrecorded or session.unfired() else code)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from offbook.cli import FAILED, FINE, MISMATCH, TIMED_OUT
 from offbook.cli.options import LatencyModel, RecordMode
-from offbook.cli.output.console import FaultTally, print_message
+from offbook.cli.output.console import FaultTally, fault_tally, print_message
 from offbook.cli.record_mode import require_record_mode
 from offbook.cli.run_program import ChildExit
 from offbook.cli.runners.events import NO_EVENTS, EventOptions
@@ -351,8 +351,8 @@ def tally_wire_calls(
     """The tally of a server that has ended. `usage` is what it had unused and overused before that, `plan` the plan
     that it was started with."""
     totals = server.totals()
-    fired, unfired = map(str, totals.fired), [str(line) for line in plan if line not in totals.fired_lines]
-    faults = FaultTally(list(fired), unfired)
+    unfired = [line for line in plan if line not in totals.fired_lines]
+    faults = fault_tally(totals.fired, unfired, totals.reached)
     tally = WireTally(
         totals, server.calls, server.misses, *usage, faults, effects, server.got_no_answer, server.cache_counts
     )

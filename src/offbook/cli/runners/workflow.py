@@ -82,8 +82,8 @@ def print_unused(unused: list[UnusedEntry], options: RunOptions) -> None:
 
 def print_unfired(faults: FaultTally) -> None:
     """Say which planned faults did not fire."""
-    for line in faults.unfired:
-        print_message("fault ", f"{line!r} never fired", style="bold red", is_err=True)
+    for line in faults.describe_unfired():
+        print_message("fault ", line, style="bold red", is_err=True)
 
 
 def _print_written(result: WorkflowResult, definition: WorkflowDefinition) -> None:

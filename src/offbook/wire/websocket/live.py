@@ -216,7 +216,7 @@ class LiveSession:
         self._after = attempt.parsed.request_hash
         if attempt.fault is None:
             return attempt
-        self._session.order.take_back(attempt)
+        self._session.counter.take_back(attempt)
         return replace(attempt, fault=None)
 
     def _refuse(self, refusal: RefusedHandshakeError) -> None:
