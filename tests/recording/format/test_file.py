@@ -158,13 +158,40 @@ def test_what_is_no_json_is_refused_with_its_place(text, place, reason):
             "looks like an API response, not a recording",
         ),
         ('{"model": "m", "messages": []}', "looks like an API request, not a recording"),
-        ('{"faults": [{"at": {}, "fault": {"type": "timeout"}}]}', "looks like a plan of faults, not a recording"),
     ],
 )
 def test_json_that_is_something_else_is_refused_with_what_a_recording_is_like(text, reason):
     error = refused(text)
     assert (error.reason, error.place) == (reason, "")
     assert error.hint == 'a recording is like {"_version": 2, "greet": {"content": "Hello."}}; --record makes one'
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "hint"),
+    [
+        ('{"faults": [{"at": {}, "fault": {"type": "timeout"}}]}', "a plan of faults", "--plan x.json"),
+        ('{"version": 1, "subject": "f", "explored": []}', "a JSON report of explore", "that the report is about"),
+        ('{"version": 1, "passed": true, "scenarios": []}', "a JSON report of test", "that the report is about"),
+        ('{"exit_code": 0, "command": ["x"], "mode": "record"}', "a JSON report of exec", "that the report is about"),
+        ('{"offbook": "regression", "verdict": "wrong", "faults": []}', "a regression file", "replay --plan x.json"),
+        ('{"mcpServers": {"notes": {"command": "x"}}}', "a config of MCP servers", "--mcp x.json"),
+        ('{"name": "x", "dependencies": {}}', "a file of npm", "a recording is like"),
+        ("<!doctype html>\n<html><title>offbook</title>", "an HTML report", "that the report is about"),
+        ("<html><title>Hi</title>", "an HTML page", "a recording is like"),
+        ('<?xml version="1.0"?>\n<testsuites name="x">', "a JUnit report", "that the report is about"),
+        ('<?xml version="1.0"?>\n<svg>', "an SVG picture", "a recording is like"),
+        ("name: triage\nsteps:\n  - id: a\n", "a workflow", "offbook replay x.json --recording PATH"),
+        ('[agent]\nhandler = "a:b"\n', "a config of offbook", "a recording is like"),
+        ('"""An agent."""\n\nimport openai\n', "a Python file", "a recording is like"),
+        ('{"event": "ReplayServed"}\n{"event": "x"}\n', "a file of events", "a recording is like"),
+        ("interactions:\n- request: {}\n", "a cassette of vcrpy", "offbook recording import x.json"),
+        ("SQLite format 3\0", "a database", "sqlite:///x.json"),
+    ],
+)
+def test_a_file_that_is_often_beside_recordings_is_called_by_its_name(text, kind, hint):
+    with pytest.raises(RecordingFormatError, match=f"looks like {kind}.*, not a recording") as caught:
+        parse_document(text.encode(), source="x.json")
+    assert hint in caught.value.hint
 
 
 def test_keys_of_a_recording_may_be_those_of_something_else():
