@@ -2,7 +2,16 @@
 
 import pytest
 
-from offbook.text import call_text, did_you_mean, format_usd, ordinal, pluralize, printable, suggestion
+from offbook.text import (
+    call_text,
+    did_you_mean,
+    did_you_mean_file,
+    format_usd,
+    ordinal,
+    pluralize,
+    printable,
+    suggestion,
+)
 
 
 def test_a_count_comes_with_its_noun():
@@ -40,6 +49,29 @@ def test_what_a_terminal_could_take_for_a_command_is_not_printed():
 )
 def test_an_unknown_name_gets_the_closest_or_all_that_are_known(name, known, hint):
     assert did_you_mean(name, known, kind="tools") == hint
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("run.json", "did you mean 'runs.json'? record it"),
+        ("flow.yml", "did you mean 'flow.yaml'? record it"),
+        ("today.json", ".json files: a.json, b.json, c.json, d.json, e.json, …; record it"),
+        ("more/rnu.json", "did you mean 'more/run.json'? record it"),
+        ("more/today.json", ".json files in more: run.json; record it"),
+        ("nowhere/run.json", "there is no folder 'nowhere'; record it"),
+        ("agent.py", "record it"),
+        ("runs.json", "record it"),
+        ("a\0b", "record it"),
+        ("x" * 5000, "record it"),
+    ],
+)
+def test_a_file_that_is_not_there_gets_the_closest_name_or_the_files_of_its_kind(path, hint, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "more").mkdir()
+    for name in ("flow.yaml", ".hidden.json", "more/run.json", "runs.json", *(f"{letter}.json" for letter in "abcde")):
+        (tmp_path / name).touch()
+    assert did_you_mean_file(path, "record it") == hint
 
 
 def test_nothing_is_listed_without_a_name_for_it():

@@ -14,7 +14,7 @@ from msgspec.structs import fields as struct_fields
 
 from offbook.errors import InputError
 from offbook.files import read_file
-from offbook.text import shorten, suggestion
+from offbook.text import did_you_mean_file, shorten, suggestion
 
 
 def check_type(value: object, kind: type, *, source: str, hint: str = "") -> None:
@@ -181,7 +181,7 @@ def read_toml(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(read_file(file).decode("utf-8-sig").replace("\r\n", "\n"))
     except OSError as error:
-        raise InputError(error.strerror or str(error), source=str(file)) from None
+        raise InputError(error.strerror or str(error), source=str(file), hint=did_you_mean_file(file)) from None
     except UnicodeDecodeError:
         raise InputError("the file is not UTF-8", source=str(file), hint="save it as UTF-8") from None
     except RecursionError:

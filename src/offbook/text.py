@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from offbook.errors import InputError
@@ -105,11 +108,47 @@ def suggestion(name: str, known: Iterable[str], *, kind: str) -> str:
     return " ".join(filter(None, [_closest(name, names), _list_names(names, kind)]))
 
 
+MAX_FILES = 5
+_CLOSE_FILE = 0.6
+
+
+def did_you_mean_file(path: str | os.PathLike[str], otherwise: str = "") -> str:
+    """Return a hint for a path at which there is nothing: the closest name in its folder, else the files of its kind
+    there, beside what to do `otherwise`. It is that alone if there is something at the path, or nothing like it."""
+    with suppress(OSError, ValueError):  # a folder that cannot be read, or text that is no path
+        if not Path(path).exists():
+            near = _near_file(Path(path))
+            return (
+                f"{near}{' ' if near.endswith('?') else '; '}{otherwise}" if near and otherwise else near or otherwise
+            )
+    return otherwise
+
+
+def _near_file(missing: Path) -> str:
+    folder = missing.parent
+    shown = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
+    if not folder.is_dir():
+        return f"there is no folder {str(shown)!r}"
+    names = sorted(each.name for each in folder.iterdir() if not each.name.startswith("."))
+    stems = {Path(name).stem: name for name in reversed(names)}
+    if close := _close_name(missing.stem, list(stems), cutoff=_CLOSE_FILE):
+        return f"did you mean {str(shown / stems[close])!r}?"
+    alike = [name for name in names if missing.suffix and name.endswith(missing.suffix)]
+    more = ", …" if len(alike) > MAX_FILES else ""
+    where = "" if str(shown) == "." else f" in {shown}"
+    return f"{missing.suffix} files{where}: {', '.join(alike[:MAX_FILES])}{more}" if alike else ""
+
+
 def _closest(name: str, names: list[str]) -> str:
+    close = _close_name(name, names)
+    return f"did you mean {close!r}?" if close else ""
+
+
+def _close_name(name: str, names: list[str], *, cutoff: float = CLOSE) -> str:
+    """Return the name that is closest to one that is not there; empty if none is close."""
     import difflib  # noqa: PLC0415 - only errors need it
 
-    close = difflib.get_close_matches(name, names, n=1, cutoff=CLOSE)
-    return f"did you mean {close[0]!r}?" if close else ""
+    return next(iter(difflib.get_close_matches(name, names, n=1, cutoff=cutoff)), "")
 
 
 def _list_names(names: list[str], kind: str) -> str:

@@ -141,6 +141,29 @@ def test_a_recording_that_is_not_there_is_bad_input(run, tmp_path, monkeypatch, 
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("command", "meant"),
+    [
+        (["run", "flwo.yaml"], "flow.yaml"),
+        (["graph", "flow.yml"], "flow.yaml"),
+        (["explore", "flow.yaml", "--recording", "run.jsn"], "run.json"),
+        (["explore", "sim_refnd.py"], "sim_refund.py"),
+        (["exec", "--replay", "runs.json", "--", "true"], "run.json"),
+        (["replay", "flow.yaml", "--recording", "rnu.json"], "run.json"),
+        (["recording", "show", "rnu.json"], "run.json"),
+        (["recording", "show", "sqlite:///run.jso"], "run.json"),
+        (["recording", "import", "rnu.json", "--output", "x.json"], "run.json"),
+        (["view", "rnu.json"], "run.json"),
+        (["run", "flow.yaml", "--state", "rnu.json"], "run.json"),
+    ],
+)
+def test_a_mistyped_name_of_a_file_gets_the_one_that_is_there(run, greet, write, command, meant):
+    write("sim_refund.py", "")
+    write("flow.yaml", Path(greet).read_text())
+    code, _, err = run(*command)
+    assert (code, f"did you mean '{meant}'?" in err) == (2, True), err
+
+
 def test_a_gigabyte_is_refused_without_reading_it(run, tmp_path):
     path = tmp_path / "huge.json"
     with path.open("wb") as file:

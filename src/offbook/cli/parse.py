@@ -14,7 +14,7 @@ from offbook.faults.site import At
 from offbook.files import read_file
 from offbook.messages import JsonObject
 from offbook.schema_errors import RepeatedKeyError, check_keys
-from offbook.text import did_you_mean
+from offbook.text import did_you_mean, did_you_mean_file
 from offbook.workflow.file.schema import AnyStep, ModelFields, ToolStep, WorkflowDefinition
 from offbook.workflow.file.tree import steps_by_id, steps_without_model, tools_of
 
@@ -167,7 +167,7 @@ def _read_state_file(file: str) -> JsonObject:
         check_keys(data)
         state = orjson.loads(data)
     except OSError as error:
-        raise InputError(error.strerror or str(error), source=file) from None
+        raise InputError(error.strerror or str(error), source=file, hint=did_you_mean_file(file)) from None
     except RepeatedKeyError as error:
         raise InputError(str(error), source=file) from None
     except orjson.JSONDecodeError as error:

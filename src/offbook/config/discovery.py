@@ -25,7 +25,7 @@ from offbook.scenarios.runner import NO_USER_MODEL, check_agent
 from offbook.scenarios.scenario import Scenario, collect_declared, turn
 from offbook.scenarios.scenario import scenario as declare_scenario
 from offbook.scenarios.trajectory import expected
-from offbook.text import did_you_mean, shorten
+from offbook.text import did_you_mean, did_you_mean_file, shorten
 
 IGNORED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages"})
 PROJECT_SUFFIXES = (".py", ".toml", ".yaml", ".yml")
@@ -50,7 +50,7 @@ def _files_at(place: Path, config: Config) -> Iterable[Path]:
     if place.is_file():
         return [place]
     if not place.is_dir():
-        raise InputError("there is no such file or folder", source=str(place))
+        raise InputError("there is no such file or folder", source=str(place), hint=did_you_mean_file(place))
     found = {file for pattern in config.run.scenarios for file in _matches(place, pattern)}
     return sorted(file for file in found if _is_project_file(file, place))
 

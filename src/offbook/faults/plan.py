@@ -29,6 +29,7 @@ from offbook.faults.site import At, PlannedFault, Site, ToolSite
 from offbook.faults.tools import ToolFault
 from offbook.files import read_file, write_output
 from offbook.schema_errors import check_keys, explain_json_error, explain_msgspec_error, json_value_at, shape_hint
+from offbook.text import did_you_mean_file
 
 _LINE = re.compile(r'((?:"(?:[^"\\]|\\.)*"|[^":]|:(?!\s|$))*):(?:\s+|$)(.*)', re.DOTALL)
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
@@ -213,7 +214,8 @@ class FaultPlan:
         try:
             data = read_file(path)
         except OSError as error:
-            raise InputError(error.strerror or str(error), source=source, hint="write one with plan.save()") from None
+            hint = did_you_mean_file(source, "write one with plan.save()")
+            raise InputError(error.strerror or str(error), source=source, hint=hint) from None
         declared = _decode(data, source=source)
         return cls(declared.faults, chaos=declared.chaos)
 

@@ -20,7 +20,7 @@ from offbook.explore.verdict import Invariant
 from offbook.messages import JsonObject
 from offbook.providers.provider import Provider
 from offbook.recording.tool_replay import called_tool_names, recorded_tool_names
-from offbook.text import did_you_mean
+from offbook.text import did_you_mean, did_you_mean_file
 from offbook.tools.effects import ToolDeclaration
 
 if TYPE_CHECKING:
@@ -358,7 +358,7 @@ def load_invariants(file: str) -> list[Invariant]:
 
     path = Path(file)
     if not path.is_file():
-        raise InputError("there is no such file", source=file)
+        raise InputError("there is no such file", source=file, hint=did_you_mean_file(file))
     with import_from([path.resolve().parent]):
         module = execute_file(path.resolve())
     found = [value for name, value in vars(module).items() if name.startswith(INVARIANT_PREFIX) and callable(value)]

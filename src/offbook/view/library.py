@@ -16,6 +16,7 @@ from msgspec import Struct
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import InputError
 from offbook.recording.format.document import Document
+from offbook.text import did_you_mean_file
 from offbook.view.summary import ListedRun, pending_run, summarize, summarize_recording
 from offbook.workflow.runs.resumable_run import CALLS, LOG, MANIFEST, is_locked
 
@@ -147,7 +148,7 @@ def _checked(place: str | os.PathLike[str]) -> str:
         hint = "name files and folders; copy a recording of another store: offbook recording copy FROM TO.json"
         raise InputError("only files can be viewed", source=text, hint=hint)
     if "\0" in text or not os.path.exists(text):  # noqa: PTH110 - any text
-        hint = "name a folder of recordings and reports, or such a file"
+        hint = did_you_mean_file(text, "name a folder of recordings and reports, or such a file")
         raise InputError("there is no such file or folder", source=text, hint=hint)
     return text
 

@@ -178,7 +178,7 @@ def test_what_follows_a_fault_is_not_to_be_recorded_again(run, careless, write):
 
 def test_a_plan_that_is_missing_is_named(run):
     code, _, err = run("replay", "--plan", "regress/0007.json")
-    assert (code, err) == (2, "error: regress/0007.json: there is no such file\n")
+    assert (code, err) == (2, "error: regress/0007.json: there is no such file\n  hint: there is no folder 'regress'\n")
 
 
 def test_the_command_that_records_again_can_be_pasted(run, careless, write):

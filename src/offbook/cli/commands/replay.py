@@ -73,6 +73,7 @@ def replay(
     from offbook.cli.runners.workflow import RunOptions, folder_of, run_workflow
     from offbook.errors import InputError, RecordingMismatchError
     from offbook.pipeline import Replay
+    from offbook.text import did_you_mean_file
     from offbook.workflow.file.load import load_workflow
 
     if plan is not None and _is_regression(plan):
@@ -88,7 +89,7 @@ def replay(
         reason, hint = "--declared requires a --plan of explore --regress", "leave it out"
         raise InputError(reason, source="replay", hint=hint)
     if plan is not None and not Path(plan).is_file():
-        raise InputError("there is no such file", source=plan)
+        raise InputError("there is no such file", source=plan, hint=did_you_mean_file(plan))
     if flow is None or recording is None:
         missing = "workflow" if flow is None else "recording"
         hint = "offbook replay FLOW --recording PATH" + (f" --plan {shlex.quote(plan)}" if plan is not None else "")

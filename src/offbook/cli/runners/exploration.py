@@ -58,7 +58,7 @@ from offbook.subjects.specs import (
     open_subject,
     real_tools,
 )
-from offbook.text import did_you_mean, pluralize
+from offbook.text import did_you_mean, did_you_mean_file, pluralize
 from offbook.workflow.file.load import load_workflow
 
 
@@ -143,7 +143,7 @@ class SubjectArguments(Struct, frozen=True, kw_only=True):
     def _scenario(self, file: str) -> ScenarioSpec:
         path = Path(file)
         if not path.is_file():
-            raise InputError("there is no such file", source=file)
+            raise InputError("there is no such file", source=file, hint=did_you_mean_file(file))
         if b"scenario" not in path.read_bytes():  # importing a program would run it
             hint = f"to explore a program: offbook explore --replay PATH --run-tools -- python {file}"
             raise InputError("it declares no scenarios", source=file, hint=hint)

@@ -143,13 +143,14 @@ class MockedServer(Struct, frozen=True, kw_only=True):
         from offbook.config.discovery import execute_file, import_from
         from offbook.mcp.hub import McpHub
         from offbook.mcp.mock import MockServer, module_tools, schema_tools
+        from offbook.text import did_you_mean_file
 
         path = Path(self.path)
         if path.suffix not in (".py", ".json"):
             hint = "name a Python file with functions, or a JSON file with schemas"
             raise InputError("expected a .py or .json file", source=self.path, hint=hint)
         if not path.is_file():
-            raise InputError("no such file", source=self.path)
+            raise InputError("no such file", source=self.path, hint=did_you_mean_file(path))
         with import_from([path.resolve().parent]):
             is_module = path.suffix == ".py"
             start = module_tools(execute_file(path), source=self.path) if is_module else schema_tools(path)

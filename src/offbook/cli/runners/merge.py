@@ -20,6 +20,7 @@ from offbook.report.exploration.report_input import ReportOptions
 from offbook.report.exploration.shards import merge_explorations
 from offbook.report.scenarios.json_report import load_suite
 from offbook.report.scenarios.shards import LoadedSuite, merge_suites
+from offbook.text import did_you_mean_file
 
 
 class MergeArguments(Struct, frozen=True, kw_only=True):
@@ -58,7 +59,7 @@ def _read(path: str) -> bytes:
     try:
         return read_file(path)
     except OSError as error:
-        raise InputError(error.strerror or str(error), source=path, hint=SHARD_HINT) from None
+        raise InputError(error.strerror or str(error), source=path, hint=did_you_mean_file(path, SHARD_HINT)) from None
 
 
 def _is_exploration(data: bytes, source: str) -> bool:

@@ -26,6 +26,7 @@ from offbook.recording.stores.journal import Journal
 from offbook.recording.stores.memory import MemoryReader
 from offbook.recording.stores.store import create_sibling, log_warning, refuse_link, unusable_error
 from offbook.schema_errors import explain_msgspec_error
+from offbook.text import did_you_mean_file
 
 if TYPE_CHECKING:
     from offbook.recording.stores.media_files import MediaFolder
@@ -84,7 +85,8 @@ class JsonFileStore:
 
     def _load(self, with_journal: Callable[[], Document]) -> Document:
         if not self.exists():
-            raise InputError("no such recording", source=self.location, hint="record it first, or check the path")
+            hint = did_you_mean_file(self.path, "record it first, or check the path")
+            raise InputError("no such recording", source=self.location, hint=hint)
         try:
             return with_journal() if self._has_journal() else self._parse(self.path)
         except OSError as error:

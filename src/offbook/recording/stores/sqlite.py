@@ -39,6 +39,7 @@ from offbook.recording.stores.store import (
     refuse_link,
     unusable_error,
 )
+from offbook.text import did_you_mean_file
 
 BUSY_TIMEOUT_S = 60.0
 _SIDE_FILES = ("-wal", "-shm", "-journal")
@@ -243,7 +244,8 @@ class SqliteStore:
 
     def read(self) -> SqliteReader:
         if not self.exists():
-            raise InputError("no such recording", source=self.location, hint="record it first, or check the path")
+            hint = did_you_mean_file(self.path, "record it first, or check the path")
+            raise InputError("no such recording", source=self.location, hint=hint)
         with self._opened() as database:
             return SqliteReader(database)
 

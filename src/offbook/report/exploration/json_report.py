@@ -19,6 +19,7 @@ from offbook.files import read_file
 from offbook.report.exploration.report_input import NO_ORIGIN, ExploredShard, ReportInput, ReportOrigin
 from offbook.report.reporter import decode_report, encode_json
 from offbook.shard import RunIdentity, ShardPart, digest_of, parse_shard
+from offbook.text import did_you_mean_file
 
 VERSION = 1
 SHARD_HINT = "write the report of a shard with --shard 1/4 --reporter json=part1.json"
@@ -181,7 +182,8 @@ def _read(source: str) -> bytes:
     try:
         return read_file(source)
     except OSError as error:
-        raise InputError(error.strerror or str(error), source=source, hint=_HINT) from None
+        hint = did_you_mean_file(source, _HINT)
+        raise InputError(error.strerror or str(error), source=source, hint=hint) from None
 
 
 def load_reported(path: str | os.PathLike[str]) -> ReportInput:

@@ -21,7 +21,7 @@ from offbook.recording.redact.rules import redactor_in_force
 from offbook.scenarios.trajectory.match import TrajectoryMatch, match_trajectory, read_calls
 from offbook.scenarios.trajectory.trajectory import Expectation, Trajectory, parse_assertions
 from offbook.schema_errors import check_keys, explain_json_error, explain_msgspec_error
-from offbook.text import pluralize
+from offbook.text import did_you_mean_file, pluralize
 
 Turn: TypeAlias = tuple[ToolCall, ...]
 """The tool calls of one answer of a model. They have no order."""
@@ -87,7 +87,8 @@ def load_golden(path: str | os.PathLike[str]) -> GoldenFile:
         found = msgspec.json.decode(data, type=GoldenFile)
         check_rules(found.normalise, source=source)
     except OSError as error:
-        raise InputError(error.strerror or str(error), source=source, hint="offbook recording approve PATH") from None
+        hint = did_you_mean_file(source, "offbook recording approve PATH")
+        raise InputError(error.strerror or str(error), source=source, hint=hint) from None
     except msgspec.ValidationError as error:
         reason, place = explain_msgspec_error(error)
         raise InputError(reason, source=source, place=place.removeprefix("."), hint=_EXAMPLE) from None

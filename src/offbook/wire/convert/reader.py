@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from offbook.errors import InputError
 from offbook.files import read_file
 from offbook.messages import JsonObject
+from offbook.text import did_you_mean_file
 from offbook.wire.convert.trace import Trace
 
 TraceKind = Literal["har", "vcr", "aimock", "otel", "openinference"]
@@ -62,7 +63,7 @@ def _read_bytes(path: str) -> bytes:
     try:
         data = read_file(path, limit=MAX_BYTES + 1)
     except OSError as error:
-        raise InputError(error.strerror or str(error), source=path) from None
+        raise InputError(error.strerror or str(error), source=path, hint=did_you_mean_file(path)) from None
     if len(data) > MAX_BYTES:
         raise InputError(f"the file has more than {MAX_BYTES:,} bytes", source=path, hint="split it")
     return data

@@ -17,6 +17,7 @@ from offbook.messages import JsonObject
 from offbook.recording.format.foreign import explain_import
 from offbook.recording.format.keys import quote_name
 from offbook.schema_errors import describe_type, explain_msgspec_error
+from offbook.text import did_you_mean_file
 from offbook.workflow.file.problems import DocumentPath, ProblemReport, find_mismatches
 from offbook.workflow.file.schema import (
     STEP_TYPES,
@@ -312,8 +313,7 @@ def _read_text(file: Path) -> str:
         data = read_file(file, limit=MAX_BYTES + 1)
         return data.decode("utf-8-sig")
     except OSError as error:
-        other = Path(f"{file.with_suffix('') if file.suffix else file}{'.yml' if file.suffix == '.yaml' else '.yaml'}")
-        hint = f"did you mean {str(other)!r}?" if other.is_file() else ""
+        hint = did_you_mean_file(file)
         raise WorkflowError([Problem(error.strerror or str(error), source=str(file), hint=hint)]) from None
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
