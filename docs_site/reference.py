@@ -1,6 +1,6 @@
 """The reference pages of the site, written from the code: commands, config, faults, events and the Python API.
 
-The page of the commands is also in docs/, for those who read it without the site: `python -m docs_site.reference` renews it.
+The page of the commands is also in docs/, for those who read it there: `python -m docs_site.reference` renews it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def pages() -> dict[str, str]:
 
 
 def _commands() -> Iterator[str]:
-    yield "# Commands\n\nEvery command with its options. [Command line](../command-line.md) lists them by what they are for."
+    yield "# Commands\n\nEvery command with its options. [Command line](../command-line.md) lists them by purpose."
     group = typer.main.get_command(app)
     for title, names in group.sections.items():  # type: ignore[attr-defined]
         yield f"\n## {title}"

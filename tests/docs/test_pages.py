@@ -32,11 +32,19 @@ BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 RUNS = {"python", "console"}
 WITHOUT_EXAMPLES = {
     *("../README", "index", "command-line", "design", "reports", "start/choose", "help/glossary"),
-    *("wire-frameworks", "wire-node", "wire/faults", "wire/protocols", "faults/clients", "faults/kinds", "faults/recordings"),
+    *(
+        "wire-frameworks",
+        "wire-node",
+        "wire/faults",
+        "wire/protocols",
+        "faults/clients",
+        "faults/kinds",
+        "faults/recordings",
+    ),
     *("explore/cluster", "explore/mcp", "explore/programs", "explore/regressions", "explore/virtual-time"),
     *("mcp/faults", "mcp/protocol", "pytest/options", "recording/convert", "reference/commands", "workflows/agentloom"),
 }
-"""Lists, the map, what needs more than this machine, and tables that tests of their own compare with what they observe."""
+"""Lists, the map, what needs other machines, and tables that tests of their own compare with what they observe."""
 
 NODE_SDKS = ROOT / ".scratch" / "node_sdks"
 FILE = re.compile(r"[\w-]+\.\w+")
@@ -192,7 +200,9 @@ def test_every_page_is_in_the_navigation_of_the_site_once():
 
 
 def test_the_page_of_the_commands_is_what_the_code_says():
-    assert reference.COMMITTED.read_text() == reference.pages()["commands.md"], "python -m docs_site.reference renews it"
+    assert reference.COMMITTED.read_text() == reference.pages()["commands.md"], (
+        "python -m docs_site.reference renews it"
+    )
 
 
 def test_the_reference_has_every_command_fault_and_public_name():

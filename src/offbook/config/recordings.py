@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
 from offbook.config.roles import RUN_CALLER, StepNames
-from offbook.errors import RecordingMismatchError
+from offbook.errors import InputError, RecordingMismatchError
 from offbook.messages import Reply, Request
 from offbook.providers.provider import Provider
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.record import RecordingProvider
 from offbook.recording.replay import MockProvider
-from offbook.recording.stores.locate import open_store
+from offbook.recording.stores.locate import last_recorded_at, open_store
 
 MAX_SLUG_CHARS = 80
 RUN_FILE = "_run.json"  # no slug starts with "_"
@@ -23,6 +24,20 @@ RUN_FILE = "_run.json"  # no slug starts with "_"
 def is_folder(path: str) -> bool:
     """Return whether a path is a folder of recordings: it exists as one, or ends with `/`."""
     return path.endswith("/") or Path(path).is_dir()
+
+
+def recording_files(folder: str) -> list[Path]:
+    """Return the recordings of a folder, and whatever else is JSON there."""
+    return sorted(Path(folder).glob("*.json"))
+
+
+def scenarios_recorded_at(path: str) -> str:
+    """Return when the last exchange of a recording, or of those in a folder, was recorded; empty if none says so."""
+    times = []
+    for each in recording_files(path) if is_folder(path) else [path]:
+        with suppress(InputError):  # a file of another kind
+            times.append(last_recorded_at(each))
+    return max(times, default="")
 
 
 def slug(name: str) -> str:

@@ -12,8 +12,8 @@ order of the columns of an exploration. Everything else follows from the class:
 - `breaks_response` says whether a client may retry although the status is 200.
 - `variants` are the forms that an exploration tries.
 
-Tests check that the table in docs/faults/kinds.md has every fault with all its fields, and that there is a sample of it. If
-users are to build it in Python, add its name to the stubs of `offbook.faults` and `offbook`.
+Tests check that docs/faults/kinds.md has every fault with all its fields, and that there is a sample of it. If users
+are to build it in Python, add its name to the stubs of `offbook.faults` and `offbook`.
 """
 
 from collections.abc import Iterable, Mapping

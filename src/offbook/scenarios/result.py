@@ -173,10 +173,15 @@ class SuiteShard(Struct, frozen=True, kw_only=True):
 
 
 class SuiteOrigin(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a run of scenarios came from, as far as it is known: the version of offbook, and the command."""
+    """What a run of scenarios came from, as far as it is known: the version of offbook, the command, and the recording.
+
+    `recorded_at` is when the last exchange of the recording, or of those in its folder, was recorded.
+    """
 
     version: str = ""
     command: str = ""
+    recording: str = ""
+    recorded_at: str = ""
 
 
 class SuiteResult(Struct, frozen=True):

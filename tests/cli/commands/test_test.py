@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from tests.servers.models import ChatModel, said
 
 COMMAND = Path(sys.executable).parent / "offbook"
 TIMEOUT_S = 60
+RECORDED_AT = re.compile(r'"recorded_at": "([^"]+)"')
 
 
 @pytest.fixture
@@ -296,8 +298,12 @@ class TestRecordAndReplay:
     def test_in_a_folder_each_scenario_has_a_recording(self, run, talking):
         assert run("test", "--record", "sims/")[0] == 0
         assert sorted(file.name for file in Path("sims").iterdir()) == ["asks-twice.json", "finds-an-order.json"]
-        code, _, err = run("test", "--replay", "sims", "--json")
+        code, out, err = run("test", "--replay", "sims", "--json")
         assert (code, err) == (0, "")
+        times = [time for file in Path("sims").iterdir() for time in RECORDED_AT.findall(file.read_text())]
+        origin = json.loads(out)["origin"]
+        assert (origin["command"], origin["recording"]) == ("offbook test --replay sims", "sims")
+        assert origin["recorded_at"] == max(times)
 
     def test_a_scenario_that_fails_leaves_its_recording_as_it_was(self, run, talking, write):
         more = 'scenario("greets", turns=["Hi"])\n'

@@ -154,7 +154,7 @@ def test_a_terminal_shows_the_heatmap_so_far_how_far_it_is_and_the_counts():
     heatmap = live(on, explorations.naive(), cases=12, pace=pace)
     lines = rendered(heatmap)
     heatmap.stop()
-    assert lines[1] == "1 agent                      ✓                         !"
+    assert lines[1] == "1 → find_order(42)                 ✓                         !"
     assert lines[-3] == "━" * 15 + " " * 16 + "6 of 12 cases, 3 findings, about 30 s left: 1"
     assert lines[-2].strip() == "repeated side effect, 2 crashed, 1 undecided, 1"
     assert lines[-1].strip() == "recovered, 1 not reached"

@@ -54,38 +54,38 @@ def drawn(exploration, width=80, **settings):
 
 def test_columns_have_their_names_where_there_is_room():
     assert drawn(explorations.naive()) == [
-        "              connection_reset  connection_reset, always  tool_lost",
-        "1 agent                      ✓                         !",
-        "2 agent                      ·                         !",
-        "find_order 1                                                      ?",
-        "refund 1                                                         2×",
+        "                    connection_reset  connection_reset, always  tool_lost",
+        "1 → find_order(42)                 ✓                         !",
+        "2 → refund(42)                     ·                         !",
+        "find_order(42)                                                          ?",
+        "refund(42)                                                             2×",
     ]
 
 
 def test_columns_have_numbers_where_there_is_none_and_bands_where_even_those_are_too_wide():
     assert drawn(explorations.naive(), width=40) == [
-        "              1  2  3",
-        "1 agent       ✓  !",
-        "2 agent       ·  !",
-        "find_order 1        ?",
-        "refund 1           2×",
+        "                    1  2  3",
+        "1 → find_order(42)  ✓  !",
+        "2 → refund(42)      ·  !",
+        "find_order(42)            ?",
+        "refund(42)               2×",
         "",
         "1 connection_reset",
         "2 connection_reset, always",
         "3 tool_lost",
     ]
-    assert drawn(explorations.naive(), width=17) == [
-        "              1",
-        "1 agent       ✓",
-        "2 agent       ·",
+    assert drawn(explorations.naive(), width=23) == [
+        "                    1",
+        "1 → find_order(42)  ✓",
+        "2 → refund(42)      ·",
         "",
-        "              2",
-        "1 agent       !",
-        "2 agent       !",
+        "                    2",
+        "1 → find_order(42)  !",
+        "2 → refund(42)      !",
         "",
-        "              3",
-        "find_order 1  ?",
-        "refund 1     2×",
+        "                    3",
+        "find_order(42)      ?",
+        "refund(42)         2×",
         "",
         "1 connection_reset",
         "2 connection_reset, always",
@@ -101,13 +101,15 @@ def test_every_line_fits_into_eighty_columns():
 
 def test_of_very_many_calls_those_with_findings_are_drawn():
     lines = drawn(explorations.large(calls=200))
-    assert [line for line in lines if line.startswith("200 agent")]
-    assert not [line for line in lines if line.startswith("1 agent")]
+    assert [line for line in lines if line.startswith("200 → ")]
+    assert not [line for line in lines if line.startswith("1 → ")]
     assert lines[-1] == "and 199 further calls without a finding, or too many to show"
 
 
 def test_ascii_has_signs_of_its_own():
-    assert all(line.isascii() for line in drawn(explorations.naive(), is_ascii=True))
+    lines = drawn(explorations.naive(), is_ascii=True)
+    assert all(line.isascii() for line in lines)
+    assert lines[1].startswith("1 > find_order(42) ")
 
 
 def test_the_signs_that_are_there_are_explained():
@@ -122,7 +124,8 @@ def test_names_can_command_nothing():
 
 
 def test_nothing_explored_is_drawn_as_the_calls_alone():
-    assert drawn(replace(explorations.naive(), results=())) == ["", "1 agent", "2 agent", "find_order 1", "refund 1"]
+    lines = ["", "1 → find_order(42)", "2 → refund(42)", "find_order(42)", "refund(42)"]
+    assert drawn(replace(explorations.naive(), results=())) == lines
 
 
 def test_rows_are_called_by_what_their_calls_ask_for():

@@ -37,7 +37,7 @@ from offbook.config import (
 )
 from offbook.config.discovery import project_files
 from offbook.config.participants import ErrorGrouping
-from offbook.config.recordings import is_folder, slug
+from offbook.config.recordings import is_folder, recording_files, scenarios_recorded_at, slug
 from offbook.errors import InputError, OffbookError
 from offbook.pipeline import Live, Record, Replay
 from offbook.recording.match.cursor import UnusedEntry
@@ -152,9 +152,10 @@ def _run(config: Config, plan: RunPlan, options: ScenarioOptions) -> int:
         if work.has_started:
             work.report_partial(to_files_only=options.is_json)
         raise
-    work.reporter.finish(done.result)
+    result = replace(done.result, origin=_origin(options))
+    work.reporter.finish(result)
     unused = [] if options.is_partial or options.shard is not None else done.unused
-    return end_scenarios(done.result, unused, record_again=_record_again(options), is_json=options.is_json)
+    return end_scenarios(result, unused, record_again=_record_again(options), is_json=options.is_json)
 
 
 def _record_again(options: ScenarioOptions) -> str:
@@ -173,10 +174,19 @@ def _arguments(options: ScenarioOptions) -> str:
 
 
 def _origin(options: ScenarioOptions) -> SuiteOrigin:
-    """Return what the reports of a run name as its origin: what is the same in every run of it, and in every shard."""
-    mode = options.mode
-    how = "" if isinstance(mode, Live) else f" --{type(mode).__name__.lower()} {shlex.quote(str(mode.path))}"
-    return SuiteOrigin(version=__version__, command=f"offbook test{_arguments(options)}{how}")
+    """Return what the reports of a run name as its origin: what is the same in every run of it, and in every shard.
+
+    When something was recorded is known as soon as the run has ended.
+    """
+    mode, command = options.mode, f"offbook test{_arguments(options)}"
+    if isinstance(mode, Live):
+        return SuiteOrigin(version=__version__, command=command)
+    return SuiteOrigin(
+        version=__version__,
+        command=f"{command} --{type(mode).__name__.lower()} {shlex.quote(mode.path)}",
+        recording=mode.path,
+        recorded_at=scenarios_recorded_at(mode.path) if options.reporters or options.is_json else "",
+    )
 
 
 class _Run:
@@ -185,7 +195,7 @@ class _Run:
     def __init__(self, config: Config, plan: RunPlan, options: ScenarioOptions) -> None:
         self._config, self._options = config, options
         self._grouping, self._rules = error_grouping(config), _rules(config, options)
-        self._shard, self._origin = None, _origin(options)
+        self._shard = None
         if options.shard is not None:
             self._shard = _suite_shard(plan, options, self._rules, self._grouping)
             plan = _plan_of_shard(plan, options.shard)
@@ -222,7 +232,7 @@ class _Run:
             groups = await self._grouping.groups_of(result, opened.provider)
             unused = opened.unused()
             shard = self._ended_shard(unused, opened.opened)
-            return SuiteOutcome(replace(result, groups=groups, shard=shard, origin=self._origin), unused)
+            return SuiteOutcome(replace(result, groups=groups, shard=shard), unused)
 
     def _ended_shard(self, unused: Sequence[UnusedEntry], opened: Sequence[str]) -> SuiteShard | None:
         """Return the shard with what it did not use; nothing of it is told if not all scenarios run."""
@@ -294,7 +304,7 @@ class _Run:
 
     def report_partial(self, *, to_files_only: bool = False) -> None:
         """Report the scenarios that have ended."""
-        ended = replace(self._runner.so_far(), shard=self._shard, origin=self._origin)
+        ended = replace(self._runner.so_far(), shard=self._shard, origin=_origin(self._options))
         self.reporter.report_waiting()
         reporter = self._files if to_files_only else self.reporter
         reporter.finish(replace(ended, groups=self._grouping.groups_without_model(ended)))
@@ -362,8 +372,7 @@ def _recordings_digest(mode: Live | Record | Replay) -> str:
         return ""
     if not is_folder(mode.path):
         return recording_digest(mode.path)
-    files = sorted(Path(mode.path).glob("*.json"))
-    return digest_of(text for file in files for text in (file.name, recording_digest(file)))
+    return digest_of(text for file in recording_files(mode.path) for text in (file.name, recording_digest(file)))
 
 
 def _keep_recordings_of_failures(mode: Live | Record | Replay, result: SuiteResult) -> None:

@@ -17,9 +17,10 @@ from offbook.text import call_text, pluralize, shorten
 
 
 class HeatRow(Struct, frozen=True):
-    """A call and its cases, column by column; None where there is no case."""
+    """A call, what it is about, and its cases, column by column; None where there is no case."""
 
     name: str
+    label: str
     cells: tuple[CaseResult | None, ...]
 
     @property
@@ -36,7 +37,7 @@ class Heatmap(Struct, frozen=True):
 
     def band(self, columns: Sequence[int]) -> Heatmap:
         """Return the part with these columns, without rows that have no case there."""
-        rows = (HeatRow(row.name, tuple(row.cells[place] for place in columns)) for row in self.rows)
+        rows = (HeatRow(row.name, row.label, tuple(row.cells[place] for place in columns)) for row in self.rows)
         shown = tuple(row for row in rows if any(cell is not None for cell in row.cells))
         return Heatmap(tuple(self.columns[place] for place in columns), shown)
 
@@ -49,7 +50,10 @@ def heatmap_of(exploration: Exploration) -> Heatmap:
         for cell in each.case.cells:
             found.setdefault((cell.row, cell.column), each)
     names = dict.fromkeys([*exploration.rows, *(row for row, _ in found)])
-    rows = (HeatRow(name, tuple(found.get((name, column)) for column in columns)) for name in names)
+    labels = row_labels(exploration)
+    rows = (
+        HeatRow(name, labels.get(name, name), tuple(found.get((name, column)) for column in columns)) for name in names
+    )
     return Heatmap(columns, tuple(rows), tuple(each for each in exploration.results if not each.case.cells))
 
 
@@ -137,7 +141,7 @@ class HeatmapDrawing(Struct, frozen=True):
         A heatmap that is too wide is drawn in several bands. If there are too many calls, only those with findings are.
         """
         rows = _worth_showing(heatmap.rows)
-        label = max((cell_len(_row_name(row)) for row in rows), default=0)
+        label = max((cell_len(self._row_label(row)) for row in rows), default=0)
         names = [one_line(name, MAX_COLUMN_CHARS) for name in heatmap.columns]
         shown = Heatmap(tuple(names), rows)
         if label + sum(GAP + cell_len(name) for name in names) <= self.width:
@@ -175,12 +179,16 @@ class HeatmapDrawing(Struct, frozen=True):
         gap = " " * GAP
         yield Text.assemble(" " * label, *((gap + name, "bold") for name in heatmap.columns))
         for row in heatmap.rows:
-            line = Text(set_cell_size(_row_name(row), label))
+            line = Text(set_cell_size(self._row_label(row), label))
             for name, cell in zip(heatmap.columns, row.cells, strict=True):
                 symbol = Text(" ") if cell is None else self.symbol(cell.verdict)
                 line.append(" " * (GAP + cell_len(name) - symbol.cell_len))
                 line.append_text(symbol)
             yield line
+
+    def _row_label(self, row: HeatRow) -> str:
+        label = one_line(row.label, MAX_ROW_CHARS)
+        return label.replace(" → ", " > ") if self.is_ascii else label
 
     def _list_in_columns(self, entries: Sequence[str]) -> Iterator[Text]:
         """Yield the entries in columns, to be read downwards."""
@@ -195,7 +203,3 @@ def _worth_showing(rows: tuple[HeatRow, ...]) -> tuple[HeatRow, ...]:
     if len(rows) <= MAX_ROWS:
         return rows
     return tuple(row for row in rows if row.has_finding)[:MAX_ROWS]
-
-
-def _row_name(row: HeatRow) -> str:
-    return one_line(row.name, MAX_ROW_CHARS)

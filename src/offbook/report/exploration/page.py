@@ -16,7 +16,7 @@ from offbook.explore.run import ModelCall, Run, RunFailure, ToolRun
 from offbook.explore.verdict import FINDINGS, VERDICTS, Verdict
 from offbook.faults import Site, ToolSite
 from offbook.messages import JsonObject
-from offbook.report.exploration.heatmap import VERDICT_STYLES, heatmap_of, row_labels
+from offbook.report.exploration.heatmap import VERDICT_STYLES, heatmap_of
 from offbook.report.exploration.json_report import ComparisonReport, comparison_report
 from offbook.report.exploration.report_input import (
     FindingGroup,
@@ -276,7 +276,7 @@ def page_data(report_input: ReportInput) -> PageData:
     """All that the page of an exploration shows."""
     exploration, steps = report_input.exploration, _StepTable()
     heatmap, tally = heatmap_of(exploration), exploration.counts
-    rows, columns, labels = [row.name for row in heatmap.rows], list(heatmap.columns), row_labels(exploration)
+    rows, columns = [row.name for row in heatmap.rows], list(heatmap.columns)
     cases = _CaseBuilder(report_input, steps, rows=rows, columns=columns)
     return PageData(
         subject=exploration.subject,
@@ -286,7 +286,7 @@ def page_data(report_input: ReportInput) -> PageData:
         notes=tuple(exploration_notes(exploration)),
         left_orders=exploration.left_orders,
         verdicts=tuple(_page_verdict(name, tally.get(name, 0)) for name in VERDICTS),
-        rows=tuple(labels.get(row, row) for row in rows),
+        rows=tuple(row.label for row in heatmap.rows),
         names=tuple(rows),
         columns=tuple(columns),
         cases=tuple(map(cases.case, exploration.results)),
