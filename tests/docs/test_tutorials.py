@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from offbook.view.library import RunLibrary
 from tests.docs.test_pages import NODE_SDKS, TUTORIALS, empty_folder, run_examples
 
 __all__ = ["empty_folder"]
@@ -23,6 +24,14 @@ def skip_without_node(page):
 def test_a_tutorial_can_be_followed_to_its_end(page, capfd):
     skip_without_node(page)
     assert run_examples(page, capfd) > 10
+    library = RunLibrary(["."])
+    shown = [(run.id, run.kind) for run in library.listed(library.find())]
+    assert sorted(shown) == [
+        ("answers.json", "recording"),
+        ("recordings/agent.json", "recording"),
+        ("report-after.json", "exploration"),
+        ("report-before.json", "exploration"),
+    ]  # the page says what 'offbook view' lists
 
 
 def test_tutorials_take_the_same_steps():

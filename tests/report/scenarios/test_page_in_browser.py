@@ -1,9 +1,11 @@
 """Runs as a page, in a browser."""
 
 import pytest
+from msgspec.structs import replace
 from playwright.sync_api import expect
 
 from offbook.report.scenarios.json_report import html_report
+from offbook.scenarios.result import SuiteOrigin
 from tests.report import browser, runs
 
 PHONE = {"width": 375, "height": 812}
@@ -36,6 +38,16 @@ def test_the_overview_has_a_row_for_each_scenario_and_a_column_for_each_agent(lo
         ["says hello", "✓ passed 1/1", "✓ passed 1/1"],
     ]
     assert "3 of 4 scenarios passed · 6 of 8 conversations passed · 800 tokens" in page.locator("#totals").inner_text()
+
+
+def test_the_page_says_what_the_run_came_from_and_what_little_it_cost(look_at):
+    command = "offbook test --replay sims/"
+    origin = SuiteOrigin(version="1.0", command=command, recording="sims/", recorded_at="2026-01-31T12:00:00+00:00")
+    cheap = runs.conversation(cost_usd=0.000038)
+    scenario = replace(runs.two_agents().scenarios[2], conversations=(cheap,))
+    page = look_at(runs.suite(scenario, origin=origin))
+    assert page.locator("#origin").inner_text() == f"Recording sims/ of 2026-01-31 · {command} · offbook 1.0"
+    assert "100 tokens · 0.000038 $" in page.locator("#totals").inner_text()
 
 
 def test_scenarios_are_filtered_by_text_status_and_agent(look_at):

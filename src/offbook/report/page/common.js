@@ -10,6 +10,7 @@ function element(tag, attributes, ...children) {
 }
 const number = (value) => value.toLocaleString("en");
 const counted = (count, noun) => `${number(count)} ${noun}${count === 1 ? "" : "s"}`;
+const dollars = (cost) => cost ? `${cost.toFixed(cost < 0.01 ? 6 : 4).replace(/0+$/, "").replace(/\.$/, "")} $` : "";
 const name = (text) => element("bdi", {}, text);
 const faint = (text, tag = "bdi") => (text ? element(tag, { class: "faint", dir: "auto" }, text) : null);
 

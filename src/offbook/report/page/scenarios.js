@@ -3,7 +3,7 @@ const percent = (rate) => `${Math.round(rate * 100)} %`;
 const mark = (passed) => element("span", { class: passed ? "pass" : "fail" }, passed ? "✓ passed " : "✗ failed ");
 
 function taken(part) {
-  const told = [part.tokens && counted(part.tokens, "token"), part.cost_usd && `${part.cost_usd.toFixed(4)} $`];
+  const told = [part.tokens && counted(part.tokens, "token"), dollars(part.cost_usd)];
   return [...told, part.latency_s && `${part.latency_s.toFixed(2)} s`].filter(Boolean).join(" · ");
 }
 

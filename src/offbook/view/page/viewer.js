@@ -38,7 +38,6 @@ function choose(chosen) {
   history.replaceState(null, "", fragment([view, ...parts], { ...before, ...chosen }));
 }
 
-const dollars = (cost) => cost ? `${cost.toFixed(cost < 0.01 ? 6 : 4).replace(/0+$/, "").replace(/\.$/, "")} $` : "";
 function duration(ms) {
   if (ms < 1000) return `${Math.round(ms)} ms`;
   return ms < 120000 ? `${(ms / 1000).toFixed(1)} s` : `${Math.floor(ms / 60000)} min ${Math.round(ms / 1000) % 60} s`;
