@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -55,6 +56,7 @@ SUBJECTS: dict[str, Callable[[Plan], Findings]] = {
 def main() -> None:
     """Measure, and show each subject as soon as it is done."""
     arguments = _arguments()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what is installed has its bytecode
     console = new_console()
     show_head(console)
     found: list[Findings] = []

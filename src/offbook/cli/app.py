@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from importlib import import_module
 from inspect import getdoc
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -15,9 +15,9 @@ from offbook.cli import BAD_INPUT
 
 
 class QuickParameters:
-    """Mixin for typer's commands that keeps text and defaults from being converted, and types of Python out of help.
+    """Mixin for typer's commands that converts plain values itself, and keeps types of Python out of help.
 
-    Typer converts every value with pydantic, which takes as long to import as typer itself. Most options are text.
+    Typer converts every value with pydantic, which takes longer to import than typer itself.
     """
 
     def get_params(self, ctx: Any) -> list[Any]:
@@ -41,23 +41,41 @@ def _describe_type(parameter: Any) -> None:
         parameter.display_type_rich = lambda ctx: _TYPE_NAMES[annotation]
 
 
+_PLAIN_NUMBERS: dict[Any, tuple[re.Pattern[str], Any]] = {
+    int: (re.compile(r"[0-9]{1,15}"), int),
+    float: (re.compile(r"[0-9]{1,15}(\.[0-9]{1,15})?"), float),
+}
+
+
 def _convert_only_if_needed(parameter: Any) -> None:
     convert, annotation = parameter.process_value, parameter.type_descriptor.annotation
-    is_list = annotation == list[str]
-    is_text = is_list or annotation is str
 
     def process_value(ctx: Any, value: Any) -> Any:
         is_default = value is None or value in ((), [], parameter.default)
-        if not (is_default and not parameter.required) and not (is_text and value):
+        plain = value if is_default and not parameter.required else _plain_value(parameter.type_descriptor, value)
+        if plain is None and value is not None:
             return convert(ctx, value)
-        value = () if value is None and is_list else value
-        return value if parameter.callback is None else parameter.callback(ctx, parameter, value)
+        plain = () if plain is None and annotation == list[str] else plain
+        return plain if parameter.callback is None else parameter.callback(ctx, parameter, plain)
 
     parameter.process_value = process_value
 
 
+def _plain_value(descriptor: Any, value: Any) -> Any:
+    """Return a value that is written as most are: text, one of the choices, or a number in its range; else None."""
+    annotation = descriptor.annotation
+    if annotation in (str, list[str]) or (get_origin(annotation) is Literal and value in get_args(annotation)):
+        return value or None
+    pattern, number_type = _PLAIN_NUMBERS.get(annotation, (None, None))
+    if pattern is None or not isinstance(value, str) or not pattern.fullmatch(value):
+        return None
+    number, info = number_type(value), descriptor.parameter_info
+    is_in_range = (info.min is None or info.min <= number) and (info.max is None or number <= info.max)
+    return number if is_in_range else None
+
+
 class QuickCommand(QuickParameters, TyperCommand):
-    """A command that imports pydantic only for values that need it."""
+    """A command that imports pydantic only for values that are not plain."""
 
 
 class LazyCommand(NamedTuple):

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -27,7 +26,6 @@ from offbook.recording.call_cache import CacheCounts
 from offbook.recording.format.keys import short_key
 from offbook.recording.replace_on_close import keep_recording
 from offbook.recording.stores.locate import open_store
-from offbook.recording.tool_replay import called_tool_names
 from offbook.tools.effects import EFFECTS_VARIABLE, Effect, read_effect_lines
 from offbook.vendors import (
     keys_from_environment,
@@ -206,6 +204,8 @@ def print_notes(options: WireArguments) -> None:
         InputError: the recording cannot be read.
     """
     if options.replay is not None and options.mcp is None:
+        from offbook.recording.tool_replay import called_tool_names
+
         tools = called_tool_names(options.replay)
         if tools:
             message = f"the program runs its tools for real; the recording asks for {', '.join(tools)}"
@@ -241,6 +241,8 @@ class EffectReports:
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
+        from tempfile import TemporaryDirectory
+
         self._is_outermost = EFFECTS_VARIABLE not in environment
         self._folder = TemporaryDirectory(prefix="offbook-")
         self._file = Path(self._folder.name) / "effects.jsonl"

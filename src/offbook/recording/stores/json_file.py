@@ -31,8 +31,6 @@ from offbook.text import did_you_mean_file
 if TYPE_CHECKING:
     from offbook.recording.stores.media_files import MediaFolder
 
-_NAMES_FOLDER = b'"%s"' % FOLDER_KEY.encode()
-
 
 class _JournalLine(Struct, omit_defaults=True, forbid_unknown_fields=True):
     """One line of the journal: a model or tool exchange to add, metadata to add, or the mark of a fold that is about
@@ -279,23 +277,24 @@ class JsonFileStore:
         size = path.stat().st_size
         if size > MAX_FILE_BYTES:
             raise too_large(size, self.location)
-        document = parse_document(self._complete(path), source=self.location)
-        document.rest.pop(FOLDER_KEY, None)
+        data = read_regular(path)
+        document = parse_document(data, source=self.location)
+        if FOLDER_KEY in document.rest:
+            document = parse_document(self._with_files(path, data), source=self.location)
+            document.rest.pop(FOLDER_KEY, None)
         return document
 
-    def _complete(self, path: Path) -> bytes:
-        """Return the JSON at `path` with the content of its files.
+    def _with_files(self, path: Path, data: bytes) -> bytes:
+        """Return the JSON at `path`, which was `data`, with the content of its files.
 
         Another process may replace the recording, and remove a file, while this one reads: then it reads again.
         """
         while True:
-            data = read_regular(path)
-            if _NAMES_FOLDER not in data:
-                return data
             try:
                 return self._media.put_back(data, source=self.location)
             except FileNotFoundError as error:
-                if read_regular(path) == data:
+                before, data = data, read_regular(path)
+                if data == before:
                     from offbook.recording.stores.media_files import missing_error  # noqa: PLC0415
 
                     raise missing_error(error, source=self.location) from None
