@@ -86,7 +86,7 @@ class _Column:
         self._rounds = max(CALLS // len(self._calls), 1)
 
     def measure(self) -> dict[str, float]:
-        keys = self._client.keys(f"{{bench{self._size}}}:m:x:*")[: len(self._calls)]
+        keys = self._client.keys(f"{self._base()}:x:*")[: len(self._calls)]
         value = self._client.get(keys[0])
         best: dict[str, float] = {}
         with asyncio.Runner() as runner:
@@ -107,6 +107,11 @@ class _Column:
                     best |= {each: min(figure, best.get(each, figure)) for each, figure in took.items()}
         self._client.close()
         return best
+
+    def _base(self) -> str:
+        """What the names of keys of exchanges of models begin with."""
+        generation = self._client.hget(f"{{bench{self._size}}}:meta", "at").decode()
+        return f"{{bench{self._size}}}:{generation}m"
 
     def _script_us(self) -> float:
         """What the server has worked on scripts so far."""
@@ -156,7 +161,7 @@ class _Column:
         yield read
 
     def _find(self, calls: list[Call]) -> Iterator[Work]:
-        base = f"{{bench{self._size}}}:m"
+        base = self._base()
 
         async def find() -> None:
             for call in calls:

@@ -222,6 +222,36 @@ class TestSharing:
             store.update(lose)
         assert contents(store) == [("a", "1")]
 
+    def test_an_edit_that_died_changes_nothing_and_the_next_one_removes_what_it_left(self, server, monkeypatch):
+        store = open_store(server.url())
+        append(store, ("a", said("1")))
+        before = server.keys(store.location)
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "_drain", lambda generations: None)
+            patch.setattr(store._connection, "run_each", lambda *_, **__: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                store.save(Document(entries={"b": said("2")}))
+        assert contents(store) == [("a", "1")]
+        assert len(server.keys(store.location)) > len(before)
+        store.save(Document(entries={"b": said("2")}))
+        assert contents(store) == [("b", "2")]
+        assert len(server.keys(store.location)) == len(before)
+
+    def test_a_generation_that_is_in_use_is_never_removed(self, server):
+        store = open_store(server.url())
+        append(store, ("a", said("1")))
+        server.client.sadd(f"{{{store.at.prefix}}}:old", "")  # as if it had been replaced, and recorded anew
+        store._drain([""])
+        assert contents(store) == [("a", "1")]
+
+    def test_a_recording_of_many_batches_is_replaced_and_removed(self, server):
+        store = open_store(server.url())
+        for content in ("old", "new"):
+            store.save(Document(entries={f"step {number}": said(content) for number in range(600)}))
+        assert {content for _, content in contents(store)} == {"new"}
+        store.remove()
+        assert server.keys(store.location) == []
+
 
 class TestReading:
     @staticmethod

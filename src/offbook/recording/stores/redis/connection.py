@@ -6,6 +6,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from offbook.clock import polling_pauses_s
@@ -46,39 +47,51 @@ class RedisConnection(ForkGuarded):
     def __init__(self, location: RedisLocation) -> None:
         super().__init__()
         self.location, self.source = location, mask_password(location.text)
+        self._meta = self._key("")
         self._redis = import_redis()
         self._client: Any = None
         self._disconnect: Callable[[], object] = _nothing
 
-    def run(self, script: Script, *arguments: Any) -> Any:
-        """Run a script with the keys of the recording, and return its result.
+    def run(self, script: Script, *arguments: Any, stage: str = "") -> Any:
+        """Run a script with the keys of the recording, or of its stage, and return its result.
 
         Waits while another process edits the recording.
 
         Raises:
             InputError: the server cannot be reached, or refuses; nothing is written.
         """
-        return self._unless_locked(lambda: self.call(lambda client: self._evaluate(client, script, arguments)))
+        key = self._key(stage) if stage else self._meta
+        return self._unless_locked(lambda client: self._evaluate(client, script, key, arguments))
 
-    def run_all(self, calls: Sequence[tuple[Script, Sequence[Any]]], *, token: str) -> None:
-        """Run several scripts as one transaction: all of them, or none. `token` is that of our lock, if we have it.
+    def run_each(self, script: Script, calls: Sequence[Sequence[Any]], *, stage: str) -> None:
+        """Run a script several times in one round trip.
 
         Raises:
-            InputError: the server cannot be reached, or refuses; nothing is written.
+            InputError: the server cannot be reached, or refuses; some may have been run.
         """
-        self._unless_locked(lambda: self.call(lambda client: self._transact(client, calls, token)))
 
-    def _unless_locked(self, work: Callable[[], T]) -> T:
-        """Do something as soon as no other process edits the recording."""
-        deadline_s, pauses_s = time.monotonic() + LOCK_WAIT_S, polling_pauses_s()
+        def send(client: Any) -> None:
+            client.execute_command("SCRIPT LOAD", script.text)
+            with client.pipeline(transaction=False) as pipeline:
+                for arguments in calls:
+                    pipeline.execute_command("EVALSHA", script.digest, 1, self._key(stage), *arguments)
+                pipeline.execute()
+
+        self.call(send)
+
+    def _unless_locked(self, work: Callable[[Any], T]) -> T:
+        """Call `work` with the client as soon as no other process edits the recording."""
+        waited_s, pauses_s = 0.0, None
         while True:
             try:
-                return work()
+                return self.call(work)
             except _LockedError:
-                if time.monotonic() > deadline_s:
+                if waited_s > LOCK_WAIT_S:
                     reason, hint = "another process edits the recording", "wait until it has ended"
                     raise RecordingUnavailableError(reason, source=self.source, hint=hint) from None
-                time.sleep(next(pauses_s))
+                pauses_s = pauses_s or polling_pauses_s()
+                waited_s += (pause_s := next(pauses_s))
+                time.sleep(pause_s)
 
     def call(self, work: Callable[[Any], T]) -> T:
         """Call `work` with the client, and translate what it raises.
@@ -100,34 +113,18 @@ class RedisConnection(ForkGuarded):
             self._disconnect()
             self._client, self._disconnect = None, _nothing
 
-    def _evaluate(self, client: Any, script: Script, arguments: Sequence[Any]) -> Any:
+    def _evaluate(self, client: Any, script: Script, key: str, arguments: Sequence[Any]) -> Any:
         connection = client.connection  # its own command takes three times as long, for what we need nothing of
         try:
-            connection.send_packed_command(_packed("EVALSHA", script.digest, 1, self._key, *arguments))
+            connection.send_packed_command(_packed("EVALSHA", script.digest, key, arguments))
             return connection.read_response()
         except self._redis.exceptions.NoScriptError:
-            connection.send_packed_command(_packed("EVAL", script.text, 1, self._key, *arguments))
+            connection.send_packed_command(_packed("EVAL", script.text, key, arguments))
             return connection.read_response()
 
-    def _transact(self, client: Any, calls: Sequence[tuple[Script, Sequence[Any]]], token: str) -> None:
-        for text in dict.fromkeys(script.text for script, _ in calls):
-            client.execute_command("SCRIPT LOAD", text)
-        lock, room = self._key.replace(":meta", ":lock"), self._key.replace(":meta", ":room")
-        with client.pipeline(transaction=True) as pipeline:
-            pipeline.watch(lock)
-            if (pipeline.get(lock) or b"") != token.encode():
-                raise _LockedError
-            pipeline.multi()
-            pipeline.set(room, "")  # unlike a script, it is refused beforehand if there is no memory, and all with it
-            for script, arguments in calls:
-                pipeline.execute_command("EVALSHA", script.digest, 1, self._key, *arguments)
-            pipeline.delete(room)
-            pipeline.execute()
-
-    @property
-    def _key(self) -> str:
+    def _key(self, stage: str) -> str:
         """The key that names the recording. Its braces keep all keys of a recording on one node of a cluster."""
-        return f"{{{self.location.prefix}}}:meta"
+        return f"{{{self.location.prefix}}}:{stage}meta"
 
     def _connect(self) -> Any:
         if self._client is None:
@@ -197,13 +194,19 @@ _KNOWN_ERRORS: tuple[tuple[str, type[InputError], str, str], ...] = (
 """What a text or a class of redis-py means. The first that fits counts."""
 
 
-def _packed(*arguments: bytes | str | int) -> list[bytes]:
-    """Return a command as it is sent."""
-    pieces = [b"*%d\r\n" % len(arguments)]
+def _packed(command: str, script: str, key: str, arguments: Sequence[bytes | str | int]) -> list[bytes]:
+    """Return a command that evaluates a script with one key, as it is sent."""
+    pieces = [_packed_head(command, script, key, len(arguments))]
     for argument in arguments:
         data = argument if isinstance(argument, bytes) else str(argument).encode()
         pieces.append(b"$%d\r\n%b\r\n" % (len(data), data))
     return [b"".join(pieces)]
+
+
+@lru_cache(maxsize=64)
+def _packed_head(command: str, script: str, key: str, count: int) -> bytes:
+    head = [data.encode() for data in (command, script, "1", key)]
+    return b"*%d\r\n" % (len(head) + count) + b"".join(b"$%d\r\n%b\r\n" % (len(data), data) for data in head)
 
 
 class _LockedError(Exception):

@@ -30,8 +30,12 @@ Stamp: TypeAlias = tuple[Kind, str, str | None]
 """The kind of an exchange, its key, and when it was recorded."""
 
 BATCH = 1000
-FIRST_AHEAD = 8
+FIRST_AHEAD = 16
 MAX_AHEAD = 128
+NEAR = 8
+"""How many ids apart two exchanges may be that a replay in the order of the recording asks for in turn: models and
+tools have their ids from one sequence."""
+
 PAGE_SIZE = 250
 
 
@@ -115,23 +119,26 @@ class _Slot(Generic[E]):
 
 
 class _ReadAhead:
-    """Exchanges that were read before anybody asked for them, and how many to read next time."""
+    """Exchanges that were read before anybody asked for them, and how many to read next time.
+
+    The number grows while they are asked for. A replay that asks in another order reads none, until it asks for two
+    that are neighbours.
+    """
 
     def __init__(self) -> None:
         self.size = FIRST_AHEAD
-        self._read = self._used = 0
+        self._read = self._used = self._last = 0
         self._keys: dict[str, tuple[int, dict[int, bytes]]] = {}
 
-    def put(self, rows: list[Any], *, known: Container[str]) -> None:
-        """Keep exchanges, given as members, values and the sizes of their keys."""
-        if self._read:
-            self.size = min(self.size * 2, MAX_AHEAD) if self._used * 2 >= self._read else max(self.size // 2, 1)
+    def put(self, rows: list[bytes], *, known: Container[str]) -> None:
+        """Keep exchanges, given as the sizes of their keys with the members, and the values."""
         self._read = self._used = 0
-        for member, value, size in zip(*(iter(rows),) * 3, strict=True):
+        for sized, value in _pairs(rows):
+            size, _, member = sized.partition(b" ")
             number, key = _parse_member(member)
             if key not in known:
                 self._read += 1
-                self._keys[key] = (size, self._keys.get(key, (0, {}))[1] | {number: value})
+                self._keys[key] = (int(size), self._keys.get(key, (0, {}))[1] | {number: value})
 
     def take(self, key: str) -> list[tuple[int, bytes]] | None:
         """Return all exchanges of a key; None if they were not all read."""
@@ -139,12 +146,24 @@ class _ReadAhead:
         self._used += len(rows)
         return sorted(rows.items()) if rows and len(rows) == size else None
 
+    def adapt(self) -> int:
+        """Return how many to read now, by what became of those that were read before."""
+        if self._read:
+            self.size = min(self.size * 2, MAX_AHEAD) if self._used * 2 >= self._read else 0
+        return self.size
+
+    def note(self, number: int) -> None:
+        """Note which exchange was asked for."""
+        if not self.size and 0 < number - self._last <= NEAR:
+            self.size = FIRST_AHEAD
+        self._last = number
+
     def forget(self, key: str) -> None:
         self._keys.pop(key, None)
 
 
-def _pairs(rows: list[Any]) -> Iterator[tuple[Any, Any]]:
-    return zip(*(iter(rows),) * 2, strict=True)
+def _pairs(rows: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    return zip(rows[::2], rows[1::2], strict=True)
 
 
 class RedisIndex(Generic[E]):
@@ -227,10 +246,12 @@ class RedisIndex(Generic[E]):
             slot = self._slots[key] = _Slot()
             ahead = self._read_ahead.take(key)
             if ahead is None:
-                self._extend(key, slot, ahead=self._read_ahead.size)
+                self._extend(key, slot, ahead=self._read_ahead.adapt())
             else:
                 self._add(key, slot, ahead)
                 slot.next = b""
+            if slot.rows:
+                self._read_ahead.note(slot.rows[-1].id)
             while not slot.is_settled:
                 self._extend(key, slot)
             slot.settle()
@@ -238,11 +259,17 @@ class RedisIndex(Generic[E]):
 
     def _extend(self, key: str, slot: _Slot[E], *, ahead: int = 0) -> None:
         """Read further exchanges of a key, and some of those that follow in the recording."""
-        rows, gone, after, following = self._connection.run(READ, self._kind, f"k:{key}", slot.next, BATCH, ahead)
+        rows, slot.next, following = self._read(f"k:{key}", slot.next, ahead=ahead)
         self._add(key, slot, [(int(number), value) for number, value in _pairs(rows)])
-        slot.next = after
-        self.gone += gone
-        self._read_ahead.put(following, known=self._slots)
+        if ahead:
+            self._read_ahead.put(following, known=self._slots)
+
+    def _read(self, index: str, after: bytes, *, ahead: int = 0) -> tuple[list[bytes], bytes, list[bytes]]:
+        """Return exchanges of an index, the id to go on after, and some of those that follow in the recording."""
+        head, *rows = self._connection.run(READ, self._kind, index, after, BATCH, ahead)
+        gone, count, after = head.split(b" ")
+        self.gone += int(gone)
+        return rows[: 2 * int(count)], after, rows[2 * int(count) :]
 
     def _add(self, key: str, slot: _Slot[E], rows: Iterable[tuple[int, bytes]]) -> None:
         for number, value in rows:
@@ -264,9 +291,8 @@ class RedisIndex(Generic[E]):
         if members is None:
             members, after = self._anywhere.setdefault(fingerprint, []), b"-1"
             while after:
-                rows, gone, after, _ = self._connection.run(READ, self._kind, f"f:{fingerprint}", after, BATCH, 0)
+                rows, after, _ = self._read(f"f:{fingerprint}", after)
                 members += [_parse_member(member) for member, _ in _pairs(rows)]
-                self.gone += gone
         return members
 
     def _stored(self, member: Member) -> StoredExchange[E] | None:

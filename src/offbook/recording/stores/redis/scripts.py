@@ -2,13 +2,16 @@
 
 A recording with the prefix `p` has these keys. `m` is the kind of exchanges: models, or `t` for tools.
 
-- `{p}:meta`: a hash with the format version, the metadata, the last id, and whether anything expires
+- `{p}:meta`: a hash with the format version, the metadata, the last id, whether anything expires, and the generation.
+  That is a name which the keys of exchanges and their indexes have after `{p}:`; it is empty until the recording is
+  edited. An edit writes a new generation, and lets the recording have it in one step.
 - `{p}:m:x:<id>`: one exchange, `0` or `1` (it is in a list even if it is alone) and its JSON. It expires on its own.
 - `{p}:m:all`: the ids in order, as `<id> <length of the key> <key><fingerprint>`
 - `{p}:m:k:<key>`: the ids of a key
 - `{p}:m:f:<fingerprint>`: the same for one fingerprint, which may be empty
 - `{p}:m:exp`: the same for those that expire, by the time in ms
 - `{p}:lock`: the token of the process that edits the recording, `{p}:lease:<call>` of the one that makes a call
+- `{p}:old`: the generations that are being written, and those that are to be removed
 - `{p}:pos:<session>`: a hash of the ids that a session was served, and its epoch; `{p}:log:<session>`: the changes
 
 Ids begin with the server's time in µs, so that they grow even if the last one was evicted. An index lives as long as
@@ -36,6 +39,8 @@ class Script:
 
 
 _BASE = "local base = string.sub(KEYS[1], 1, -5)\n"
+
+_DATA = _BASE + "local root = base .. (redis.call('HGET', KEYS[1], 'at') or '')\n"
 
 _UNLOCKED = f"""
 local holder = redis.call('GET', base .. 'lock')
@@ -65,7 +70,7 @@ local version, creator = '{FORMAT_VERSION}', [==[{orjson.dumps(new_meta()["creat
 """
 
 OPEN = Script(
-    _BASE
+    _DATA
     + _CREATION
     + _UNLOCKED
     + _LIVES
@@ -78,7 +83,7 @@ if not existed then
   lives(KEYS[1], tonumber(ARGV[2]), false)
 end
 local function size(kind)
-  local name = base .. kind
+  local name = root .. kind
   return redis.call('ZCARD', name .. ':all') - redis.call('ZCOUNT', name .. ':exp', '-inf', ms)
 end
 return {redis.call('HGETALL', KEYS[1]), size('m'), size('t')}
@@ -90,11 +95,11 @@ ARGV: lock token, ttl in ms of a new one.
 """
 
 DESCRIBE = Script(
-    _BASE
+    _DATA
     + _NOW
     + """
 local function size(kind)
-  local name = base .. kind
+  local name = root .. kind
   return redis.call('ZCARD', name .. ':all') - redis.call('ZCOUNT', name .. ':exp', '-inf', ms)
 end
 return {redis.call('HGETALL', KEYS[1]), size('m'), size('t')}
@@ -121,8 +126,8 @@ APPEND = Script(
     + _LIVES
     + """
 local kind, key, fingerprint, value, ttl = ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
-local name = base .. kind
-local found = redis.call('HMGET', KEYS[1], 'last', 'version', 'expires')
+local found = redis.call('HMGET', KEYS[1], 'last', 'version', 'expires', 'at')
+local name = base .. (found[4] or '') .. kind
 local expires = ttl > 0 or found[3]
 local ms, number
 if expires or not found[1] then
@@ -134,7 +139,7 @@ local id = string.format('%.0f', number)
 redis.call('HSET', KEYS[1], 'last', id)
 if not found[2] then
   redis.call('HSET', KEYS[1], 'version', version, 'meta:created_by', creator)
-elseif found[2] ~= version and redis.call('EXISTS', base .. 'm:f:') == 0 then
+elseif found[2] ~= version and redis.call('EXISTS', base .. (found[4] or '') .. 'm:f:') == 0 then
   redis.call('HSET', KEYS[1], 'version', version)
 end
 if ttl > 0 and not found[3] then redis.call('HSET', KEYS[1], 'expires', '1') end
@@ -188,50 +193,52 @@ ARGV: lock token, kind, key, fingerprint, value, ttl in ms, and if there is a le
 """
 
 READ = Script(
-    _BASE
+    _DATA
     + """
-local name = base .. ARGV[1]
-local rows, gone = {}, 0
+local name = root .. ARGV[1]
 local members = redis.call('ZRANGEBYSCORE', name .. ':' .. ARGV[2], '(' .. ARGV[3], '+inf', 'LIMIT', 0, ARGV[4])
+local result, last, gone = {''}, nil, 0
 for _, member in ipairs(members) do
-  local value = redis.call('GET', name .. ':x:' .. string.match(member, '^%d+'))
+  local id = string.match(member, '^%d+')
+  local value = redis.call('GET', name .. ':x:' .. id)
   if value then
-    rows[#rows + 1] = member
-    rows[#rows + 1] = value
+    last = id
+    result[#result + 1] = member
+    result[#result + 1] = value
   else
     gone = gone + 1
   end
 end
-local ahead, following, bytes = {}, {}, 0
-if tonumber(ARGV[5]) > 0 and #rows > 0 then
-  local from = '(' .. string.match(rows[#rows - 1], '^%d+')
-  following = redis.call('ZRANGEBYSCORE', name .. ':all', from, '+inf', 'LIMIT', 0, ARGV[5])
+local after = #members == tonumber(ARGV[4]) and string.match(members[#members], '^%d+') or ''
+result[1] = gone .. ' ' .. #members - gone .. ' ' .. after
+local following, bytes = {}, 0
+if last and ARGV[5] ~= '0' then
+  following = redis.call('ZRANGEBYSCORE', name .. ':all', '(' .. last, '+inf', 'LIMIT', 0, ARGV[5])
 end
 for _, member in ipairs(following) do
   local id, length, rest = string.match(member, '^(%d+) (%d+) (.*)$')
-  local key = string.sub(rest, 1, length)
   local value = bytes < 1000000 and redis.call('GET', name .. ':x:' .. id)
   if value then
     bytes = bytes + #value
-    ahead[#ahead + 1] = member
-    ahead[#ahead + 1] = value
-    ahead[#ahead + 1] = redis.call('ZCARD', name .. ':k:' .. key)
+    result[#result + 1] = redis.call('ZCARD', name .. ':k:' .. string.sub(rest, 1, length)) .. ' ' .. member
+    result[#result + 1] = value
   end
 end
-return {rows, gone, #members == tonumber(ARGV[4]) and string.match(members[#members], '^%d+') or '', ahead}
+return result
 """
 )
 """Return exchanges of an index, and some that follow in the recording.
 
-ARGV: kind, index, the id after which to start, how many, and how many of those that follow. Returns members with
-values, the number of those that are gone, the id to go on after (empty at the end), and of those that follow members,
-values and the sizes of their keys.
+ARGV: kind, index, the id after which to start, how many, and how many of those that follow. Returns one flat list,
+which clients parse quicker than nested ones: the number of those that are gone, of those that are there, and the id to
+go on after (empty at the end), as one text; members with values; and of those that follow, the size of the key before
+the member, and the value.
 """
 
 LAST = Script(
-    _BASE
+    _DATA
     + """
-local name, from = base .. ARGV[1], '+inf'
+local name, from = root .. ARGV[1], '+inf'
 while true do
   local members = redis.call('ZREVRANGEBYSCORE', name .. ':' .. ARGV[2], from, '-inf', 'LIMIT', 0, 50)
   if #members == 0 then return {} end
@@ -247,9 +254,9 @@ end
 """Return the last exchange of an index, as member and value; nothing if there is none. ARGV: kind, index."""
 
 PAGE = Script(
-    _BASE
+    _DATA
     + """
-local name = base .. ARGV[1]
+local name = root .. ARGV[1]
 local rows = {}
 local members = redis.call('ZRANGEBYSCORE', name .. ':all', '(' .. ARGV[2], '+inf', 'LIMIT', 0, ARGV[3])
 for _, member in ipairs(members) do
@@ -269,22 +276,79 @@ return {rows, #members == tonumber(ARGV[3]) and string.match(members[#members], 
 """Return exchanges in the order of the recording: members, values, sizes of their keys and ms to live (-1 is for ever);
 and the id to go on after, empty at the end. ARGV: kind, the id after which to start, how many."""
 
-CLEAR = Script(
-    _BASE
-    + """
+_DRAIN = """
+local left = 0
 for _, kind in ipairs({'m', 't'}) do
-  local name = base .. kind
-  for _, member in ipairs(redis.call('ZRANGE', name .. ':all', 0, -1)) do
+  local name = root .. kind
+  local members = redis.call('ZRANGE', name .. ':all', 0, 249)
+  for _, member in ipairs(members) do
     local id, length, rest = string.match(member, '^(%d+) (%d+) (.*)$')
     local key, fingerprint = string.sub(rest, 1, length), string.sub(rest, length + 1)
     redis.call('UNLINK', name .. ':x:' .. id, name .. ':k:' .. key, name .. ':f:' .. fingerprint)
   end
-  redis.call('UNLINK', name .. ':all', name .. ':exp')
+  if #members > 0 then redis.call('ZREMRANGEBYRANK', name .. ':all', 0, #members - 1) end
+  left = left + #members
 end
-redis.call('DEL', KEYS[1])
+if left == 0 then redis.call('UNLINK', root .. 'm:exp', root .. 't:exp') end
+"""
+
+REMOVE = Script(_DATA + _DRAIN + "if left == 0 then redis.call('DEL', KEYS[1]) end\nreturn left")
+"""Remove some exchanges of the recording, and return how many. If there were none, the recording is removed."""
+
+DRAIN = Script(
+    _BASE
+    + """
+if ARGV[1] == (redis.call('HGET', KEYS[1], 'at') or '') then
+  redis.call('SREM', base .. 'old', ARGV[1])
+  return 0
+end
+local root = base .. ARGV[1]
+"""
+    + _DRAIN
+    + """
+if left == 0 then
+  if ARGV[1] ~= '' then redis.call('DEL', root .. 'meta') end
+  redis.call('SREM', base .. 'old', ARGV[1])
+end
+return left
 """
 )
-"""Remove the recording."""
+"""Remove some exchanges of a generation, unless it is that of the recording, and return how many.
+
+ARGV: the generation.
+"""
+
+STAGE = Script(
+    _BASE
+    + _UNLOCKED
+    + """
+local old = redis.call('SMEMBERS', base .. 'old')
+redis.call('SADD', base .. 'old', ARGV[2])
+return old
+"""
+)
+"""Note a generation that is going to be written, and return those that others have left behind.
+
+ARGV: lock token, the generation.
+"""
+
+SWAP = Script(
+    _BASE
+    + _UNLOCKED
+    + """
+local stage, old = base .. ARGV[2] .. 'meta', redis.call('HGET', KEYS[1], 'at') or ''
+if redis.call('EXISTS', stage) == 0 then return redis.error_reply('what was written has been evicted') end
+redis.call('SADD', base .. 'old', old)
+redis.call('HSET', stage, 'at', ARGV[2])
+redis.call('RENAME', stage, KEYS[1])
+redis.call('SREM', base .. 'old', ARGV[2])
+return old
+"""
+)
+"""Let the recording be what a generation has, and return the generation that it had before.
+
+ARGV: lock token, the new generation.
+"""
 
 CREATE = Script(
     _CREATION

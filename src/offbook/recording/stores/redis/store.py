@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import orjson
 
+from offbook.errors import InputError
 from offbook.messages import JsonObject
 from offbook.recording.format.document import Document, each_exchange
 from offbook.recording.format.exchange import Exchange, ToolExchange
@@ -16,7 +19,17 @@ from offbook.recording.stores.redis.connection import RedisConnection
 from offbook.recording.stores.redis.leases import Leases
 from offbook.recording.stores.redis.location import RedisLocation, parse_redis_url
 from offbook.recording.stores.redis.reader import Kind, RedisReader, Stamp, parse_fields
-from offbook.recording.stores.redis.scripts import APPEND, CLEAR, CREATE, DESCRIBE, OPEN, SET_FIELDS, Script
+from offbook.recording.stores.redis.scripts import (
+    APPEND,
+    CREATE,
+    DESCRIBE,
+    DRAIN,
+    OPEN,
+    REMOVE,
+    SET_FIELDS,
+    STAGE,
+    SWAP,
+)
 
 if TYPE_CHECKING:
     from offbook.recording.stores.redis.shared import RedisSharedCalls
@@ -24,6 +37,9 @@ if TYPE_CHECKING:
 _encoder = msgspec.json.Encoder()
 LOCK = "lock"
 """The name of the lease of the process that edits the recording."""
+
+BATCH = 250
+BATCH_BYTES = 1_000_000
 
 
 class RedisStore:
@@ -50,7 +66,9 @@ class RedisStore:
         return self.read().document()[0]
 
     def save(self, document: Document) -> None:
-        self._replace(document, {}, token="")
+        leases = Leases(self._connection)
+        with leases.held(LOCK):
+            self._replace(document, {}, token=leases.token)
 
     def update(self, change: Callable[[Document], bool | None]) -> None:
         leases = Leases(self._connection)
@@ -82,28 +100,61 @@ class RedisStore:
         return bool(self._connection.run(CREATE))
 
     def remove(self) -> None:
-        self._connection.run(CLEAR)
+        while self._connection.run(REMOVE):
+            pass
 
     def remove_if_empty(self) -> None:
         return None
 
     def _replace(self, document: Document, lifetimes: dict[Stamp, int], *, token: str) -> None:
-        """Replace the recording in one transaction."""
+        """Write the document as a new generation, batch by batch, and let the recording have it in one step."""
         version = (b"version", str(document.version).encode())
         fields = [*version, *_fields("meta", document.meta), *_fields("rest", document.rest)]
-        calls: list[tuple[Script, Sequence[Any]]] = [(CLEAR, ()), (SET_FIELDS, (token, self.at.ttl_ms, *fields))]
+        run, stage = self._connection.run, f"{secrets.token_hex(4)}:"
+        unused = [generation.decode() for generation in run(STAGE, token, stage)]
+        try:
+            run(SET_FIELDS, "", self.at.ttl_ms, *fields, stage=stage)
+            for batch in _batches(self._appends(document, lifetimes)):
+                self._connection.run_each(APPEND, batch, stage=stage)
+            run(SET_FIELDS, "", self.at.ttl_ms, *version, stage=stage)
+            unused.append(run(SWAP, token, stage).decode())
+        except InputError:
+            unused.append(stage)
+            raise
+        finally:
+            with suppress(InputError):  # what is not removed now is listed, and removed by the next edit
+                self._drain(unused)
 
-        def add(kind: Kind, key: str, exchange: Exchange | ToolExchange, *, is_listed: bool) -> None:
+    def _drain(self, generations: Iterable[str]) -> None:
+        for generation in generations:
+            while self._connection.run(DRAIN, generation):
+                pass
+
+    def _appends(self, document: Document, lifetimes: dict[Stamp, int]) -> Iterator[tuple[Any, ...]]:
+        """Yield the arguments that append each exchange of a document."""
+
+        def arguments(kind: Kind, key: str, exchange: Exchange | ToolExchange, *, is_listed: bool) -> tuple[Any, ...]:
             ttl_ms = lifetimes.get((kind, key, exchange.recorded_at), self.at.ttl_ms)
-            value = _value(exchange, is_listed=is_listed)
-            calls.append((APPEND, (token, kind, key, exchange.fingerprint or "", value, ttl_ms)))
+            return ("", kind, key, exchange.fingerprint or "", _value(exchange, is_listed=is_listed), ttl_ms)
 
         for key, exchange in document:
-            add("m", key, exchange, is_listed=isinstance(document.entries[key], list))
+            yield arguments("m", key, exchange, is_listed=isinstance(document.entries[key], list))
         for tool, call in each_exchange(document.tools):
-            add("t", tool, call, is_listed=isinstance(document.tools[tool], list))
-        calls.append((SET_FIELDS, (token, self.at.ttl_ms, *version)))
-        self._connection.run_all(calls, token=token)
+            yield arguments("t", tool, call, is_listed=isinstance(document.tools[tool], list))
+
+
+def _batches(appends: Iterable[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
+    """Split what is appended, so that no batch keeps the server busy for long."""
+    batch: list[tuple[Any, ...]] = []
+    size = 0
+    for arguments in appends:
+        batch.append(arguments)
+        size += len(arguments[4])
+        if len(batch) >= BATCH or size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 def _fields(kind: str, values: JsonObject) -> Iterator[bytes]:
