@@ -11,7 +11,7 @@ import orjson
 from msgspec import Struct
 
 from bench.explored_node import measure_node
-from bench.explored_programs import FORKED, FRESH, measure_long_program, measure_programs
+from bench.explored_programs import FORKED, FRESH, measure_long_programs, measure_programs
 from bench.findings import Findings, Row, Table, Target, at_least
 from bench.plan import Plan
 from bench.programs.openai_function import refund_agent
@@ -98,9 +98,9 @@ def measure(plan: Plan) -> Findings:
         times = f"forked cases of a program with {agent.name} run {agent.target:g} times as fast as fresh ones"
         targets += at_least(times, [ratio], agent.target)
     node, node_targets = measure_node(plan)
-    long, in_a_minute = measure_long_program(plan)
-    all_targets = [*targets, in_time, *node_targets, in_a_minute]
-    return Findings("explore", [*tables, *programs, *node, long], all_targets, _notes(plan))
+    long, in_a_minute = measure_long_programs(plan)
+    all_targets = [*targets, in_time, *node_targets, *in_a_minute]
+    return Findings("explore", [*tables, *programs, *node, *long], all_targets, _notes(plan))
 
 
 SDK_TITLE = "cases of an agent on the openai SDK: two calls and a tool, one after the other"

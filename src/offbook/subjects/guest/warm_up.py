@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from . import preload
+from .transforms import remember_transforms
 
 if TYPE_CHECKING:
     from offbook.providers.first_use import (
@@ -36,6 +37,7 @@ def warm_up(libraries: dict[str, Any], url: str) -> str:
     Returns what is left of it that a process that forks must not have; empty if nothing.
     """
     load_certificates_late()
+    remember_transforms()
     build_models(libraries["models"])
     compile_patterns(libraries["patterns"])
     before = preload.process_state()
