@@ -1,10 +1,10 @@
 """What a result shows of the data that a run accepted."""
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from offbook.explore.broken_result import admits_failure, broken_parts, is_empty_result, is_truncated
+from offbook.explore.broken_result import admits_failure, broken_parts, is_empty_result, is_truncated, result_difference
 
 MARK = "fault-3f9c1a"
 RESERVED = "Table reserved: R-9"
@@ -138,3 +138,31 @@ def test_a_result_that_admits_failure_is_recognised(result, clean):
 )
 def test_a_result_that_says_nothing_of_failure_admits_none(result, clean):
     assert not admits_failure(result, clean, [MARK])
+
+
+@pytest.mark.parametrize(
+    ("result", "clean", "lines"),
+    [
+        ("Hi Eve", "Hi Ada", ["-Hi Ada", "+Hi Eve"]),
+        ("one\nTWO\nthree", "one\ntwo\nthree", ["-two", "+TWO"]),
+        ("one\ntwo", "one", ["+two"]),
+        ("", "all\nof it", ["-all", "-of it", "+"]),
+        ({"ok": False, "name": "Ada"}, {"name": "Ada", "ok": True}, ['-  "ok": true', '+  "ok": false']),
+        (None, "Done.", ["-Done.", "+null"]),
+        ("1", 1, ["-1", '+"1"']),
+        ("a" * 500 + "x", "a" * 500 + "y", [f"-…{'a' * 39}y", f"+…{'a' * 39}x"]),
+        ("y" * 500, "x" * 500, [f"-{'x' * 159}…", f"+{'y' * 159}…"]),
+        ("\n".join("abcdefg"), "x", ["-x", "+a", "+b", "+c", "+d", "+… 3 more lines"]),
+    ],
+)
+def test_the_difference_of_two_results_is_short(result, clean, lines):
+    head, *shown = result_difference(result, clean).splitlines()
+    assert head == "the result, without the fault (-) and with it (+):"
+    assert shown == [f"  {line}" for line in lines]
+
+
+@given(st.text(max_size=80), st.text(max_size=80))
+def test_the_difference_of_any_two_results_is_never_empty(result, clean):
+    assume(result != clean)
+    lines = result_difference(result, clean).splitlines()
+    assert len(lines) > 1

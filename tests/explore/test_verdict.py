@@ -284,7 +284,9 @@ def test_what_had_been_changed_stands_beside_the_error_that_ended_the_run():
 def test_what_had_been_changed_stands_beside_a_result_that_says_that_it_failed():
     assessment = assess(fired_run(result="Sorry, nothing was charged.", effects=(PAID,)), PAYING)
     assert assessment.verdict == "different result"
-    assert assessment.evidence == ("it says in its result that it failed", "refund(order_id=42) had run")
+    failed, difference, had_run = assessment.evidence
+    assert (failed, had_run) == ("it says in its result that it failed", "refund(order_id=42) had run")
+    assert difference.endswith(f"\n  -{PAYING.result}\n  +Sorry, nothing was charged.")
 
 
 @pytest.mark.parametrize("prevented", [True, False])
@@ -301,7 +303,7 @@ def test_an_effect_that_was_undone_did_run():
     clean, undone = clean_run(effects=(BOOKED,), declarations=UNDOES), {"effects": (BOOKED, CANCELLED)}
     told = assess(fired_run(result="The booking was taken back.", **undone), clean)
     assert told.verdict == "different result"
-    assert told.evidence[1:] == ("book_hotel(room=7) ran and was undone by cancel_hotel(room=7)",)
+    assert told.evidence[2:] == ("book_hotel(room=7) ran and was undone by cancel_hotel(room=7)",)
     untold = assess(fired_run(**undone), clean)
     assert untold.verdict == "missing effect"
     assert untold.evidence == (

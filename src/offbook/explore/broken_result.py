@@ -1,4 +1,4 @@
-"""How a result shows that a run accepted broken data, or says itself that it failed."""
+"""How a result shows that a run accepted broken data, or says itself that it failed; and how two results differ."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from offbook.text import shorten
+from offbook.text import pluralize, shorten
 
 _PLACEHOLDER = re.compile(r"(?<![\w'])(?:None|null|undefined|NaN|\[object Object\])(?![\w'])")
 _ADMISSION = re.compile(
@@ -189,3 +189,40 @@ def _are_truncated_items(items: list[Any], whole: list[Any]) -> bool:
     """Return whether items of the whole list are missing or truncated, and the rest is the same in the same order."""
     rest = iter(whole)
     return all(any(item == each or is_truncated(item, each) for each in rest) for item in items)
+
+
+DIFFERENT_LINES, DIFFERENT_CHARS, CHARS_BEFORE = 4, 160, 40
+
+
+def result_difference(result: Any, clean: Any) -> str:
+    """Return how a result differs from the clean one: the lines that do, at most a few of each, and cut."""
+    before, after = (_lines(each) for each in (clean, result))
+    if before == after:  # the text of a number, and the number
+        before, after = ([msgspec.json.encode(each).decode()] for each in (clean, result))
+    same = _common(before, after)
+    until = _common(before[same:][::-1], after[same:][::-1])
+    removed, added = (lines[same : len(lines) - until] for lines in (before, after))
+    skipped = max(0, _common(removed[0], added[0]) - CHARS_BEFORE) if removed and added else 0
+    lines = [*_shown(removed, "-", skipped), *_shown(added, "+", skipped)]
+    return "\n".join(["the result, without the fault (-) and with it (+):", *lines])
+
+
+def _lines(result: Any) -> list[str]:
+    if isinstance(result, str):
+        return result.splitlines() or [""]
+    return msgspec.json.format(msgspec.json.encode(result, order="sorted"), indent=2).decode().splitlines()
+
+
+def _common(before: Sequence[str], after: Sequence[str]) -> int:
+    """Return how many items are the same from the start."""
+    pairs = enumerate(zip(before, after, strict=False))
+    return next((place for place, (one, other) in pairs if one != other), min(len(before), len(after)))
+
+
+def _shown(lines: Sequence[str], sign: str, skipped: int) -> Iterator[str]:
+    """Yield the first lines behind a sign, the first one without what both have before they differ."""
+    for place, line in enumerate(lines[:DIFFERENT_LINES]):
+        rest = f"…{line[skipped + 1 :]}" if place == 0 and skipped else line
+        yield f"  {sign}{shorten(rest, DIFFERENT_CHARS)}"
+    if len(lines) > DIFFERENT_LINES:
+        yield f"  {sign}… {pluralize(len(lines) - DIFFERENT_LINES, 'more line')}"

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import msgspec
 from msgspec import Struct
 
-from offbook.explore.broken_result import admits_failure, broken_parts, is_empty_result
+from offbook.explore.broken_result import admits_failure, broken_parts, is_empty_result, result_difference
 from offbook.explore.run import ModelCall, Run, ToolRun
 from offbook.faults import PlannedFault, parse_fault
 from offbook.faults.fault import FaultTrait
@@ -225,7 +225,10 @@ class _Claims:
         run, clean = self._run, self._clean
         is_same = run.result == clean.result
         if not is_same and admits_failure(run.result, clean.result, run.marks):
-            yield Assessment("different result", ("it says in its result that it failed", *self._had_run()))
+            failed = "it says in its result that it failed"
+            yield Assessment(
+                "different result", (failed, result_difference(run.result, clean.result), *self._had_run())
+            )
             yield from self._marked_effects()
             return
         if not self._was_told:
@@ -356,6 +359,7 @@ class _Claims:
 
     def _other_result(self, difference: EffectDifference) -> Iterator[str]:
         yield "a different result, and no assertion is broken: assert what must hold"
+        yield result_difference(self._run.result, self._clean.result)
         for effect in difference.missing:
             yield self._undone_text(effect) or f"{effect.beside(difference.other)} did not run"
         for effect in difference.other:
@@ -405,11 +409,8 @@ def _how_often(repeated: Sequence[tuple[Effect, int, int]]) -> Iterator[str]:
     for effect, times, expected in repeated:
         effects.setdefault((times, expected), []).append(str(effect))
     for (times, expected), names in effects.items():
-        yield f"{' and '.join(names)} ran {pluralize(times, 'time')} instead of {_times(expected)}"
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else pluralize(count, "time")
+        instead = "once" if expected == 1 else pluralize(expected, "time")
+        yield f"{' and '.join(names)} ran {pluralize(times, 'time')} instead of {instead}"
 
 
 def _carries(value: object, marks: Iterable[str]) -> bool:

@@ -38,6 +38,22 @@ def test_the_heatmap_is_followed_by_the_totals_and_the_findings():
     ]
 
 
+def test_a_different_result_is_shown_beside_the_clean_one_each_difference_once():
+    exploration = explorations.sound()
+    evidence = [("a different result", f"the result:\n  -order 42\n  +order {number // 2}") for number in range(10)]
+    results = [
+        explorations.judged(each.case, each.run, "different result", *said)
+        for each, said in zip([*exploration.results, *exploration.results], evidence, strict=False)
+    ]
+    output = shown(replace(exploration, results=tuple(results)))
+    first = explorations.cases()[0]
+    assert (
+        f"different result: {first}\n  │ a different result\n  │ the result:\n  │   -order 42\n  │   +order 0\n"
+        in output
+    )
+    assert (output.count("+order"), "… 2 more different results\n" in output) == (3, True)
+
+
 def test_what_a_budget_left_out_and_calls_that_met_no_fault_are_reported():
     exploration = explorations.naive(left=3)
     output = shown(replace(exploration, results=exploration.results[:1]))

@@ -97,6 +97,7 @@ MAX_COMMAND_CHARS = 2000
 MAX_EVIDENCE_LINES = 20
 MAX_EVIDENCE_COLUMNS = 240
 MAX_FINDINGS = 20
+MAX_OTHER_RESULTS = 3
 MAX_CHANGES = 20
 
 
@@ -135,6 +136,7 @@ class ExplorationConsoleReporter:
         for note in exploration_notes(exploration):
             self._print((one_line(note, MAX_COMMAND_CHARS), "yellow" if exploration.left else "dim"))
         self._print_findings(report_input)
+        self._print_other_results(exploration)
         self._print_coverage(exploration)
         if report_input.comparison is not None:
             self._print_comparison(report_input.comparison)
@@ -159,6 +161,24 @@ class ExplorationConsoleReporter:
         for line in cut_lines(text, lines=MAX_EVIDENCE_LINES, columns=MAX_EVIDENCE_COLUMNS):
             self._print((self._bar, "red"), line)
         self._print((self._bar, "red"), one_line(report_input.reproduce(finding.first), MAX_COMMAND_CHARS))
+
+    def _print_other_results(self, exploration: Exploration) -> None:
+        """Print how results differ that are no finding, each difference once with its first case."""
+        first: dict[str, CaseResult] = {}
+        for each in (result for result in exploration.results if result.verdict == "different result"):
+            first.setdefault("\n".join(each.evidence), each)
+        for evidence, each in list(first.items())[:MAX_OTHER_RESULTS]:
+            self._print()
+            self._print(
+                self._drawing.symbol(each.verdict),
+                (f" {each.verdict}: ", "bold"),
+                one_line(str(each.case), MAX_CASE_CHARS),
+            )
+            for line in cut_lines(evidence, lines=MAX_EVIDENCE_LINES, columns=MAX_EVIDENCE_COLUMNS):
+                self._print((self._bar, "dim"), line)
+        if len(first) > MAX_OTHER_RESULTS:
+            self._print()
+            self._print((f"… {pluralize(len(first) - MAX_OTHER_RESULTS, 'more different result')}", "dim"))
 
     def _print_coverage(self, exploration: Exploration) -> None:
         coverage = coverage_of(exploration)
