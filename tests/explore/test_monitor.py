@@ -70,20 +70,20 @@ def raising(error):
 
 
 @pytest.mark.parametrize(
-    ("error", "declared", "kind"),
+    ("error", "declared", "declared_as", "kind"),
     [
-        (ValueError("no"), (), "undeclared"),
-        (ValueError("no"), (GaveUpError,), "undeclared"),
-        (GaveUpError("no"), (GaveUpError,), "declared"),
-        (GaveUpLaterError("no"), ("GaveUpError",), "declared"),
-        (DeadlineExceededError(5.0, []), (), "declared"),
-        (ExceptionGroup("two", [GaveUpError("no"), ValueError("no")]), (GaveUpError,), "declared"),
-        (TimeoutError("no"), (), "undeclared"),
+        (ValueError("no"), (), "", "undeclared"),
+        (ValueError("no"), (GaveUpError,), "", "undeclared"),
+        (GaveUpError("no"), (GaveUpError,), "GaveUpError", "declared"),
+        (GaveUpLaterError("no"), ("KeyError", "GaveUpError"), "GaveUpError", "declared"),
+        (DeadlineExceededError(5.0, []), (), "", "declared"),
+        (ExceptionGroup("two", [GaveUpError("no"), ValueError("no")]), (GaveUpError,), "GaveUpError", "declared"),
+        (TimeoutError("no"), (), "", "undeclared"),
     ],
 )
-def test_an_error_is_declared_or_not(error, declared, kind):
+def test_an_error_is_declared_or_not(error, declared, declared_as, kind):
     ending = performed(raising(error), declared=declared).error
-    assert ending.kind == kind
+    assert (ending.kind, ending.declared_as) == (kind, declared_as)
     assert ending.type in ("ValueError", "GaveUpError", "GaveUpLaterError", "DeadlineExceededError", "TimeoutError")
 
 

@@ -14,7 +14,7 @@ from offbook.subjects.program_process import (
     Patience,
     ProgramProcess,
     error_line,
-    names_error,
+    named_error,
 )
 
 PATIENCE_S = 30.0
@@ -137,8 +137,8 @@ ValueError: in it
 
 @pytest.mark.parametrize("name", ["APIConnectionError", "openai.APIConnectionError"])
 def test_the_class_of_an_error_is_named_with_or_without_its_module(name):
-    assert names_error(PYTHON, [name])
-    assert not names_error(PYTHON, ["ConnectionError", "APIStatusError"])
+    assert named_error(PYTHON, [name]) == name
+    assert named_error(PYTHON, ["ConnectionError", "APIStatusError"]) == ""
 
 
 @pytest.mark.parametrize(
@@ -152,8 +152,8 @@ def test_the_class_of_an_error_is_named_with_or_without_its_module(name):
     ],
 )
 def test_the_class_that_ends_a_program_is_found_in_its_output(stderr):
-    assert names_error(stderr, ["GaveUp", "GaveUpError"])
-    assert not names_error(stderr, ["APIConnectionError", "ValueError", "Traceback", "Error"])
+    assert named_error(stderr, ["GaveUp", "GaveUpError"])
+    assert not named_error(stderr, ["APIConnectionError", "ValueError", "Traceback", "Error"])
 
 
 def test_a_program_may_wait_as_long_as_its_deadline_and_longer_if_all_is_slow():

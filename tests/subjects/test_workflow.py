@@ -109,12 +109,13 @@ def test_a_refund_that_is_not_tried_again_is_none(project):
     assert {each.verdict for each in found.values()} == {"failed partway"}
 
 
-def test_an_error_of_a_tool_itself_is_a_crash_unless_it_is_declared(project):
+@pytest.mark.parametrize("name", ["ValueError", "Exception"])
+def test_an_error_of_a_tool_itself_is_a_crash_unless_it_or_a_base_of_it_is_declared(project, name):
     files = project.workflow(COUNT, COUNT_ANSWERS)
     crashed = verdicts(subject_of(files), "empty_response")
     assert {(each.verdict, each.run.error.type) for each in crashed.values()} == {("crashed", "ValueError")}
-    declared = verdicts(subject_of(files, settings=ExploreSettings(declared=("ValueError",))), "empty_response")
-    assert {each.verdict for each in declared.values()} == {"failed cleanly"}
+    declared = verdicts(subject_of(files, settings=ExploreSettings(declared=("KeyError", name))), "empty_response")
+    assert {(each.verdict, each.run.error.declared_as) for each in declared.values()} == {("failed cleanly", name)}
 
 
 def test_an_error_inside_a_loop_is_reported_by_the_innermost_step(project):

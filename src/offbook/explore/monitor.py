@@ -291,15 +291,11 @@ class RunMonitor:
 
     def _failure(self, error: BaseException) -> RunFailure:
         inner = _first_error(error)
-        names = {kind.__name__ for kind in type(inner).__mro__}
+        declared_as = next((_name_of(each) for each in self._declared if _is_one(inner, each)), "")
         was_cancelled = isinstance(inner, asyncio.CancelledError) and self._harness.was_cancelled
-        is_declared = (
-            was_cancelled
-            or isinstance(inner, GAVE_UP_ERRORS)
-            or any(each in names if isinstance(each, str) else isinstance(inner, each) for each in self._declared)
-        )
+        is_declared = was_cancelled or isinstance(inner, GAVE_UP_ERRORS) or declared_as
         message = _exit_call(inner) if isinstance(inner, SystemExit) else error_text(inner)
-        return RunFailure("declared" if is_declared else "undeclared", type(inner).__name__, message)
+        return RunFailure("declared" if is_declared else "undeclared", type(inner).__name__, message, declared_as)
 
 
 PROCESS_ENDED = "ProcessEnded"
@@ -333,6 +329,17 @@ def killed_text(deadlines: Deadlines, dump: str) -> str:
     text = _late_text(f"{deadlines.real_s:g} s of real time")
     place = place_in_dump(dump, inside=RunMonitor._observe.__code__)  # noqa: SLF001
     return f"{text}; it waited in {place}" if place else text
+
+
+def _is_one(error: BaseException, declared: type[BaseException] | str) -> bool:
+    """Return whether an error is of a declared class, or of one below it."""
+    if isinstance(declared, str):
+        return any(declared == kind.__name__ for kind in type(error).__mro__)
+    return isinstance(error, declared)
+
+
+def _name_of(declared: type[BaseException] | str) -> str:
+    return declared if isinstance(declared, str) else declared.__name__
 
 
 class MonitoredFunction:

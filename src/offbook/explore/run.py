@@ -181,12 +181,17 @@ class ToolRun(Struct, frozen=True, kw_only=True):
     is_observed: bool = True
 
 
-class RunFailure(Struct, frozen=True):
-    """The error that ended a run. It is declared if the agent is expected to raise it."""
+class RunFailure(Struct, frozen=True, omit_defaults=True):
+    """The error that ended a run. It is declared if the agent is expected to raise it.
+
+    `declared_as` is the name under which it was declared: that of its class, of a base class, or an exit code. It is
+    empty for errors of offbook.
+    """
 
     kind: ErrorKind
     type: str
     message: str
+    declared_as: str = ""
 
 
 class EffectCounts(Counter[str]):

@@ -28,7 +28,7 @@ from offbook.subjects.fork_server import UnfitProgramError
 from offbook.subjects.kept_folders import KeptFolders
 from offbook.subjects.launch import ForkLauncher, FreshLauncher, ProgramLauncher, ProgramLife
 from offbook.subjects.node_program import NodeLauncher, is_node_command
-from offbook.subjects.program_process import Ledger, Patience, ProgramExit, RunFiles, error_line, names_error
+from offbook.subjects.program_process import Ledger, Patience, ProgramExit, RunFiles, error_line, named_error
 from offbook.subjects.program_results import NO_PRODUCTS, Products, ProgramProducts
 from offbook.subjects.python_command import parse_python_command
 from offbook.subjects.specs import DEFAULT_SETTINGS, ExploreSettings
@@ -408,11 +408,11 @@ class ProgramSubject:
         """Return the error that ended the program, by its exit code or by the class that its output names."""
         if not ended.code:
             return None
-        declared = self._settings.declared
-        is_declared = str(ended.code) in declared or names_error(ended.stderr, declared)
-        kind: ErrorKind = "declared" if is_declared else "undeclared"
+        declared, code = self._settings.declared, str(ended.code)
+        declared_as = code if code in declared else named_error(ended.stderr, declared)
+        kind: ErrorKind = "declared" if declared_as else "undeclared"
         name = f"exit {ended.code}" if ended.code > 0 else f"signal {-ended.code}"
-        return RunFailure(kind, name, normalize_text(error_line(ended.stderr), aliases))
+        return RunFailure(kind, name, normalize_text(error_line(ended.stderr), aliases), declared_as)
 
 
 def _with_aliases(call: _Call, aliases: Mapping[str, str]) -> _Call:

@@ -195,13 +195,14 @@ def error_line(stderr: str) -> str:
     return (named or lines or [""])[-1][:MAX_ERROR_CHARS]
 
 
-def names_error(stderr: str, names: Collection[str]) -> bool:
-    """Return whether one of these is the class of the error that ended a program, as its output says.
+def named_error(stderr: str, names: Collection[str]) -> str:
+    """Return which of these names is the class of the error that ended a program, as its output says; empty if none.
 
-    A name is that of the class, with or without its module.
+    A name is that of the class, with or without its module. Base classes are not known: the output does not show them.
     """
     match = _ERROR_NAME.fullmatch(_ending_line(stderr))
-    return match is not None and (match[1] in names or match[1].rpartition(".")[2] in names)
+    found = () if match is None else (match[1], match[1].rpartition(".")[2])
+    return next((name for name in found if name in names), "")
 
 
 _TRACEBACK = "Traceback (most recent call last):"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -181,8 +182,10 @@ class WorkflowSubject(IsolatedSubject):
         for failed in outer[:1]:
             inner = next(step for step in result.failures if (failed.error or "").endswith(step.error or ""))
             kind = inner.error_type or ""
-            is_declared = kind in self._settings.declared or _is_offbook_error(kind)
-            yield RunFailure("declared" if is_declared else "undeclared", kind, normalize_text(inner.error or ""))
+            declared_as = next((name for name in _bases(kind) if name in self._settings.declared), "")
+            is_declared = declared_as or _is_offbook_error(kind)
+            message = normalize_text(inner.error or "")
+            yield RunFailure("declared" if is_declared else "undeclared", kind, message, declared_as)
 
 
 def _status(result: WorkflowResult, step_id: str) -> StepStatus | None:
@@ -202,6 +205,14 @@ def _written_by(step: AnyStep) -> set[str]:
 def _is_offbook_error(name: str) -> bool:
     """Return whether that is the name of an error of offbook."""
     return name in {kind.__name__ for kind in _subclasses(OffbookError)}
+
+
+def _bases(name: str) -> list[str]:
+    """Return the name of an error and those of its base classes, as far as they are known: of offbook and of Python."""
+    known = {kind.__name__: kind for kind in _subclasses(OffbookError)}
+    kind = known.get(name) or getattr(builtins, name, None)
+    bases = kind.__mro__ if isinstance(kind, type) and issubclass(kind, BaseException) else ()
+    return [name, *(each.__name__ for each in bases)]
 
 
 def _subclasses(kind: type[OffbookError]) -> Iterator[type[OffbookError]]:

@@ -491,6 +491,17 @@ def test_an_error_class_may_be_declared_for_a_program(paying):
     assert "failed cleanly" in out
 
 
+def test_an_error_to_declare_is_named_and_one_that_no_run_has_ended_with_may_be_misspelt(paying):
+    Path("agent.py").write_text(PAYING.replace("except OSError", "except ZeroDivisionError"))
+    options = ("--run-tools", "--faults", "malformed_response")
+    _, out, err = paying(*options, "--declared", "JSONDecodError,3")
+    assert "declare it: --declared JSONDecodeError" in " ".join(out.split())
+    assert "note: --declared JSONDecodError: no run has ended with it; did you mean 'JSONDecodeError'?\n" in err
+    assert "note: --declared 3: no run has ended with it" in err
+    _, out, err = paying(*options, "--declared", "JSONDecodeError")
+    assert ("declare it" in out, "no run has ended" in err) == (False, False)
+
+
 def test_a_fault_that_is_never_reached_is_no_success(paying):
     code, _, err = paying("--run-tools", "--fault", "call=9: connection_reset")
     assert code == 1

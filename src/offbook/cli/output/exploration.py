@@ -1,11 +1,13 @@
-"""The reports of an exploration that a command writes and prints, and its exit code."""
+"""The reports of an exploration that a command writes and prints, its exit code, and the verdict on a regression."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Struct
 
 from offbook.cli import FAILED, FINE
@@ -16,9 +18,12 @@ from offbook.explore.schedule import Pace
 from offbook.explore.verdict import Verdict
 from offbook.report.exploration import ExplorationReporter, exploration_reporter_of
 from offbook.report.exploration.json_report import exploration_json
-from offbook.report.exploration.report_input import ReportOptions, group_findings
+from offbook.report.exploration.report_input import ReportOptions, group_findings, undeclared_errors
 from offbook.report.reporter import stdout_console
-from offbook.text import pluralize
+from offbook.text import did_you_mean, pluralize
+
+if TYPE_CHECKING:
+    from offbook.subjects.regression import Regression
 
 
 class JsonExplorationOutput:
@@ -70,12 +75,36 @@ class WrittenReports:
             print_message("report: ", file, is_err=True)
 
 
+class DeclaredErrors:
+    """Names the declared errors with which no run has ended, behind everything else: one may be misspelt."""
+
+    def __init__(self, declared: Sequence[str]) -> None:
+        self._declared = declared
+
+    def begin(self, exploration: Exploration, cases: int) -> None:
+        """Wait for the end."""
+
+    def on_case(self, result: CaseResult) -> None:
+        """Wait for the end."""
+
+    def finish(self, exploration: Exploration, *, is_complete: bool = True) -> None:
+        met = {each.run.error.declared_as for each in exploration.results if each.run.error is not None}
+        others = undeclared_errors(exploration)
+        for name in self._declared if is_complete else ():
+            if name not in met:
+                hint = did_you_mean(name, others, kind="errors that are not declared") if others else ""
+                message = f"--declared {name}: no run has ended with it"
+                print_message("note: ", "; ".join(filter(None, [message, hint])), is_err=True)
+
+
 class ExplorationOutput(Struct, frozen=True, kw_only=True):
-    """The reports of an exploration: those that are declared, and what is printed."""
+    """The reports of an exploration: those that are declared, and what is printed. `declared` are its declared errors,
+    if all cases run."""
 
     reporters: Sequence[str] = ()
     is_json: bool = False
     is_quiet: bool = False
+    declared: Sequence[str] = ()
 
     def reporters_of(self, options: ReportOptions, pace: Pace) -> Iterator[ExplorationReporter]:
         """Yield the reporters, files first: one that cannot be written is found before anything is shown."""
@@ -96,6 +125,8 @@ class ExplorationOutput(Struct, frozen=True, kw_only=True):
         else:
             yield make("console", console=stdout_console(), pace=pace)
             yield WrittenReports(self.reporters)
+        if self.declared and not self.is_quiet:
+            yield DeclaredErrors(self.declared)
 
 
 def exploration_exit_code(
@@ -111,3 +142,25 @@ def exploration_exit_code(
     if before is not None:
         return FAILED if compare_explorations(before, exploration).worse else FINE
     return FAILED if any(each.verdict in fail_on for each in exploration.results) else FINE
+
+
+def print_regression(regression: Regression, explored: CaseResult) -> None:
+    """Print the verdict on a regression that was run again, beside the one that it had."""
+    print_message("", str(regression))
+    style = "bold red" if explored.is_finding else "green"
+    is_same = explored.verdict == regression.verdict
+    was = "" if is_same else f" (it was: {regression.verdict})"
+    label = ("still " if is_same else "now ") if explored.is_finding else "fixed: "
+    print_message(f"{label}{explored.verdict}{was}: ", "\n".join(explored.assessment.evidence), style=style)
+
+
+def regression_document(regression: Regression, explored: CaseResult) -> bytes:
+    """Return the same as JSON."""
+    document = {
+        "case": str(regression),
+        "before": regression.verdict,
+        "verdict": explored.verdict,
+        "is_finding": explored.is_finding,
+        "evidence": explored.assessment.evidence,
+    }
+    return msgspec.json.encode(document)

@@ -14,7 +14,12 @@ from msgspec.structs import replace
 from offbook import __version__
 from offbook.cli import FAILED, FINE, INTERRUPTED
 from offbook.cli.output.console import echo, echo_json, ending_document, print_message
-from offbook.cli.output.exploration import ExplorationOutput, exploration_exit_code
+from offbook.cli.output.exploration import (
+    ExplorationOutput,
+    exploration_exit_code,
+    print_regression,
+    regression_document,
+)
 from offbook.cli.parse import check_models, parse_state
 from offbook.cli.run_program import Interruption, Termination
 from offbook.config import import_from, plan_run
@@ -332,7 +337,13 @@ class _Exploration:
 
     def _reporters(self) -> Iterator[ExplorationReporter]:
         options = self._options
-        output = ExplorationOutput(reporters=options.reporters, is_json=options.is_json, is_quiet=options.is_quiet)
+        is_whole = not (options.lines or options.only or options.budget or options.shard)
+        output = ExplorationOutput(
+            reporters=options.reporters,
+            is_json=options.is_json,
+            is_quiet=options.is_quiet,
+            declared=self._settings.declared if is_whole else (),
+        )
         origin = self._origin() if options.reporters or options.is_json else NO_ORIGIN
         return output.reporters_of(ReportOptions(self._reproduce, self._before, self._shard(), origin), self._pace)
 
@@ -424,27 +435,7 @@ def replay_regression(path: str, *, declared: Sequence[str], is_json: bool, is_q
     with redirect_stdout(io.StringIO()):
         explored = reproduce(path, declared=declared)
     if is_json:
-        echo_json(_regression_document(regression, explored))
+        echo_json(regression_document(regression, explored))
     elif explored.is_finding or not is_quiet:
-        _print_regression(regression, explored)
+        print_regression(regression, explored)
     return FAILED if explored.is_finding else FINE
-
-
-def _print_regression(regression: Regression, explored: CaseResult) -> None:
-    print_message("", str(regression))
-    style = "bold red" if explored.is_finding else "green"
-    is_same = explored.verdict == regression.verdict
-    was = "" if is_same else f" (it was: {regression.verdict})"
-    label = ("still " if is_same else "now ") if explored.is_finding else "fixed: "
-    print_message(f"{label}{explored.verdict}{was}: ", "\n".join(explored.assessment.evidence), style=style)
-
-
-def _regression_document(regression: Regression, explored: CaseResult) -> bytes:
-    document = {
-        "case": str(regression),
-        "before": regression.verdict,
-        "verdict": explored.verdict,
-        "is_finding": explored.is_finding,
-        "evidence": explored.assessment.evidence,
-    }
-    return msgspec.json.encode(document)

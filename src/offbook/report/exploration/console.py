@@ -23,6 +23,7 @@ from offbook.report.exploration.report_input import (
     exploration_notes,
     exploration_totals,
     group_findings,
+    undeclared_errors,
     verdict_counts,
 )
 from offbook.report.reporter import cut_lines, encodable, one_line, stderr_console, stdout_console
@@ -98,6 +99,7 @@ MAX_EVIDENCE_LINES = 20
 MAX_EVIDENCE_COLUMNS = 240
 MAX_FINDINGS = 20
 MAX_OTHER_RESULTS = 3
+MAX_UNDECLARED = 3
 MAX_CHANGES = 20
 
 
@@ -149,6 +151,10 @@ class ExplorationConsoleReporter:
         if len(findings) > MAX_FINDINGS:
             self._print()
             self._print((f"… {pluralize(len(findings) - MAX_FINDINGS, 'more finding')}", "red"))
+        if undeclared := undeclared_errors(report_input.exploration):
+            names = one_line(",".join(undeclared[:MAX_UNDECLARED]), MAX_CASE_CHARS)
+            self._print()
+            self._print(f"if the agent is meant to give up with such an error, declare it: --declared {names}")
 
     def _print_finding(self, finding: FindingGroup, report_input: ReportInput) -> None:
         first = one_line(str(finding.first), MAX_CASE_CHARS)

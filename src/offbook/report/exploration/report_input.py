@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from offbook.explore.cases import FaultCase
 from offbook.explore.compare import ExplorationComparison, VerdictChange, compare_explorations
 from offbook.explore.explorer import CaseResult, Exploration
+from offbook.explore.run import RunFailure
 from offbook.explore.verdict import FINDINGS, Verdict
 from offbook.shard import RunIdentity, Shard
 from offbook.text import pluralize
@@ -161,6 +162,28 @@ def _cause(result: CaseResult) -> str:
 
 def _first_line(result: CaseResult) -> str:
     return next(iter(result.evidence), "").partition("\n")[0]
+
+
+_CLASS = re.compile(r"(?:\w+\.)*([A-Za-z_]\w*)(?=:|$)")
+
+
+def undeclared_errors(exploration: Exploration) -> list[str]:
+    """Return the errors that have ended runs and are not declared, by the names to declare them by, most frequent
+    first.
+
+    For a program, that is the class that its output names, else its exit code.
+    """
+    crashed = (each.run.error for each in exploration.results if each.verdict == "crashed")
+    names = Counter(_declarable_name(error) for error in crashed if error is not None)
+    return [name for name, _ in names.most_common() if name]
+
+
+def _declarable_name(error: RunFailure) -> str:
+    kind, _, number = error.type.partition(" ")
+    if kind not in ("exit", "signal"):
+        return error.type
+    found = _CLASS.match(error.message) if kind == "exit" else None
+    return found[1] if found else number if kind == "exit" else ""
 
 
 def exploration_totals(exploration: Exploration) -> str:
