@@ -162,6 +162,14 @@ def test_a_fault_that_was_not_measured_costs_as_much_as_its_like():
     assert pace.remaining_s == 4 * 3.0 + 5 * 3.0
 
 
+def test_a_family_that_was_not_measured_costs_as_much_as_all_that_has_run_and_not_as_the_clean_run():
+    tools = cases_of(sites_of(clean_run(tools=(tool_run("refund"),))), select_variants("tool_lost"))
+    pace = pace_of(*FAST, *tools, clean_s=60.0)
+    pace.note(FAST[0], 0.5)
+    assert pace.remaining_s == (len(FAST) - 1 + len(tools)) * 0.5
+    assert pace.expected_s(tools[0]) == 0.5
+
+
 def test_a_case_that_shares_a_run_costs_nothing_and_teaches_nothing():
     pace = pace_of(*FAST)
     pace.note(FAST[0], None)
@@ -180,9 +188,9 @@ def test_cases_that_hold_an_answer_back_are_counted_because_nobody_knows_how_lon
 
 
 def test_a_long_exploration_is_announced_and_a_short_one_is_not():
-    assert pace_of(*FAST, *SLOW).estimate(10, is_program=False) == "10 cases, about 20 s"
+    assert pace_of(*FAST, *SLOW).estimate(10, is_program=False) == "10 cases, at most about 20 s"
     waits = ", and what the program waits in 5 that hold an answer back"
-    assert pace_of(*FAST, *SLOW).estimate(10, is_program=True) == f"10 cases, about 20 s{waits}"
+    assert pace_of(*FAST, *SLOW).estimate(10, is_program=True) == f"10 cases, at most about 20 s{waits}"
     assert pace_of(*FAST, clean_s=0.1).estimate(5, is_program=True) == ""
 
 

@@ -204,8 +204,9 @@ class Pace:
     """Measures cases, and estimates the real time of those to come.
 
     A case to come takes as long as the cases of its fault have taken on average, as the heatmap has it; if there was
-    none, as those of the same type, then of the same family. If nothing like it has run, it takes as long as the clean
-    run. So faults that make a run wait count for what they cost, even if all of them come last.
+    none, as those of the same type, then of the same family, then all that have run. So faults that make a run wait count
+    for what they cost, even if all of them come last. Before the first case, nothing but the clean run is known, which
+    also loads what the others find loaded: they take at most as long.
     """
 
     def __init__(self) -> None:
@@ -242,14 +243,14 @@ class Pace:
             return self._expected_s(_names(case))
 
     def estimate(self, cases: int, *, is_program: bool) -> str:
-        """Return how long so many cases will take, like `412 cases, about 40 s`; empty if that is not long.
+        """Return how long so many cases will take, like `412 cases, at most about 40 s`; empty if that is not long.
 
         A program waits in real time, for as long as it likes.
         """
         waiting = self.waiting if is_program else 0
         waits = f", and what the program waits in {waiting:,} that hold an answer back" if waiting else ""
         is_long = self.remaining_s >= LONG_S
-        return f"{pluralize(cases, 'case')}, about {describe_time(self.remaining_s)}{waits}" if is_long else ""
+        return f"{pluralize(cases, 'case')}, at most about {describe_time(self.remaining_s)}{waits}" if is_long else ""
 
     @property
     def waiting(self) -> int:
@@ -275,6 +276,7 @@ def _names(case: FaultCase) -> Iterator[str]:
     yield f"fault {case.columns[0]}"
     yield f"type {case.lines[-1].fault.type}"
     yield f"family {case.family}"
+    yield "all"
 
 
 def describe_time(time_s: float) -> str:
