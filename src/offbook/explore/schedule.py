@@ -204,9 +204,9 @@ class Pace:
     """Measures cases, and estimates the real time of those to come.
 
     A case to come takes as long as the cases of its fault have taken on average, as the heatmap has it; if there was
-    none, as those of the same type, then of the same family, then all that have run. So faults that make a run wait count
-    for what they cost, even if all of them come last. Before the first case, nothing but the clean run is known, which
-    also loads what the others find loaded: they take at most as long.
+    none, as those of the same type, then of the same family, then all that have run. So faults that make a run wait
+    count for what they cost, even if all of them come last. Before the first case, nothing but the clean run is known,
+    which also loads what the others find loaded: they take at most as long.
     """
 
     def __init__(self) -> None:
