@@ -1,8 +1,12 @@
 """The events that offbook emits, as frozen values, and the sinks that receive them."""
 
-from typing import Literal, Protocol, TypeAlias
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, cast
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from offbook.messages import Request, Response
 
 MatchedBy: TypeAlias = Literal["step_id", "prompt_hash", "default"]
 CacheOutcome: TypeAlias = Literal["hit", "miss", "wait", "unreached"]
@@ -281,6 +285,38 @@ class MemorySink:
 NULL_SINK = NullSink()
 
 
+class CallContent(Struct, frozen=True):
+    """The messages of a model call, for sinks that ask for them. No event has them, and so no other sink.
+
+    `attempt` is that of the event that follows; 0 if it is the end of a call through a gateway. There is no response
+    if the call failed.
+    """
+
+    request: "Request"
+    response: "Response | None"
+    step_id: str | None
+    workflow: str = ""
+    call: int = 0
+    attempt: int = 0
+
+
+class ContentSink(Sink, Protocol):
+    """A sink that may ask for messages, by `captures_content`. It gets them before the event of their call."""
+
+    @property
+    def captures_content(self) -> bool: ...
+
+    def capture(self, content: CallContent) -> None: ...
+
+
+def capture_content(sink: Sink, content: Callable[[], CallContent | None]) -> None:
+    """Pass the messages of a call to the sink, if it asks for them; they are made only then."""
+    if isinstance(sink, Sinks) and sink.captures_content:
+        found = content()
+        if found is not None:
+            sink.capture(found)
+
+
 class Sinks:
     """Passes every event to all `sinks`, in order.
 
@@ -291,6 +327,7 @@ class Sinks:
     def __init__(self, *sinks: Sink) -> None:
         self._sinks = sinks
         self._reported: set[int] = set()
+        self.captures_content = any(getattr(sink, "captures_content", False) for sink in sinks)
 
     def emit(self, event: Event) -> None:
         for place, sink in enumerate(self._sinks):
@@ -299,7 +336,16 @@ class Sinks:
             except Exception:  # a failing sink must not affect the run
                 self._report(place, event)
 
-    def _report(self, place: int, event: Event) -> None:
+    def capture(self, content: CallContent) -> None:
+        """Pass the messages of a call to the sinks that ask for them."""
+        for place, sink in enumerate(self._sinks):
+            try:
+                if getattr(sink, "captures_content", False):
+                    cast("ContentSink", sink).capture(content)
+            except Exception:  # as above
+                self._report(place, content)
+
+    def _report(self, place: int, event: Event | CallContent) -> None:
         if place in self._reported:
             return
         import logging  # noqa: PLC0415 - only a failing sink needs it

@@ -11,7 +11,17 @@ from msgspec.structs import replace
 
 from offbook.clock import Clock
 from offbook.errors import AllProvidersFailedError, Attempt, NoProviderError, ProviderError, StreamInterruptedError
-from offbook.events import AttemptEnded, AttemptStarted, CallEnded, CallStarted, FallbackTaken, RetryScheduled, Sink
+from offbook.events import (
+    AttemptEnded,
+    AttemptStarted,
+    CallContent,
+    CallEnded,
+    CallStarted,
+    FallbackTaken,
+    RetryScheduled,
+    Sink,
+    capture_content,
+)
 from offbook.gateway.limits import Budget, Deadline
 from offbook.gateway.retry import RetryPolicy
 from offbook.messages import (
@@ -140,6 +150,10 @@ class CallEvents:
         response = outcome if isinstance(outcome, Response) else Response(finish_reason=None)
         self.attempt_ended(error)
         request = self._request
+        answer = outcome if isinstance(outcome, Response) else None
+        capture_content(
+            self._sink, lambda: CallContent(request, answer, request.step_id, request.workflow, request.call)
+        )
         self._sink.emit(
             CallEnded(
                 step_id=request.step_id,

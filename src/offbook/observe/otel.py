@@ -12,6 +12,7 @@ from offbook.errors import InputError
 from offbook.events import (
     AttemptEnded,
     AttemptStarted,
+    CallContent,
     CallEnded,
     CallRecorded,
     CallStarted,
@@ -23,6 +24,7 @@ from offbook.events import (
     RetryScheduled,
     ToolCalled,
 )
+from offbook.observe.message_content import captures_on_spans, content_attributes
 from offbook.recording.redact.rules import mask_text
 
 try:
@@ -110,6 +112,8 @@ class OtelSink:
         meter_provider: receives the conventions' metrics, the durations of operations and the tokens that they used;
             None for the global provider.
         conversation_id: is set on every span.
+        capture_content: whether spans of model calls have their messages, without secrets; None for what
+            `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` says, which is not to have them by default.
     """
 
     def __init__(
@@ -118,8 +122,11 @@ class OtelSink:
         *,
         meter_provider: MeterProvider | None = None,
         conversation_id: str | None = None,
+        capture_content: bool | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        self.captures_content = captures_on_spans() if capture_content is None else capture_content
+        self._content: dict[tuple[CallKey, int], dict[str, str]] = {}
         self._tracer = get_tracer("offbook", tracer_provider=tracer_provider)
         self._metrics = _OperationMetrics(meter_provider)
         self._common: _Attributes = {"gen_ai.conversation.id": conversation_id}
@@ -138,6 +145,10 @@ class OtelSink:
             FaultFired: self._fault_fired,
             ToolCalled: self._tool_called,
         }
+
+    def capture(self, content: CallContent) -> None:
+        """Keep the messages of a call for its span, which the next event of the call ends or completes."""
+        self._content[_key(content), content.attempt] = content_attributes(content)
 
     def emit(self, event: Event) -> None:
         handler = self._handlers.get(type(event))
@@ -192,8 +203,10 @@ class OtelSink:
     def _call_ended(self, event: CallEnded) -> None:
         self._metrics.add_call(event)
         span = self._open.pop(_key(event), attempt=WHOLE_CALL)
+        content = self._content.pop((_key(event), WHOLE_CALL), {})
         if span is None:
             return
+        span.set_attributes(content)
         _set(span, {"gen_ai.provider.name": _conventional(event.provider) or None})
         if event.error is None:
             _set(
@@ -254,13 +267,16 @@ class OtelSink:
 
     def _set_on_attempt(self, event: _AttemptEvent, attributes: _Attributes, *, lasted_s: float = 0.0) -> None:
         """Set the attributes on the span of the event's attempt, or on a new span if that is not open."""
+        content = self._content.pop((_key(event), event.attempt), {})
         span = self._open.find(_key(event), attempt=event.attempt)
-        if span is not None:
+        if span is not None:  # the span of its call gets the messages
             _set(span, attributes)
             return
         chat, now_ns = _chat_attributes(event.model) | attributes, self._now_ns()
         start_ns = now_ns - round(lasted_s * 1e9)
-        self._begin(_chat(event.model), chat, parent=None, start_ns=start_ns).end(now_ns)
+        alone = self._begin(_chat(event.model), chat, parent=None, start_ns=start_ns)
+        alone.set_attributes(content)
+        alone.end(now_ns)
 
     def _note(self, event: _CallEvent, name: str, attributes: _Attributes) -> None:
         """Add an event to the span of the call."""
@@ -336,7 +352,7 @@ class _OperationMetrics:
         self._duration.record(event.latency_s, _without_none(attributes))
 
 
-def _key(event: _CallEvent | _AttemptEvent) -> CallKey:
+def _key(event: _CallEvent | _AttemptEvent | CallContent) -> CallKey:
     return event.workflow, event.step_id, event.call
 
 

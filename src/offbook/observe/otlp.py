@@ -8,7 +8,7 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from offbook.errors import InputError
-from offbook.events import Event
+from offbook.events import CallContent, Event
 from offbook.observe.otel import OtelSink
 
 try:
@@ -68,6 +68,14 @@ class OtlpSink:
             [PeriodicExportingMetricReader(self._metrics)], resource=resource, shutdown_on_exit=False
         )
         self._sink = OtelSink(self._tracers, meter_provider=self._meters, conversation_id=conversation_id)
+
+    @property
+    def captures_content(self) -> bool:
+        """Whether spans have the messages of their calls."""
+        return self._sink.captures_content
+
+    def capture(self, content: CallContent) -> None:
+        self._sink.capture(content)
 
     def emit(self, event: Event) -> None:
         self._sink.emit(event)

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from offbook.errors import InputError
-from offbook.events import Event
+from offbook.events import CallContent, Event
 from offbook.observe.json_lines import open_for_writing
 from offbook.observe.otel import OtelSink
 
@@ -31,6 +31,14 @@ class SpanFileSink:
         self._provider = TracerProvider(shutdown_on_exit=False)
         self._provider.add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter(out=self._file, formatter=_line)))
         self._sink = OtelSink(self._provider)
+
+    @property
+    def captures_content(self) -> bool:
+        """Whether spans have the messages of their calls."""
+        return self._sink.captures_content
+
+    def capture(self, content: CallContent) -> None:
+        self._sink.capture(content)
 
     def emit(self, event: Event) -> None:
         self._sink.emit(event)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import InputError, ProviderConnectionError, RequestError
-from offbook.events import NULL_SINK, CallRecorded, Sink, guard_sink
+from offbook.events import NULL_SINK, CallContent, CallRecorded, Sink, capture_content, guard_sink
 from offbook.faults import AnyFault, Timeout, fault_of, stream_fault_of
 from offbook.messages import (
     Accumulator,
@@ -280,6 +280,7 @@ class RecordingProvider(Provider):
         redactor = self._redactor.knowing(self._provider.credentials)
         key = call.key if call.request.step_id is None else redactor.text(call.key)
         self._recording.append(key, redactor.redact(exchange), turn=call.turn)
+        capture_content(self._sink, lambda: _content(call.request, None if fault is not None else response))
         self._sink.emit(
             CallRecorded(
                 call.request.step_id,
@@ -295,6 +296,10 @@ class RecordingProvider(Provider):
 
     def _elapsed_ms(self, call: _PendingCall) -> float:
         return round((self._clock.monotonic_s() - call.started_s) * 1000.0, 3)
+
+
+def _content(request: Request, response: Response | None) -> CallContent:
+    return CallContent(request, response, request.step_id, request.workflow, request.call, request.attempt)
 
 
 def record_tools(

@@ -13,7 +13,16 @@ from msgspec import Struct
 
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import InputError, MismatchKind, RecordingMismatchError
-from offbook.events import NULL_SINK, MatchedBy, ReplayMissed, ReplayServed, Sink, guard_sink
+from offbook.events import (
+    NULL_SINK,
+    CallContent,
+    MatchedBy,
+    ReplayMissed,
+    ReplayServed,
+    Sink,
+    capture_content,
+    guard_sink,
+)
 from offbook.faults import AnyFault, FaultedCall
 from offbook.messages import JsonObject, Reply, Request, Response, StreamedReply, StreamEnd, StreamEvent, WholeReply
 from offbook.providers.provider import Provider
@@ -246,6 +255,7 @@ class MockProvider(Provider):
         key = None if match.stored is None else match.stored.key
         fault_type = None if fault is None else fault.type
         self.calls.append(ReplayedCall(request, request_hash, match.matched_by, key, fault_type, match.mismatch))
+        capture_content(self._sink, lambda: self._content(request, match, fault))
         self._sink.emit(
             ReplayServed(
                 request.step_id,
@@ -259,6 +269,12 @@ class MockProvider(Provider):
                 request.attempt,
             )
         )
+
+    def _content(self, request: Request, match: ExchangeMatch[Exchange], fault: AnyFault | None) -> CallContent:
+        response = None
+        if match.stored is not None and fault is None:
+            response = match.stored.exchange.response(model=request.model, provider=self.name)
+        return CallContent(request, response, request.step_id, request.workflow, request.call, request.attempt)
 
     async def _default(self, request: Request) -> Reply:
         await self._latency.wait(self._clock, 0.0)

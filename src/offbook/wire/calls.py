@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from msgspec import Struct
 
 from offbook.errors import MismatchKind
+from offbook.events import CallContent
 from offbook.faults import (
     AnyFault,
     AnyPlannedFault,
@@ -26,7 +27,7 @@ from offbook.faults.catalog import AnyOrderFault
 from offbook.faults.order import CallOrder, HeldUntil
 from offbook.faults.site import CallNumbers, ReachedSites, Site
 from offbook.messages import Request
-from offbook.recording.format.exchange import RecordedToolCall
+from offbook.recording.format.exchange import Exchange, RecordedToolCall
 from offbook.wire.request import HttpRequest, ParsedRequest
 
 if TYPE_CHECKING:
@@ -52,6 +53,15 @@ class CallAttempt(Struct, frozen=True, gc=False):
     call: int = 0
     mark: str = ""
     crash: Crash | None = None
+
+    def content(self, exchange: Exchange | None) -> CallContent | None:
+        """Return the messages of a model call that the exchange answers; None for other requests."""
+        request = self.parsed.request
+        if request is None:
+            return None
+        is_answered = exchange is not None and exchange.fault is None
+        response = exchange.response(model=request.model, provider="") if exchange and is_answered else None
+        return CallContent(request, response, self.step_id, call=self.number, attempt=self.attempt_number)
 
 
 class ToolAttempt(Struct, frozen=True, gc=False):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from offbook.errors import InputError, RecordingMismatchError, RecordingUnavailableError, RecordingWriteError
-from offbook.events import NULL_SINK, FaultFired, ReplayMissed, ReplayServed, Sink
+from offbook.events import NULL_SINK, FaultFired, ReplayMissed, ReplayServed, Sink, capture_content
 from offbook.faults import Crash, FaultPlan, PlannedFault
 from offbook.faults.site import Site, faults_of_other_calls
 from offbook.messages import Response
@@ -343,15 +343,8 @@ class WireSession:
             answer = apply_to_frames(attempt.fault, target).merged()
         else:
             answer = apply_fault(attempt.fault, target).merged()
-        self._sink.emit(
-            FaultFired(
-                step_id=attempt.step_id,
-                model=attempt.parsed.model,
-                fault_type=attempt.fault.type,
-                call=attempt.number,
-                attempt=attempt.attempt_number,
-            )
-        )
+        model, fault_type = attempt.parsed.model, attempt.fault.type
+        self._sink.emit(FaultFired(attempt.step_id, model, fault_type, "", attempt.number, attempt.attempt_number))
         return with_retry_after(answer, self._retry_after_ms)
 
     def _report_served(self, attempt: CallAttempt, match: ReplayMatch) -> None:
@@ -359,6 +352,7 @@ class WireSession:
         parsed = attempt.parsed
         if self._sink is NULL_SINK or (match.stored is None and parsed.request is None):
             return
+        capture_content(self._sink, lambda: attempt.content(None if match.stored is None else match.stored.exchange))
         self._sink.emit(
             ReplayServed(
                 step_id=attempt.step_id,

@@ -128,6 +128,16 @@ def test_calls_are_events_and_metrics(execute):
     assert 'offbook_mock_replays_total{matched_by="prompt_hash",workflow=""} 1.0' in Path("m.prom").read_text()
 
 
+@pytest.mark.parametrize("captures", ["SPAN_ONLY", ""])
+def test_spans_of_calls_have_their_messages_if_the_environment_asks_for_them(execute, monkeypatch, captures):
+    monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", captures)
+    assert execute("--replay", "run.json", "--spans", "s.jsonl", "--", *ASK, "Hi")[0] == 0
+    attributes = json.loads(Path("s.jsonl").read_text())["attributes"]
+    said = [json.loads(attributes.get(f"gen_ai.{name}.messages", "null")) for name in ("input", "output")]
+    parts = [each and each[0]["parts"] for each in said]
+    assert parts == ([[{"type": "text", "content": text}] for text in ("Hi", "Hello!")] if captures else [None, None])
+
+
 def test_a_collector_that_is_none_is_refused_before_the_program_runs(execute):
     code, out, err = execute("--replay", "run.json", "--otel", "localhost:4318", "--", *TOUCH)
     assert (code, out, Path("ran").exists()) == (2, "", False)

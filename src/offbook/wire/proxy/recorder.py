@@ -17,7 +17,7 @@ from offbook.codecs.base import Codec, error_of_status
 from offbook.codecs.event_stream import EVENT_TYPE
 from offbook.codecs.framing import binary_frame, is_framed, splitter_for
 from offbook.errors import InputError, MalformedResponseError, ProviderConnectionError, ProviderError
-from offbook.events import NULL_SINK, CallRecorded, Sink, guard_sink
+from offbook.events import NULL_SINK, CallRecorded, Sink, capture_content, guard_sink
 from offbook.faults import AnyFault, ConnectionReset, StreamTruncate, Timeout, fault_of, stream_fault_of
 from offbook.faults.stream import TruncateEnding
 from offbook.messages import Accumulator, Response
@@ -254,6 +254,7 @@ class WireRecorder:
         self._recording.close()
 
     def _emit(self, attempt: CallAttempt, exchange: Exchange, *, latency_ms: float) -> None:
+        capture_content(self._sink, lambda: attempt.content(exchange))
         self._sink.emit(
             CallRecorded(
                 step_id=attempt.step_id,
