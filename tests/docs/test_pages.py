@@ -1,6 +1,7 @@
 """Every example of the documentation runs: Python blocks in order, console blocks with their output.
 
-A block with the name of a file behind its language is written to that file.
+A block with the name of a file behind its language is written to that file. `text output` is what the Python block
+before has printed.
 """
 
 import ast
@@ -48,6 +49,7 @@ WITHOUT_EXAMPLES = {
 
 NODE_SDKS = ROOT / ".scratch" / "node_sdks"
 FILE = re.compile(r"[\w-]+\.\w+")
+OUTPUT = "output"
 
 INNER_PYTEST = {
     "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
@@ -69,7 +71,7 @@ def name_of(page):
 
 def blocks(page):
     found = ((kind, note.strip(), text) for kind, note, text in BLOCK.findall(page.read_text()))
-    return [(kind, note, text) for kind, note, text in found if kind in RUNS or FILE.fullmatch(note)]
+    return [(kind, note, text) for kind, note, text in found if kind in RUNS or note == OUTPUT or FILE.fullmatch(note)]
 
 
 def run_python(source, namespace):
@@ -101,9 +103,12 @@ def run_console(text, capfd):
     for command, expected in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE):
         capfd.readouterr()
         run_command(shlex.split(command))
-        output = "".join(capfd.readouterr())
-        shown = "\n".join(line.rstrip() for line in output.strip().splitlines())
-        assert fits(shown, expected.strip()), f"$ {command}\n{shown}"
+        check_output("".join(capfd.readouterr()), expected, of=f"$ {command}")
+
+
+def check_output(output, expected, *, of):
+    shown = "\n".join(line.rstrip() for line in output.strip().splitlines())
+    assert fits(shown, expected.strip()), f"{of}\n{shown}"
 
 
 def run_command(command):
@@ -142,7 +147,7 @@ def edit(file, difference):
 
 def run_examples(page, capfd):
     """Run the examples of a page in the working directory, and return how many there were."""
-    namespace, ran = {"__name__": "__main__"}, 0
+    namespace, ran, printed = {"__name__": "__main__"}, 0, ""
     for kind, note, text in blocks(page):
         if note == "no-run":
             continue
@@ -151,8 +156,12 @@ def run_examples(page, capfd):
             edit(Path(note), text)
         elif FILE.fullmatch(note):
             Path(note).write_text(text)
+        elif note == OUTPUT:
+            check_output(printed, text, of=page.name)
         elif kind == "python":
+            capfd.readouterr()
             run_python(text, namespace)
+            printed = capfd.readouterr().out
         else:
             run_console(text, capfd)
     return ran
