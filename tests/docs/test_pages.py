@@ -229,6 +229,17 @@ def test_the_reference_has_every_command_fault_and_public_name():
         assert options in pages["commands.md"]
 
 
+def test_pages_show_commands_with_options_that_they_have():
+    sections = re.split(r"^### ", reference.pages()["commands.md"], flags=re.MULTILINE)[1:]
+    options = {text.partition("\n")[0]: set(re.findall(r"`(--[\w-]+)`", text)) for text in sections}
+    names = "|".join(sorted(options, key=len, reverse=True))
+    for page in PAGES:
+        for name, arguments in re.findall(rf"({names})(?![\w-])([^\n`]*)", page.read_text()):
+            own = re.split(r" -- | #|\. |\boffbook ", arguments)[0]
+            shown = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", own))
+            assert shown <= {*options[name], "--help"}, f"{page.name}: {name}{own}"
+
+
 def test_the_site_titles_blocks_and_leads_links_out_of_the_docs_to_the_repository(tmp_path):
     write_pages(tmp_path / "pages", repository="https://forge.test/offbook")
     examples = (tmp_path / "pages" / "examples.md").read_text()
