@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli import scenes
 from tests.cli.programs import ASK
 
 RECORDED = '{"_version": 2, "hello": {"content": "Hello!"}, "_tools": {"one.add": [{"result": 3}]}}'
@@ -13,6 +14,7 @@ ASKING = {
     "exec": ["exec", "--record", "run.json", "--", *ASK, "Hi"],
     "exec, quiet": ["exec", "--quiet", "--record", "run.json", "--", *ASK, "Hi"],
     "run": ["run", "flow.yaml", "--record", "run.json"],
+    "test": ["test", "--record", "run.json"],
     "serve": ["serve", "--record", "run.json"],
     "serve, in processes": ["serve", "--record", "run.json", "--processes", "2"],
 }
@@ -21,6 +23,9 @@ ASKING = {
 @pytest.mark.parametrize("arguments", ASKING.values(), ids=ASKING)
 def test_a_recording_with_exchanges_is_not_written_to_before_a_mode_is_named(run, greet, write, arguments, tmp_path):
     write("run.json", RECORDED)
+    write("offbook.toml", scenes.CONFIG)
+    write("my_agent.py", scenes.AGENT)
+    write("sim_booking.py", scenes.SCRIPTED)
     code, out, err = run(*arguments)
     assert (code, out) == (2, "")
     assert "run.json: there are 2 exchanges already" in err

@@ -24,7 +24,7 @@ def test_a_long_name_is_cut():
 
 async def test_scenarios_with_names_alike_share_a_recording_and_are_not_mixed_up(tmp_path):
     steps = ("Books a room!/a/1/agent", "books a room/a/1/agent")
-    async with recorder_at(f"{tmp_path}/", Echo(), NAMES) as recorder:
+    async with recorder_at(f"{tmp_path}/", Echo(), NAMES, mode="all") as recorder:
         said = [(await recorder.complete(user("hi"), "m", step_id=step)).content for step in steps]
     assert [file.name for file in tmp_path.iterdir()] == ["books-a-room.json"]
     async with replay_at(str(tmp_path), NAMES) as replay:
@@ -37,7 +37,7 @@ async def test_scenarios_with_names_alike_share_a_recording_and_are_not_mixed_up
 async def test_what_is_asked_about_the_run_has_a_recording_of_its_own(tmp_path):
     names = StepNames([("!_run", "a")])
     steps = ("!_run/a/1/agent", "judge.error_groups")
-    async with recorder_at(f"{tmp_path}/", Echo(), names) as recorder:
+    async with recorder_at(f"{tmp_path}/", Echo(), names, mode="all") as recorder:
         said = [(await recorder.complete(user("hi"), "m", step_id=step)).content for step in steps]
     assert {file.name for file in tmp_path.iterdir()} == {"run.json", "_run.json"}
     async with replay_at(str(tmp_path), names) as replay:
@@ -57,7 +57,7 @@ async def test_what_is_of_no_conversation_is_asked_of_nobody():
 
 async def test_a_run_that_fails_leaves_the_recordings_of_a_folder_as_they_were(tmp_path):
     async def record(text, *, error=None):
-        async with recorder_at(f"{tmp_path}/", Echo(), NAMES) as recorder:
+        async with recorder_at(f"{tmp_path}/", Echo(), NAMES, mode="all") as recorder:
             await recorder.complete(user(text), "m", step_id="books a room/a/1/agent")
             if error is not None:
                 raise error

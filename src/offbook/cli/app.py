@@ -41,10 +41,7 @@ def _describe_type(parameter: Any) -> None:
         parameter.display_type_rich = lambda ctx: _TYPE_NAMES[annotation]
 
 
-_PLAIN_NUMBERS: dict[Any, tuple[re.Pattern[str], Any]] = {
-    int: (re.compile(r"[0-9]{1,15}"), int),
-    float: (re.compile(r"[0-9]{1,15}(\.[0-9]{1,15})?"), float),
-}
+_PLAIN_NUMBERS = {int: re.compile(r"[0-9]{1,15}"), float: re.compile(r"[0-9]{1,15}(\.[0-9]{1,15})?")}
 
 
 def _convert_only_if_needed(parameter: Any) -> None:
@@ -66,10 +63,10 @@ def _plain_value(descriptor: Any, value: Any) -> Any:
     annotation = descriptor.annotation
     if annotation in (str, list[str]) or (get_origin(annotation) is Literal and value in get_args(annotation)):
         return value or None
-    pattern, number_type = _PLAIN_NUMBERS.get(annotation, (None, None))
+    pattern = _PLAIN_NUMBERS.get(annotation)
     if pattern is None or not isinstance(value, str) or not pattern.fullmatch(value):
         return None
-    number, info = number_type(value), descriptor.parameter_info
+    number, info = annotation(value), descriptor.parameter_info
     is_in_range = (info.min is None or info.min <= number) and (info.max is None or number <= info.max)
     return number if is_in_range else None
 

@@ -11,8 +11,8 @@ from offbook.text import pluralize
 _MODES = "append adds this run, fresh replaces them, all replaces what is called again, new records what is missing"
 
 
-def require_record_mode(location: str, mode: RecordMode | None) -> RecordMode:
-    """Return the mode to record with: as given, or `append` for a recording without exchanges.
+def require_record_mode(location: str, mode: RecordMode | None, *, default: RecordMode = "append") -> RecordMode:
+    """Return the mode to record with: as given, or the default for a recording without exchanges.
 
     Raises:
         InputError: the recording has exchanges, and no mode says what becomes of them; or it cannot be read.
@@ -21,7 +21,7 @@ def require_record_mode(location: str, mode: RecordMode | None) -> RecordMode:
     if size:
         reason = f"there {'is' if size == 1 else 'are'} {pluralize(size, 'exchange')} already"
         raise InputError(reason, source=location, hint=f"add --record-mode MODE: {_MODES}")
-    return mode or "append"
+    return mode or default
 
 
 def note_recorded(location: str, mode: RecordMode | None) -> None:

@@ -77,7 +77,8 @@ class ConversationMcpServers:
 
     def _open(self, location: str) -> _Opened:
         if not isinstance(self._mode, Replay):
-            return self._started(_Opened(self._config, self._tool_called, recorder=McpRecorder(location, mode="all")))
+            recorder = McpRecorder(location, mode="all" if isinstance(self._mode, Live) else self._mode.record)
+            return self._started(_Opened(self._config, self._tool_called, recorder=recorder))
         is_missing = is_folder(self._mode.path) and not Path(location).exists()
         reader = open_reader(Document() if is_missing else location, source=location)
         return self._started(_Opened(self._config, self._tool_called, reader=reader, on_miss=self._missed))

@@ -95,7 +95,7 @@ async def open_participants(
     """Open the participants of a plan until the block ends.
 
     A live run needs models, endpoints, keys and variables; a replay needs none of them. Calls are recorded with step
-    ids such as `books a room/billing/1/user`, and replace those that the recording has already.
+    ids such as `books a room/billing/1/user`.
 
     Raises:
         InputError: something that the config names is missing or invalid.
@@ -109,7 +109,7 @@ async def open_participants(
         else:
             provider = await stack.enter_async_context(open_role_providers(config, names, _model_roles(config, plan)))
         if isinstance(mode, Record):
-            provider = recorder_at(mode.path, provider, names)
+            provider = recorder_at(mode.path, provider, names, mode=mode.record)
         await stack.enter_async_context(provider)
         if config.run.budget_usd is not None:
             _check_prices(config, plan, provider)

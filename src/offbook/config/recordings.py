@@ -14,6 +14,7 @@ from offbook.messages import Reply, Request
 from offbook.providers.provider import Provider
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.record import RecordingProvider
+from offbook.recording.record_mode import RecordMode
 from offbook.recording.replay import MockProvider
 from offbook.recording.stores.locate import last_recorded_at, open_store
 
@@ -51,11 +52,11 @@ def recording_file(names: StepNames, step_id: str | None) -> str:
     return RUN_FILE if caller == RUN_CALLER else f"{slug('' if caller is None else caller.scenario)}.json"
 
 
-def recorder_at(path: str, provider: Provider, names: StepNames) -> Provider:
-    """Return a provider that records every call of `provider`, and replaces exchanges with the same step id."""
+def recorder_at(path: str, provider: Provider, names: StepNames, *, mode: RecordMode) -> Provider:
+    """Return a provider that records every call of `provider`, in a record mode."""
     if not is_folder(path):
-        return RecordingProvider(provider, path, record="all")
-    return RecordingFolder(Path(path), names, lambda file: RecordingProvider(provider, file, record="all"))
+        return RecordingProvider(provider, path, record=mode)
+    return RecordingFolder(Path(path), names, lambda file: RecordingProvider(provider, file, record=mode))
 
 
 def replay_at(path: str, names: StepNames) -> MockProvider | RecordingFolder:

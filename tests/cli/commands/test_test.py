@@ -6,11 +6,13 @@ import re
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from offbook.messages import ToolCall
+from offbook.recording.stores.locate import open_store
 from tests.cli import scenes
 from tests.servers.models import ChatModel, said
 
@@ -44,8 +46,7 @@ def models(least=3):
 
 def sizes(path):
     """How many exchanges a recording has of each key."""
-    document = json.loads(Path(path).read_text())
-    return {key: len(entries) for key, entries in document.items() if isinstance(entries, list)}
+    return Counter(key for key, _ in open_store(path).load())
 
 
 def turns_of(out):
@@ -292,8 +293,22 @@ class TestRecordAndReplay:
     def test_recording_again_replaces_what_was_there(self, run, talking):
         run("test", "--record", "all.json")
         before = sizes("all.json")
-        run("test", "--record", "all.json")
-        assert sizes("all.json") == before
+        for mode, times in (("all", 1), ("fresh", 1), ("new", 1), ("append", 2)):
+            assert run("test", "--record", "all.json", "--record-mode", mode)[0] == 0
+            assert sizes("all.json").total() == before.total() * times
+
+    def test_a_folder_asks_for_a_mode_only_where_this_run_would_record_again(self, run, talking):
+        assert run("test", "--record", "sims/", "--scenario", "twice")[0] == 0
+        calls = talking.answered.total()
+        code, out, err = run("test", "--record", "sims/")
+        assert (code, out, talking.answered.total()) == (2, "", calls)
+        assert "sims/asks-twice.json: there are 4 exchanges already" in err
+        assert run("test", "--record", "sims/", "--scenario", "finds")[0] == 0
+
+    @pytest.mark.parametrize("options", [["--record-mode", "all"], ["--record", "a.json", "--watch"]])
+    def test_a_mode_is_neither_given_for_nothing_nor_left_out_where_runs_follow_each_other(self, run, talking, options):
+        code, _, err = run("test", *options)
+        assert (code, "hint: add --record" in err) == (2, True)
 
     def test_in_a_folder_each_scenario_has_a_recording(self, run, talking):
         assert run("test", "--record", "sims/")[0] == 0
@@ -311,7 +326,7 @@ class TestRecordAndReplay:
         assert run("test", "--record", "sims/")[0] == 0
         before = {file.name: file.read_bytes() for file in Path("sims").iterdir()}
         write("sim_orders.py", scenes.SIMULATED + more.replace("])", '], ends="goal_reached")'))
-        assert run("test", "--record", "sims/")[0] == 1
+        assert run("test", "--record", "sims/", "--record-mode", "all")[0] == 1
         after = {file.name: file.read_bytes() for file in Path("sims").iterdir()}
         assert after.keys() - before.keys() == {"greets.json.failed"}
         assert [name for name in before if after[name] == before[name]] == ["greets.json"]

@@ -142,8 +142,9 @@ def test_a_folder_without_the_recording_of_a_scenario_is_a_mismatch(run, project
     assert (code, "'writes twice/notes/1/notes.write' is not in the recording" in out) == (3, True), out
 
 
-def test_recording_again_replaces_the_calls_of_the_same_conversations(run, project):
-    assert [run("test", "--record", "run.json")[0] for _ in range(2)] == [0, 0]
+@pytest.mark.parametrize("mode", ["all", "fresh"])
+def test_recording_again_replaces_the_calls_of_the_same_conversations(run, project, mode):
+    assert [run("test", "--record", "run.json", *mode)[0] for mode in ([], ["--record-mode", mode])] == [0, 0]
     tools = json.loads((project / "run.json").read_text())["_tools"]
     assert {name: len(calls) for name, calls in tools.items()} == {
         "writes twice/notes/1/notes.write": 2,
@@ -156,7 +157,7 @@ def test_a_run_that_fails_leaves_the_recording_as_it_was(run, project):
     assert run("test", "--record", "run.json")[0] == 0
     before = (project / "run.json").read_text()
     (project / "sim_notes.py").write_text(SIMS.replace('"strict", [CALL])', '"strict", [])'))
-    assert run("test", "--record", "run.json")[0] == 1
+    assert run("test", "--record", "run.json", "--record-mode", "all")[0] == 1
     assert (project / "run.json").read_text() == before
 
 

@@ -157,6 +157,30 @@ def test_event_ids_may_change_and_the_ids_of_items_come_back_as_the_client_chose
     assert json.loads(heard[0])["item"]["id"] == "item_b"
 
 
+def in_folder(folder):
+    text = {"type": "input_text", "text": f"Read {folder}/notes.txt"}
+    return [ITEM | {"item": ITEM["item"] | {"content": [text]}}, RESPOND]
+
+
+def test_a_session_of_one_user_answers_another_and_an_equal_one_comes_first(tmp_path):
+    path = tmp_path / "run.json"
+    heard = {each: record(path, in_folder(f"/home/{each}"), until="response.done") for each in ("ann", "eve")}
+    for folder, user in (("/Users/bob", "ann"), ("/home/eve", "eve"), ("/home/ann", "ann")):
+        assert replay(path, in_folder(folder), until="response.done") == heard[user]
+    with pytest.raises(ConnectionClosed, match="not in the recording"):
+        replay(path, in_folder("/home/bob/other"), until="response.done")
+
+
+def test_a_rule_of_the_recording_makes_home_folders_count_in_messages(tmp_path):
+    path = tmp_path / "run.json"
+    record(path, in_folder("/home/ann"), until="response.done")
+    document = json.loads(path.read_text())
+    document["_meta"]["normalise"] = {"home_paths": False}
+    path.write_text(json.dumps(document))
+    with pytest.raises(ConnectionClosed, match="not in the recording"):
+        replay(path, in_folder("/home/bob"), until="response.done")
+
+
 def test_outputs_of_tools_may_come_in_any_order(tmp_path):
     outputs = [
         {"type": "conversation.item.create", "item": {"type": "function_call_output", "call_id": each, "output": each}}

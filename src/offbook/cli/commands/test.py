@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from offbook.cli.options import AsJson, ShardOption
+from offbook.cli.options import AsJson, RecordModeOption, ShardOption
 
 
 def run_tests(
@@ -22,6 +22,7 @@ def run_tests(
         str | None,
         typer.Option(help="Record every model call in this file, or in one file per scenario in this folder."),
     ] = None,
+    record_mode: RecordModeOption = None,
     replay: Annotated[
         str | None, typer.Option(help="Answer every model call from this recording, or from those in this folder.")
     ] = None,
@@ -42,7 +43,8 @@ def run_tests(
     """Run scenarios with the agents of the config.
 
     Exits with 1 if a scenario failed, with 2 on bad input, with 3 if a replay had no answer, with 130 if interrupted;
-    reports then hold the scenarios that ended. A replay needs no network, no key and no time.
+    reports then hold the scenarios that ended. A replay needs no network, no key and no time. --record-mode says what
+    becomes of a recording that has exchanges already.
 
     [bold]Examples[/bold]
 
@@ -55,15 +57,15 @@ def run_tests(
     from offbook.cli.parse import parse_shard_option, parse_workers
     from offbook.cli.runners.scenarios import (
         ScenarioOptions,
+        check_record_mode,
         load_or_find_config,
         parse_mode,
-        poll_changes,
-        run_on_change,
         run_scenarios,
     )
 
     options = ScenarioOptions(
         mode=parse_mode(record, replay),
+        record_mode=check_record_mode(record_mode, record=record, is_watched=watch),
         paths=tuple(paths or ()),
         config=config,
         scenario=scenario,
@@ -76,6 +78,8 @@ def run_tests(
         is_json=as_json,
     )
     if watch:
+        from offbook.cli.runners.watch import poll_changes, run_on_change
+
         folder = load_or_find_config(options).folder
         raise typer.Exit(run_on_change(lambda: run_scenarios(options), poll_changes(folder)))
     raise typer.Exit(run_scenarios(options))

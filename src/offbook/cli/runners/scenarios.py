@@ -1,13 +1,10 @@
-"""Runs scenarios for a command, with reports and an exit code, and again whenever files change."""
+"""Runs scenarios for a command, with reports and an exit code."""
 
 from __future__ import annotations
 
 import shlex
-import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, suppress
-from functools import partial
-from itertools import chain
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,9 +12,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook import __version__
-from offbook.cli import BAD_INPUT, FINE, INTERRUPTED
+from offbook.cli import INTERRUPTED
+from offbook.cli.options import RecordMode
 from offbook.cli.output.console import print_message
 from offbook.cli.output.scenarios import ReportedInOrder, end_scenarios, scenario_reporters
+from offbook.cli.record_mode import require_record_mode
 from offbook.cli.run_program import Termination
 from offbook.clock import run
 from offbook.config import (
@@ -35,7 +34,6 @@ from offbook.config import (
     run_rules,
     scenario_files,
 )
-from offbook.config.discovery import project_files
 from offbook.config.participants import ErrorGrouping
 from offbook.config.recordings import is_folder, recording_files, scenarios_recorded_at, slug
 from offbook.errors import InputError, OffbookError
@@ -60,6 +58,7 @@ class ScenarioOptions(Struct, frozen=True, kw_only=True):
     """Which scenarios run, with which agents, how, and with which reports. None means as in the config."""
 
     mode: Live | Record | Replay = Live()
+    record_mode: RecordMode | None = None
     paths: tuple[str, ...] = ()
     config: str | None = None
     scenario: str | None = None
@@ -93,6 +92,19 @@ def parse_mode(record: str | None, replay: str | None) -> Live | Record | Replay
     return Live() if record is None else Record(record)
 
 
+def check_record_mode(mode: RecordMode | None, *, record: str | None, is_watched: bool) -> RecordMode | None:
+    """Return the record mode as it is given.
+
+    Raises:
+        InputError: nothing is recorded, or it is missing where runs follow each other.
+    """
+    if record is None and mode is not None:
+        raise InputError("--record-mode requires --record", hint="add --record PATH")
+    if record is not None and mode is None and is_watched:
+        raise InputError("--watch records again and again", hint="add --record-mode all, which replaces what is called")
+    return mode
+
+
 class SuiteOutcome(Struct, frozen=True):
     """The result of a run, and the unused exchanges of a replay."""
 
@@ -110,7 +122,27 @@ def run_scenarios(options: ScenarioOptions) -> int:
     files = scenario_files(config, options.paths)
     with import_from([config.folder, *(file.parent for file in files)]):
         plan = plan_run(config, _choose(collect_scenarios(files), options, files), agents=options.agents)
-        return _run(config, plan, options)
+        return _run(config, plan, _with_record_mode(options, plan))
+
+
+def _with_record_mode(options: ScenarioOptions, plan: RunPlan) -> ScenarioOptions:
+    """Return the options with the mode to record in, if they record: by default, what is called again is replaced.
+
+    Raises:
+        InputError: a recording has exchanges, and no mode says what becomes of them; or it cannot be read.
+    """
+    if not isinstance(options.mode, Record):
+        return options
+    path, mode = options.mode.path, options.record_mode or "all"
+    for file in _recordings(path, (scenario.name for scenario, _ in plan.pairs)):
+        mode = require_record_mode(file, options.record_mode, default="all")
+    return replace(options, mode=Record(path, mode))
+
+
+def _recordings(path: str, scenarios: Iterable[str]) -> list[str]:
+    """Return the recordings of these scenarios: the one at `path`, or one for each in that folder."""
+    files = dict.fromkeys(f"{slug(name)}.json" for name in scenarios)
+    return [str(Path(path) / file) for file in files] if is_folder(path) else [path]
 
 
 def load_or_find_config(options: ScenarioOptions) -> Config:
@@ -162,7 +194,7 @@ def _record_again(options: ScenarioOptions) -> str:
     """Return the command that records a replay again; nothing if it is none."""
     if not isinstance(options.mode, Replay):
         return ""
-    return f"offbook test{_arguments(options)} --record {shlex.quote(options.mode.path)}"
+    return f"offbook test{_arguments(options)} --record {shlex.quote(options.mode.path)} --record-mode all"
 
 
 def _arguments(options: ScenarioOptions) -> str:
@@ -380,64 +412,10 @@ def _keep_recordings_of_failures(mode: Live | Record | Replay, result: SuiteResu
     failed = [each.name for each in result.scenarios if not each.passed]
     if not isinstance(mode, Record) or not failed:
         return
-    files = [str(Path(mode.path) / f"{slug(name)}.json") for name in failed] if is_folder(mode.path) else [mode.path]
-    for file in files:
+    for file in _recordings(mode.path, failed):
         keep_recording(open_store(file))
 
 
 def _rules(config: Config, options: ScenarioOptions) -> RunRules:
     rules = run_rules(config)
     return rules if options.concurrency is None else replace(rules, concurrency=options.concurrency)
-
-
-_POLL_PAUSE = partial(time.sleep, 0.3)
-
-
-def run_on_change(run: Callable[[], int], changes: Iterable[object]) -> int:
-    """Run now and after every change, until interrupted or until there are no more changes. Return the last exit code.
-
-    A problem with the files is printed, and the next change is awaited.
-    """
-    code = FINE
-    try:
-        for _ in chain([None], changes):
-            code = _run_once(run)
-            if code == INTERRUPTED:
-                break
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    return code
-
-
-def poll_changes(folder: Path, *, pause: Callable[[], object] = _POLL_PAUSE) -> Iterator[None]:
-    """Yield whenever a Python file, a config or a workflow in the folder is changed, added or removed.
-
-    It compares with the files of now, after each `pause`.
-    """
-    return _changes(folder, _modified_times(folder), pause)
-
-
-def _changes(folder: Path, seen: dict[Path, int], pause: Callable[[], object]) -> Iterator[None]:
-    while True:
-        pause()
-        now = _modified_times(folder)
-        if now != seen:
-            seen = now
-            yield
-
-
-def _modified_times(folder: Path) -> dict[Path, int]:
-    """Return when each file was last changed."""
-    moments = {}
-    for file in project_files(folder):
-        with suppress(FileNotFoundError):
-            moments[file] = file.stat().st_mtime_ns
-    return moments
-
-
-def _run_once(run: Callable[[], int]) -> int:
-    try:
-        return run()
-    except OffbookError as error:
-        print_message("error: ", str(error), style="bold red", is_err=True)
-        return BAD_INPUT

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from hashlib import sha256
 from typing import Any, TypeAlias
 
@@ -204,6 +205,10 @@ class TurnIndex:
         return alike[0].sent[min(len(sent), len(alike[0].sent)) - 1] if alike else None
 
 
+_Comparison: TypeAlias = Callable[[SentMessage, SentMessage, ClientIds], bool]
+"""Returns whether a message, with these ids of its client, is the recorded one, which comes first."""
+
+
 class _Candidate:
     """An exchange that may be under way: what of it the client has still to send, and which ids it has chosen."""
 
@@ -211,14 +216,14 @@ class _Candidate:
         self.turn, self.ids = turn, ids
         self.missing = list(turn.items)
 
-    def take(self, message: SentMessage, rules: NormaliseRules) -> SentMessage | None:
+    def take(self, message: SentMessage, is_same: _Comparison) -> SentMessage | None:
         """Take a message that is next here. Return what is left of it if its audio goes on, None if it is another."""
         audio = audio_of(message)
         if audio is not None:
             return self._take_audio(message, audio)
         for place, expected in enumerate(self.missing):
             ids = self.ids.plus(message, expected)
-            if not isinstance(expected, Audio) and _is_same(expected, message, ids, rules):
+            if not isinstance(expected, Audio) and is_same(expected, message, ids):
                 del self.missing[place]
                 self.ids = ids.plus(message, self._raw_of(expected)) if "event_id" in message else ids
                 return _ALL_OF_IT
@@ -247,13 +252,23 @@ class _Candidate:
 _ALL_OF_IT: SentMessage = object()
 
 
-def _is_same(expected: SentMessage, message: SentMessage, ids: ClientIds, rules: NormaliseRules) -> bool:
+def _is_same(expected: SentMessage, message: SentMessage, ids: ClientIds, *, rules: NormaliseRules) -> bool:
     plain = plain_message(message, ids, rules)
     if plain == expected:
         return True
     from offbook.recording.redact.rules import mask_json  # noqa: PLC0415 - only other messages need its patterns
 
     return "<redacted" in orjson.dumps(expected).decode() and bool(mask_json(plain) == expected)
+
+
+def _is_same_elsewhere(expected: SentMessage, message: SentMessage, ids: ClientIds, *, rules: NormaliseRules) -> bool:
+    """Return whether a message differs from the recorded one in home folders alone."""
+    from offbook.recording.match.home_paths import without_home_names  # noqa: PLC0415 - only other messages need it
+
+    plain, recorded = (
+        without_home_names(canonical_bytes(each)) for each in (plain_message(message, ids, rules), expected)
+    )
+    return plain == recorded
 
 
 def _is_tool_output(message: SentMessage) -> bool:
@@ -309,9 +324,7 @@ class SessionMatcher:
         self._unmatched.append(message)
         left: SentMessage = message
         while left is not _ALL_OF_IT:
-            taking = [
-                (each, rest) for each in self._candidates if (rest := each.take(left, self._index.rules)) is not None
-            ]
+            taking = self._taking(left)
             if not taking:
                 return completed if self._is_surplus(left) else None
             self._candidates = [each for each, _ in taking]
@@ -322,6 +335,18 @@ class SessionMatcher:
             completed.append(chosen.turn)
             self._go_on_after(chosen)
         return completed
+
+    def _taking(self, message: SentMessage) -> list[tuple[_Candidate, SentMessage]]:
+        """Return the candidates that take a message, each with what is left of it.
+
+        As for other requests, home folders do not count where nothing else matches.
+        """
+        rules = self._index.rules
+        for compare in (_is_same, _is_same_elsewhere) if rules.home_paths else (_is_same,):
+            found = [(each, each.take(message, partial(compare, rules=rules))) for each in self._candidates]
+            if taking := [(each, rest) for each, rest in found if rest is not None]:
+                return taking
+        return []
 
     def allow_again(self, turn: Turn) -> None:
         """Accept the last exchange once more: its answer failed, and the client may repeat it."""
