@@ -10,16 +10,34 @@ import orjson
 from msgspec import Struct
 
 from offbook.messages import json_text
+from offbook.recording.embeddings import cosine_similarity, embeddings_of
 from offbook.recording.format.exchange import Exchange, RecordedToolCall
 from offbook.recording.format.wire_record import WireRecord, values_by_path
 from offbook.text import shorten
 
 DriftKind = Literal[
-    "status", "answer", "tool", "argument", "finish_reason", "field", "model", "prompt_tokens", "text", "tokens", "cost"
+    "status",
+    "answer",
+    "tool",
+    "argument",
+    "finish_reason",
+    "field",
+    "vectors",
+    "dimensions",
+    "direction",
+    "model",
+    "prompt_tokens",
+    "text",
+    "tokens",
+    "cost",
+    "rounding",
 ]
-"""What differs. `text`, `tokens` (of the answer) and `cost` vary from answer to answer of most models: no drift."""
+"""What differs. `text`, `tokens` (of the answer), `cost`, and `rounding` of embeddings vary from answer to answer: no
+drift. `vectors` is how many embeddings there are, `direction` how alike they are."""
 
-_NO_DRIFT = ("text", "tokens", "cost")
+_NO_DRIFT = ("text", "tokens", "cost", "rounding")
+SAME_DIRECTION = 0.999
+"""The least cosine similarity of two embeddings that count as the same: APIs do not compute them to the bit."""
 _INDEX = re.compile(r"\[\d+\]")
 _ABSENT = "(none)"
 SHOWN_CHARS = 80
@@ -45,7 +63,9 @@ def differences_between(recorded: Exchange, live: Exchange) -> list[Difference]:
     Text and fields are compared only if both are of one kind, with the same tool calls: others have other fields.
     """
     if recorded.http_fields() is not None:
-        return [*_statuses(recorded.wire, live.wire), *_fields(recorded.wire, live.wire)]
+        contents = [*_statuses(recorded.wire, live.wire), *_fields(recorded.wire, live.wire)]
+        model = _unless_equal("model", "model", recorded.model, live.model)
+        return [*contents, *_embeddings(recorded.wire, live.wire), *model, *_costs(recorded, live)]
     kinds = [
         *_unless_equal("answer", "answer", _kind(recorded), _kind(live)),
         *_tools(recorded, live),
@@ -114,6 +134,25 @@ def _statuses(recorded: WireRecord | None, live: WireRecord | None) -> Iterator[
 def _fields(recorded: WireRecord | None, live: WireRecord | None) -> Iterator[Difference]:
     if recorded is not None and live is not None:
         yield from _other_fields(recorded.content(), live.content(), prefix="")
+
+
+def _embeddings(recorded: WireRecord | None, live: WireRecord | None) -> Iterator[Difference]:
+    """Yield how embeddings differ: in number, in dimensions, or in direction; of the latter, the least alike."""
+    before, after = (None if side is None else embeddings_of(side.content()) for side in (recorded, live))
+    if before is None or after is None:
+        return
+    counts = [len(before.vectors), len(after.vectors)]
+    dimensions = [sorted({len(vector) for vector in side.vectors}) for side in (before, after)]
+    yield from _unless_equal("vectors", "embeddings", *counts)
+    yield from _unless_equal("dimensions", "dimensions", *(", ".join(map(str, each)) for each in dimensions))
+    pairs = list(zip(before.vectors, after.vectors, strict=False))
+    if before.vectors == after.vectors or any(len(one) != len(other) for one, other in pairs):
+        return
+    alike = [cosine_similarity(one, other) for one, other in pairs]
+    kind: DriftKind = "rounding" if min(alike) >= SAME_DIRECTION else "direction"
+    below = sum(each < SAME_DIRECTION for each in alike)
+    counted = f" ({below} of {len(alike)} below {SAME_DIRECTION})" if below else ""
+    yield Difference(kind, "cosine similarity", "1.0000", f"{min(alike):.4f}{counted}")
 
 
 def _json_fields(recorded: str, live: str) -> Iterator[Difference]:

@@ -12,6 +12,8 @@ from offbook.vendors import CODEC_NAMES, CODECS, PROVIDER_NAMES, VENDOR_OF
 from offbook.wire.convert.trace import http_request_of
 from offbook.wire.proxy.upstream import Upstreams
 from offbook.wire.proxy.verify import Verifier, plan_verification
+from offbook.wire.synthetic.embeddings import embeddings_answer
+from tests.servers.loopback import LoopbackServer
 from tests.servers.models import CodecServer
 
 from .recorded import HTTP, VENDOR_ROOTS, recording
@@ -157,3 +159,78 @@ def test_calls_beyond_the_budget_are_not_made(tmp_path):
         (tmp_path / "other.json").write_text(document.replace('"model": "m-1"', '"model": "unheard-of"'))
         with pytest.raises(offbook.InputError, match="no price is known"):
             verify(tmp_path / "other.json", server, budget=1.0)
+
+
+EMBEDDINGS = {
+    "openai": ("/v1/embeddings", {"model": "m", "input": ["one", "two"], "dimensions": 8}),
+    "openai, packed": (
+        "/v1/embeddings",
+        {"model": "m", "input": "one", "dimensions": 8, "encoding_format": "base64"},
+    ),
+    "google": ("/v1beta/models/m:embedContent", {"content": {"parts": [{"text": "one"}]}, "outputDimensionality": 8}),
+    "google, many": (
+        "/v1beta/models/m:batchEmbedContents",
+        {"requests": [{"content": {"parts": [{"text": text}]}, "outputDimensionality": 8} for text in ("one", "two")]},
+    ),
+    "ollama": ("/api/embed", {"model": "m", "input": ["one", "two"], "dimensions": 8}),
+    "ollama, old": ("/api/embeddings", {"model": "m", "prompt": "one"}),
+}
+
+
+def embed(call, word="one"):
+    """Answer as the vendor of the path does, with vectors that are made of the texts, here with another word."""
+    vendor = next(name.partition(",")[0] for name, (path, _) in EMBEDDINGS.items() if path == call.path)
+    body = orjson.loads(call.body.replace(b"one", word.encode()))
+    call.whole(orjson.dumps(embeddings_answer(vendor, call.path, body)))
+
+
+def record_embeddings(path, server, name):
+    place, body = EMBEDDINGS[name]
+    with recording(path, server.url) as proxy:
+        HTTP.post(proxy.url + place, content=orjson.dumps(body)).raise_for_status()
+
+
+def drift(found):
+    return [(each.kind, each.place, each.recorded, each.live) for each in found.calls[0].differences if each.is_drift]
+
+
+@pytest.mark.parametrize("name", EMBEDDINGS)
+def test_embeddings_are_asked_again_and_compared_by_direction(name, tmp_path):
+    path = tmp_path / "run.json"
+    with LoopbackServer(embed) as server:
+        record_embeddings(path, server, name)
+        found = verify(path, server)
+        assert (outcomes(found), found.calls[0].differences, found.left_out) == (["identical"], [], [])
+        assert orjson.loads(server.calls[0].body) == orjson.loads(server.calls[1].body)
+        server.answer = lambda call: embed(call, "two")
+        [different] = drift(verify(path, server))
+        assert different[:3] == ("direction", "cosine similarity", "1.0000")
+        assert "1 of " in different[3]
+        assert drift(verify(path, server)) == [different]
+
+
+def test_embeddings_that_differ_in_rounding_alone_are_the_same_and_cost_what_their_tokens_do(tmp_path):
+    path = tmp_path / "run.json"
+    with LoopbackServer(embed) as server:
+        record_embeddings(path, server, "openai")
+        place, body = EMBEDDINGS["openai"]
+        answer = embeddings_answer("openai", place, body)
+        answer["data"][1]["embedding"][3] += 0.0001
+        server.answer = lambda call: call.whole(orjson.dumps(answer))
+        found = verify(path, server)
+    assert (outcomes(found), [each.kind for each in found.calls[0].differences]) == (["identical"], ["rounding"])
+    assert found.cost_usd == found.recorded_cost_usd == 2 * 1.0 / 1_000_000
+
+
+def test_other_dimensions_another_number_and_another_model_are_drift(tmp_path):
+    path = tmp_path / "run.json"
+    with LoopbackServer(embed) as server:
+        record_embeddings(path, server, "openai")
+        other = embeddings_answer("openai", "/v1/embeddings", {"model": "m-2", "input": "one", "dimensions": 4})
+        server.answer = lambda call: call.whole(orjson.dumps(other))
+        assert drift(verify(path, server)) == [
+            ("vectors", "embeddings", "2", "1"),
+            ("dimensions", "dimensions", "8", "4"),
+            ("model", "model", "m", "m-2"),
+            ("prompt_tokens", "prompt tokens", "2", "1"),
+        ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Literal
@@ -12,9 +13,10 @@ from msgspec.structs import replace
 
 from offbook.clock import SYSTEM_CLOCK
 from offbook.errors import InputError, RequestError
-from offbook.messages import Usage
+from offbook.messages import JsonObject, Usage
 from offbook.providers.pricing import PriceTable
 from offbook.recording.drift import Difference, differences_between
+from offbook.recording.embeddings import embeddings_of
 from offbook.recording.format.document import Document, rules_from_meta
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.wire_record import WEBSOCKET
@@ -45,7 +47,7 @@ from offbook.wire.proxy.upstream import (
     upstream_client,
 )
 from offbook.wire.replay_source import describe_exchange
-from offbook.wire.request import HttpRequest, ParsedRequest, credentials_of, header_dict, parse_request
+from offbook.wire.request import HttpRequest, ParsedRequest, credentials_of, header_dict, parse_request, route_of
 
 if TYPE_CHECKING:
     import httpx2
@@ -54,6 +56,7 @@ ANSWER_TIMEOUT_S = 600.0
 """How long an API may send nothing, as in most SDKs."""
 _PATH_CHARS = "/:@!$&'()*+,;=~-._%"
 _MARK = b"<redacted"
+_EMBEDDING_PATH = re.compile(r"/models/([^/:?]+):")
 _FAILED_STATUS = 400
 
 
@@ -106,7 +109,7 @@ class VerificationPlan(Struct, frozen=True):
     @property
     def models(self) -> list[tuple[str, str]]:
         """The provider and the name of each model that is asked."""
-        asked = [call for call in self.calls if call.parsed.request is not None]
+        asked = [call for call in self.calls if _is_billed(call.parsed)]
         return sorted({(provider_name_of(call.parsed), call.model) for call in asked})
 
 
@@ -114,7 +117,7 @@ def plan_verification(document: Document, *, prices: PriceTable, only: Sequence[
     """Return what can be asked again of a recording; `only` some calls, by their numbers.
 
     Failures that were recorded are left out, as are requests that differ from those that were sent, because secrets
-    were removed, and requests other than model calls that may change something.
+    were removed, requests that may change something, and WebSocket sessions.
     """
     rules = rules_from_meta(document.meta, source="the recording")
     plan = VerificationPlan([], [])
@@ -151,9 +154,28 @@ def _recorded_call(
         raise RequestError(reason)
     request = recorded_request(exchange)[1]
     parsed = parse_request(request)
-    usage = Usage() if parsed.request is None else _usage(exchange)
+    exchange = _with_embedding_usage(exchange, parsed, prices)
+    usage = _usage(exchange) if _is_billed(parsed) else Usage()
     cost_usd = prices.cost_usd(provider_name_of(parsed), exchange.model or parsed.model, usage)
     return RecordedCall(number, about, exchange, request, parsed, usage, cost_usd)
+
+
+def _is_billed(parsed: ParsedRequest) -> bool:
+    return parsed.request is not None or parsed.route.operation == "embed"
+
+
+def _with_embedding_usage(exchange: Exchange, parsed: ParsedRequest, prices: PriceTable) -> Exchange:
+    """Return an answer with embeddings with its model, its tokens and what they cost now; any other as it is."""
+    if parsed.route.operation != "embed" or exchange.wire is None:
+        return exchange
+    found = embeddings_of(exchange.wire.content())
+    if found is None:
+        return exchange
+    in_path = _EMBEDDING_PATH.search(parsed.place)
+    model = found.model or parsed.model.removeprefix("models/") or (in_path[1] if in_path else "")
+    usage = Usage.of(found.tokens, 0) if found.tokens else None
+    cost_usd = prices.cost_usd(provider_name_of(parsed), model, usage or Usage())
+    return replace(exchange, model=model, usage=usage, cost_usd=cost_usd)
 
 
 def _unaskable_reason(exchange: Exchange, rules: NormaliseRules) -> str:
@@ -161,16 +183,20 @@ def _unaskable_reason(exchange: Exchange, rules: NormaliseRules) -> str:
     if exchange.when is not None or (http is None and fields is None):
         return "it does not say which request it answers"
     if exchange.wire is not None and exchange.wire.protocol == WEBSOCKET:
-        return "a WebSocket session is not asked again"
+        return "a WebSocket session is not asked again: what a server sends depends on when the client speaks"
     if exchange.fault is not None:
         return f"it was recorded as a failure ({exchange.fault.type})"
-    if http is not None and http["method"] != "GET":
-        return "only model calls are asked again"
+    if http is not None and http["method"] != "GET" and not _is_embedding(http):
+        return "only model calls, embeddings and GET requests are asked again"
     sent = canonical_bytes(http or normalise_fields(fields or {}, rules))
     if exchange.request_hash in (None, sha256(sent).hexdigest()):
         return ""
     is_redacted = _MARK in bytes(exchange.request)
     return "secrets were removed from its request" if is_redacted else "its request is not the one that was sent"
+
+
+def _is_embedding(http: JsonObject) -> bool:
+    return route_of(str(http["method"]), str(http["path"]).partition("?")[0], {}).operation == "embed"
 
 
 def _usage(exchange: Exchange) -> Usage:
@@ -301,6 +327,7 @@ class Verifier:
         request = await encode_upstream_request(self._upstreams, sent)
         captured = await _captured(self._client(route.vendor), request, call.parsed)
         exchange = build_exchange(call.parsed, captured, prices=self._prices, recorded_at="")
+        exchange = _with_embedding_usage(exchange, call.parsed, self._prices)
         failure = describe_failure(exchange, captured, self._upstreams.address(route.vendor)) or _refusal(
             call, exchange
         )

@@ -102,3 +102,19 @@ def test_a_missing_key_and_a_recording_without_requests_are_bad_input(run, recor
     assert (code, "no call can be made again: it does not say which request it answers" in err) == (2, True)
     code, _, err = run("recording", "verify", "missing.json", "--yes")
     assert (code, "missing.json" in err) == (2, True)
+
+
+def test_sessions_over_websocket_are_counted_and_named_as_not_verified(run, recorded, tmp_path):
+    document = json.loads(recorded[0].read_text())
+    for number in range(3):
+        place = {"method": "WS", "path": "/v1/realtime?model=m", "after": f"{number}", "sent": [[0, {"type": "x"}]]}
+        wire = {"protocol": "websocket", "status": 101, "headers": {}, "frames": [[0.0, "{}"]]}
+        document[f"ws-{number}"] = {"request": place, "wire": wire, "request_hash": f"{number}"}
+    recorded[0].write_text(json.dumps(document))
+    code, out, err = run("recording", "verify", *recorded, "--yes")
+    assert (code, "3 exchanges left out" in err) == (0, True)
+    assert out == (
+        "left out: WS /v1/realtime?model=m: a WebSocket session is not asked again: what a server sends depends on "
+        "when the client speaks (3 exchanges)\n"
+        "3 calls: 3 identical, 3 left out; $0.0300, $0.0300 when recorded\n"
+    )

@@ -37,8 +37,9 @@ def verify(
 
     Sends each recorded model call again, with the keys and addresses that the
     SDKs take from the environment. Says before what that costs, and asks.
-    Compares kind, tool calls, finish reason, fields, model, tokens and cost.
-    Other words are counted, and are no drift. The recording is not changed.
+    Compares kind, tool calls, finish reason, fields, model, tokens and cost, and
+    embeddings by their direction. Other words are counted, and are no drift.
+    What is not asked again is listed. The recording is not changed.
 
     Exits with 1 if an answer has drifted, an API has failed, or the budget was
     too small for all calls; with 2 on bad input.
@@ -141,6 +142,8 @@ def _confirm(what: str, *, is_confirmed: bool) -> None:
 
 
 def _print(found: Verification, *, as_json: bool) -> None:
+    from collections import Counter
+
     import msgspec
 
     from offbook.cli.output.console import echo, echo_json, print_message
@@ -154,8 +157,8 @@ def _print(found: Verification, *, as_json: bool) -> None:
             print_message(f"{_name(call.number)}{call.about}: ", call.failure or "drifted")
             for each in _difference_lines(call):
                 echo(f"  {each}")
-    for left in found.left_out:
-        echo(f"left out: {_name(left.number)}{left.about}: {left.reason}")
+    for line, count in Counter(f"{_name(each.number)}{each.about}: {each.reason}" for each in found.left_out).items():
+        echo(f"left out: {line}" + (f" ({count} exchanges)" if count > 1 else ""))
     echo(f"{_counts(found)}; ${found.cost_usd:.4f}, ${found.recorded_cost_usd:.4f} when recorded")
 
 
@@ -173,4 +176,5 @@ def _counts(found: Verification) -> str:
     from offbook.wire.proxy.verify import Outcome
 
     counts = [f"{count:,} {outcome}" for outcome in get_args(Outcome) if (count := found.count(outcome))]
+    counts += [f"{len(found.left_out):,} left out"] if found.left_out else []
     return f"{pluralize(len(found.calls), 'call')}: {', '.join(counts)}"
