@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 MatchedBy: TypeAlias = Literal["step_id", "prompt_hash", "default"]
 CacheOutcome: TypeAlias = Literal["hit", "miss", "wait", "unreached"]
+DURATION_BOUNDS_S = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+"""The buckets of durations in histograms, as OpenTelemetry's conventions advise for models."""
 
 
 class ReplayServed(Struct, frozen=True, gc=False):

@@ -45,6 +45,7 @@ class Vendor(Struct, frozen=True, kw_only=True):
         login_variables: what its SDK insists on beside a key, with values that serve in a replay.
         key_headers: every header in which a client may send its key, in lower case.
         secret_query: every query parameter in which a client may send its key.
+        otel_name: what OpenTelemetry calls it, if that is not its name.
         hosts: further hosts of its API, and of others that speak its protocol, as patterns; interception knows them.
         codecs: the codec of each provider name under which the vendor is configured; the first writes its errors.
         prompt_codecs: the codecs of calls with one prompt, by the provider name that they are recorded under.
@@ -67,6 +68,7 @@ class Vendor(Struct, frozen=True, kw_only=True):
     login_variables: dict[str, str] = {}
     key_headers: tuple[str, ...]
     secret_query: tuple[str, ...] = ()
+    otel_name: str = ""
     hosts: tuple[str, ...] = ()
     codecs: dict[ProviderName, str] = {}
     prompt_codecs: dict[ProviderName, str] = {}
@@ -159,6 +161,7 @@ _ALL = (
         key_variables=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
         key_headers=("x-goog-api-key", "authorization"),
         secret_query=("key", "access_token"),
+        otel_name="gcp.gemini",
         codecs={"google": "gemini"},
     ),
     Vendor(
@@ -190,6 +193,7 @@ _ALL = (
             "AWS_DEFAULT_REGION": DEFAULT_REGION,
         },
         key_headers=("authorization",),
+        otel_name="aws.bedrock",
         hosts=("bedrock-runtime.*.amazonaws.com", "bedrock-runtime-fips.*.amazonaws.com"),
         codecs={"bedrock": "bedrock", "bedrock_anthropic": "bedrock_anthropic"},
     ),
@@ -241,6 +245,12 @@ SECRET_QUERY = frozenset(
     )
 )
 """Every query parameter in which a request may carry a secret, in lower case."""
+
+
+def otel_name(provider: str) -> str:
+    """Return what OpenTelemetry's conventions call the vendor of a provider name; the name itself if it is another."""
+    vendor = VENDOR_OF.get(provider)
+    return provider if vendor is None else vendor.otel_name or vendor.name
 
 
 def upstreams_from_environment(environment: Mapping[str, str]) -> dict[str, str]:

@@ -1,8 +1,8 @@
 """OpenAI chat completions: requests, whole and streamed responses, usage and errors."""
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import orjson
 from msgspec import Struct, field
@@ -138,17 +138,25 @@ class _WholeChoice(Struct):
     finish_reason: str | None = None
 
 
+C = TypeVar("C")
+
+
 class _Completion(Struct):
     choices: list[_WholeChoice]
     model: str = ""
     usage: OpenAIUsage | None = None
 
 
+def first_choice(choices: Sequence[C], data: bytes) -> C:
+    """Return the first choice of the answer `data`. Raises MalformedResponseError if there is none."""
+    if not choices:
+        raise MalformedResponseError("the response has no choices", raw=data.decode("utf-8", "replace"))
+    return choices[0]
+
+
 def decode_response(data: bytes) -> Response:
     completion = decode_answer(data, _Completion)
-    if not completion.choices:
-        raise MalformedResponseError("the response has no choices", raw=data.decode("utf-8", "replace"))
-    choice = completion.choices[0]
+    choice = first_choice(completion.choices, data)
     message = choice.message
     return Response(
         content=text_of(message.content) or message.refusal or "",

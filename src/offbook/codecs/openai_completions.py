@@ -27,9 +27,10 @@ from offbook.codecs.openai_chat import (
     OpenAIUsage,
     decode_usage,
     encode_usage,
+    first_choice,
     reported_error,
 )
-from offbook.errors import MalformedResponseError, RequestError
+from offbook.errors import RequestError
 from offbook.messages import JsonObject, Request, Response, StreamDelta, TextDelta
 
 PATH = "/completions"
@@ -97,9 +98,7 @@ class _WholeCompletion(Struct):
 
 def decode_response(data: bytes) -> Response:
     completion = decode_answer(data, _WholeCompletion)
-    if not completion.choices:
-        raise MalformedResponseError("the response has no choices", raw=data.decode("utf-8", "replace"))
-    choice = completion.choices[0]
+    choice = first_choice(completion.choices, data)
     usage = decode_usage(completion.usage)
     return Response(choice.text, completion.model, usage=usage, finish_reason=choice.finish_reason)
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import InputError
 from offbook.events import (
+    DURATION_BOUNDS_S,
     AttemptEnded,
     AttemptStarted,
     CallContent,
@@ -26,6 +27,7 @@ from offbook.events import (
 )
 from offbook.observe.message_content import captures_on_spans, content_attributes
 from offbook.recording.redact.rules import mask_text
+from offbook.vendors import otel_name
 
 try:
     from opentelemetry.metrics import Histogram, MeterProvider, get_meter
@@ -95,7 +97,6 @@ _AttemptEvent: TypeAlias = ReplayServed | ReplayMissed | CallRecorded | FaultFir
 _Attributes: TypeAlias = dict[str, str | int | float | tuple[str, ...] | None]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_CONVENTIONAL_NAMES = {"google": "gcp.gemini"}
 
 
 class OtelSink:
@@ -167,7 +168,7 @@ class OtelSink:
 
     def _attempt_started(self, event: AttemptStarted) -> None:
         attributes: _Attributes = {
-            "gen_ai.provider.name": _conventional(event.provider),
+            "gen_ai.provider.name": otel_name(event.provider),
             "gen_ai.request.model": event.model,
             "offbook.attempt": event.attempt,
         }
@@ -186,7 +187,7 @@ class OtelSink:
             event,
             "retry",
             {
-                "gen_ai.provider.name": _conventional(event.provider),
+                "gen_ai.provider.name": otel_name(event.provider),
                 "offbook.attempt": event.attempt,
                 "offbook.wait_s": event.wait_s,
                 "error.type": event.error,
@@ -197,7 +198,7 @@ class OtelSink:
         self._note(
             event,
             "fallback",
-            {"gen_ai.provider.name": _conventional(event.provider), "offbook.to": _conventional(event.to)},
+            {"gen_ai.provider.name": otel_name(event.provider), "offbook.to": otel_name(event.to)},
         )
 
     def _call_ended(self, event: CallEnded) -> None:
@@ -207,7 +208,7 @@ class OtelSink:
         if span is None:
             return
         span.set_attributes(content)
-        _set(span, {"gen_ai.provider.name": _conventional(event.provider) or None})
+        _set(span, {"gen_ai.provider.name": otel_name(event.provider) or None})
         if event.error is None:
             _set(
                 span,
@@ -312,7 +313,6 @@ class OtelSink:
         return (self._clock.utc_now() - _EPOCH) // timedelta(microseconds=1) * 1000
 
 
-_DURATION_BOUNDS_S = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 _TOKEN_BOUNDS = tuple(4.0**power for power in range(14))
 
 
@@ -325,7 +325,7 @@ class _OperationMetrics:
             "gen_ai.client.operation.duration",
             "s",
             "GenAI operation duration.",
-            explicit_bucket_boundaries_advisory=_DURATION_BOUNDS_S,
+            explicit_bucket_boundaries_advisory=DURATION_BOUNDS_S,
         )
         self._tokens: Histogram = meter.create_histogram(
             "gen_ai.client.token.usage",
@@ -336,7 +336,7 @@ class _OperationMetrics:
 
     def add_call(self, event: CallEnded) -> None:
         common: _Attributes = _chat_attributes(event.model) | {
-            "gen_ai.provider.name": _conventional(event.provider) or None
+            "gen_ai.provider.name": otel_name(event.provider) or None
         }
         self._duration.record(event.latency_s, _without_none(common | {"error.type": event.error}))
         if event.error is None:
@@ -362,11 +362,6 @@ def _chat(model: str) -> str:
 
 def _chat_attributes(model: str) -> _Attributes:
     return {"gen_ai.operation.name": "chat", "gen_ai.request.model": model}
-
-
-def _conventional(provider: str) -> str:
-    """Return the provider's name in the conventions, or its own if they have none."""
-    return _CONVENTIONAL_NAMES.get(provider, provider)
 
 
 def _without_none(attributes: _Attributes) -> dict[str, str | int | float | tuple[str, ...]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 from urllib.parse import urlsplit
 
 from offbook.errors import InputError
@@ -27,24 +27,29 @@ TIMEOUT_S = 5.0
 """How long the collector may take to accept what is sent; a run does not fail if it does not."""
 
 
-class _SpanExporter(OTLPSpanExporter):
+R = TypeVar("R", SpanExportResult, MetricExportResult)
+
+
+class _FailureLog:
+    """Notes whether the collector did not accept something."""
+
     has_failed = False
 
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        result = super().export(spans)
-        self.has_failed |= result is not SpanExportResult.SUCCESS
+    def noted(self, result: R) -> R:
+        self.has_failed |= result.name != "SUCCESS"
         return result
 
 
-class _MetricExporter(OTLPMetricExporter):
-    has_failed = False
+class _SpanExporter(_FailureLog, OTLPSpanExporter):
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        return self.noted(super().export(spans))
 
+
+class _MetricExporter(_FailureLog, OTLPMetricExporter):
     def export(
         self, metrics_data: MetricsData, timeout_millis: float | None = TIMEOUT_S * 1000, **kwargs: object
     ) -> MetricExportResult:
-        result = super().export(metrics_data, timeout_millis, **kwargs)
-        self.has_failed |= result is not MetricExportResult.SUCCESS
-        return result
+        return self.noted(super().export(metrics_data, timeout_millis, **kwargs))
 
 
 class OtlpSink:

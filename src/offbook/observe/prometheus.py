@@ -10,6 +10,7 @@ from wsgiref.simple_server import WSGIServer
 
 from offbook.errors import InputError
 from offbook.events import (
+    DURATION_BOUNDS_S,
     AttemptEnded,
     AttemptStarted,
     BreakerChanged,
@@ -40,7 +41,6 @@ M = TypeVar("M", bound=MetricWrapperBase)
 
 LOOPBACK = "127.0.0.1"
 BREAKER_STATES = {"closed": 0, "half_open": 1, "open": 2}
-SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 
 
 class _Series(dict[tuple[str, ...], M]):
@@ -175,7 +175,7 @@ class PrometheusSink:
         return _Series(Counter(name, f"{meaning}.", labels, registry=self.registry))
 
     def _histogram(self, name: str, meaning: str, *labels: str) -> _Series[Histogram]:
-        return _Series(Histogram(name, f"{meaning}.", labels, registry=self.registry, buckets=SECONDS))
+        return _Series(Histogram(name, f"{meaning}.", labels, registry=self.registry, buckets=DURATION_BOUNDS_S))
 
     def _replay_served(self, event: ReplayServed) -> None:
         self._replays[event.workflow, event.matched_by].inc()

@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
@@ -223,12 +224,12 @@ class WireBackend:
             memory=self._request_memory,
         )
 
-    def _session_type(self) -> type[WireSession]:
+    def _session_type(self) -> Callable[..., WireSession]:
         if self._options.live_from is None or self.recorder is None:
             return WireSession
-        from offbook.wire.proxy.fork import forked_session  # noqa: PLC0415 - few runs fork
+        from offbook.wire.proxy.fork import ForkedSession  # noqa: PLC0415 - few runs fork
 
-        return forked_session(self._options.live_from)
+        return partial(ForkedSession, live_from=self._options.live_from)
 
     def _replay(self, session: str, source: ReplaySource, explored_run: ExploredRun | None) -> WireReplay:
         default = DEFAULT_RESPONSE if self._options.default_response is None else self._options.default_response

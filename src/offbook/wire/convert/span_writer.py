@@ -10,17 +10,19 @@ from typing import Any, Literal
 import orjson
 from msgspec import UNSET, UnsetType
 
+from offbook.codecs.openai_chat import text_of
 from offbook.errors import RequestError
 from offbook.messages import JsonObject, Request, Usage
 from offbook.recording.format.document import Document, each_exchange
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.keys import is_mcp_key, short_key, tool_key
+from offbook.vendors import otel_name
 from offbook.wire.convert.har import unwritable_reason
 from offbook.wire.convert.recorded_request import in_order, model_request, provider_of
+from offbook.wire.convert.spans import json_value
 from offbook.wire.convert.trace import Unmapped
 
 SpanKind = Literal["otel", "openinference"]
-_CONVENTIONAL_NAMES = {"google": "gcp.gemini", "openai_responses": "openai"}
 _SYSTEMS = {"google": "vertexai", "openai_responses": "openai"}
 _NAMED_EXTRA = ("top_p", "top_k", "frequency_penalty", "presence_penalty", "seed")
 _CLIENT, _INTERNAL, _ERROR = 3, 1, 2
@@ -105,7 +107,7 @@ def _otel_model(request: Request, exchange: Exchange, provider: str) -> JsonObje
     extra = {f"gen_ai.request.{name}": request.extra[name] for name in _NAMED_EXTRA if name in request.extra}
     return {
         "gen_ai.operation.name": "chat",
-        "gen_ai.provider.name": _CONVENTIONAL_NAMES.get(provider, provider),
+        "gen_ai.provider.name": otel_name(provider),
         "openai.api.type": "responses" if provider == "openai_responses" else None,
         "gen_ai.request.model": request.model,
         "gen_ai.request.temperature": request.temperature,
@@ -156,25 +158,13 @@ def _parts_message(message: JsonObject) -> JsonObject:
 
 def _text_of(message: JsonObject) -> str:
     content = message.get("content")
-    if content is None or isinstance(content, str):
-        return content or ""
-    if any(part.get("type") != "text" for part in content):
+    if isinstance(content, list) and any(part.get("type") != "text" for part in content):
         raise RequestError(f"parts of a message that are not text ({message['role']})")
-    return "".join(part["text"] for part in content)
+    return text_of(content)
 
 
 def _call_part(call_id: str | None, *, name: str, arguments: Any) -> JsonObject:
-    return {"type": "tool_call", "id": call_id, "name": name, "arguments": _parsed(arguments)}
-
-
-def _parsed(arguments: Any) -> Any:
-    """Return the arguments of a call as an object, or as they are if they are not JSON."""
-    if not isinstance(arguments, str):
-        return arguments
-    try:
-        return orjson.loads(arguments)
-    except orjson.JSONDecodeError:
-        return arguments
+    return {"type": "tool_call", "id": call_id, "name": name, "arguments": json_value(arguments)}
 
 
 def _answer_message(exchange: Exchange) -> JsonObject:

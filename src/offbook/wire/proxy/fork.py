@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 from urllib.parse import quote
 
 import orjson
@@ -32,21 +33,18 @@ class ForkedSession(WireSession):
     """
 
     counts_exactly = True
-    live_from = 1
-    has_forked = False
+
+    def __init__(self, name: str, *, live_from: int, **given: Any) -> None:
+        super().__init__(name, **given)
+        self._live_from, self._has_forked = live_from, False
 
     def answer(self, attempt: CallAttempt) -> HttpResponse | None:
         is_websocket = attempt.parsed.is_message or attempt.parsed.method == WEBSOCKET_METHOD
-        if attempt.call >= self.live_from and not is_websocket:
-            self.has_forked = True
+        if attempt.call >= self._live_from and not is_websocket:
+            self._has_forked = True
             return None
-        self.is_live = self.has_forked and not attempt.call and not is_websocket
+        self.is_live = self._has_forked and not attempt.call and not is_websocket
         return super().answer(attempt)
-
-
-def forked_session(live_from: int) -> type[WireSession]:
-    """Return the type of the sessions that fork at a call."""
-    return type("ForkedSession", (ForkedSession,), {"live_from": live_from})
 
 
 class ForkedReplay(WireReplay):
