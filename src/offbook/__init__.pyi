@@ -122,10 +122,10 @@ from offbook.providers.provider import Provider as Provider
 from offbook.recording.format.exchange import RecordedToolError as RecordedToolError
 from offbook.recording.match.fingerprint import NormaliseRules as NormaliseRules
 from offbook.recording.record import RecordingProvider as RecordingProvider
-from offbook.recording.record import record_tools as record_tools
 from offbook.recording.redact.redactor import Redactor as Redactor
 from offbook.recording.redact.rules import redacting as redacting
 from offbook.recording.replay import MockProvider as MockProvider
+from offbook.recording.tool_record import record_tools as record_tools
 from offbook.recording.tool_replay import replay_tools as replay_tools
 from offbook.scenarios import Mocks as Mocks
 from offbook.scenarios import fails as fails

@@ -37,6 +37,13 @@ def polling_pauses_s() -> Iterator[float]:
         pause_s = min(pause_s * PAUSE_GROWTH, LONGEST_PAUSE_S)
 
 
+def pauses_until(is_over: Callable[[], bool]) -> Iterator[float]:
+    """Yield how long to wait before each further look, until `is_over`. The caller waits, in its own way."""
+    pauses_s = polling_pauses_s()
+    while not is_over():
+        yield next(pauses_s)
+
+
 class Clock(Protocol):
     """Reads the time, and waits."""
 

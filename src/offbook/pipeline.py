@@ -363,7 +363,7 @@ def _tool_recordings(
             yield replay_tools((), path, strict=_is_strict(mode), latency_model=latency_model, latency_ms=latency_ms)
         return
     if isinstance(mode, Record):
-        from offbook.recording.record import record_tools  # noqa: PLC0415 - a replay does not need it
+        from offbook.recording.tool_record import record_tools  # noqa: PLC0415 - a replay does not need it
 
         yield record_tools((), mode.path, record=mode.record, first_to=calls)
 

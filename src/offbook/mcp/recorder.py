@@ -41,7 +41,7 @@ class McpRecorder:
         redactor: Redactor | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._recording = open_recording(location, mode=mode, kind="tools")
+        self._recording = open_recording(location, mode=mode, kind="tools", is_shared=False)
         self._redactor, self._clock = redactor or redactor_in_force(), clock
         self.is_live = self._recording.is_live
         self.replay: RecordingReader | None = None

@@ -1,4 +1,4 @@
-"""A shared recording as a cache of model calls: one process makes a call, the others wait for its answer."""
+"""A shared recording as a cache of calls: one process makes a call, the others wait for its answer."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from offbook.clock import SYSTEM_CLOCK, Clock, polling_pauses_s
+from offbook.clock import SYSTEM_CLOCK, Clock, pauses_until
 from offbook.errors import RecordingUnavailableError
 from offbook.events import NULL_SINK, CacheOutcome, CacheUsed, Sink, guard_sink
-from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.stores.store import SharedCalls, SharedReader, log_warning
 
 T = TypeVar("T")
@@ -54,6 +54,9 @@ class CallTurn:
 OWN_TURN: CallTurn = CallTurn()
 """The turn of a call that nobody else makes, because the recording is not shared."""
 
+ANSWERED = CallTurn(is_answered=True)
+"""The turn of a call that the recording answers."""
+
 
 def call_name(step_id: str | None, fingerprint: str) -> str:
     """Name a call, so that equal calls in other processes have the same name. The name reveals nothing."""
@@ -68,7 +71,7 @@ class CallCache:
     """
 
     def __init__(self, shared: SharedCalls, *, sink: Sink = NULL_SINK, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._shared, self._sink, self._clock = shared, guard_sink(sink), clock
+        self._shared, self._sink, self.clock = shared, guard_sink(sink), clock
         self.counts = CacheCounts()
         self._away_until_s: float | None = None
 
@@ -95,22 +98,27 @@ class CallCache:
         Raises:
             InputError: the server cannot be reached.
         """
-        started_s, pauses_s, is_answered, has_waited = self._clock.monotonic_s(), polling_pauses_s(), False, False
-        while not is_answered and not self._reach(lambda: self._shared.acquire(call), otherwise=True):
-            await self._clock.sleep_s(next(pauses_s))
-            has_waited, is_answered = True, self._reach(check, otherwise=False)
-        if has_waited:
-            self.counts.waits += 1
-            self._emit("wait", waited_s=self._clock.monotonic_s() - started_s)
-        return CallTurn(is_answered=True) if is_answered else self._first_turn(call, check)
+        waiting = WaitingCall(self, call, check)
+        for pause_s in pauses_until(waiting.is_over):
+            await self.clock.sleep_s(pause_s)
+        return waiting.turn()
 
-    def _first_turn(self, call: str, check: Callable[[], bool]) -> CallTurn:
+    def acquire(self, call: str) -> bool:
+        """Take the lease of a call, and return whether that is ours now, or nobody can be asked."""
+        return self._reach(lambda: self._shared.acquire(call), otherwise=True)
+
+    def note_wait(self, waited_s: float) -> None:
+        """Count a call that has waited for another process."""
+        self.counts.waits += 1
+        self._emit("wait", waited_s=waited_s)
+
+    def first_turn(self, call: str, check: Callable[[], bool]) -> CallTurn:
         """Return the turn of a call whose lease is ours, unless it was recorded just before we got it."""
         turn = CallTurn(lambda: self._reach(lambda: self._shared.release(call), otherwise=None), call=call)
         with _released_on_error(turn):
             if self._reach(check, otherwise=False):
                 turn.release()
-                return CallTurn(is_answered=True)
+                return ANSWERED
         if self._away_until_s is None:
             self.counts.misses += 1
             self._emit("miss")
@@ -128,17 +136,27 @@ class CallCache:
         if not is_failure(exchange):
             self._reach(lambda: self._shared.append(key, exchange, call=call), otherwise=None)
 
+    def append_tool(self, tool: str, exchange: ToolExchange, *, call: str) -> int | None:
+        """Record the exchange of a tool call and release it. An error is a result, which an agent sees: it is kept.
+
+        Returns its id; None if the server cannot be reached.
+
+        Raises:
+            InputError: the exchange cannot be written.
+        """
+        return self._reach(lambda: self._shared.append_tool(tool, exchange, call=call), otherwise=None)
+
     def close(self) -> None:
         self._shared.close()
 
     def _emit(self, outcome: CacheOutcome, *, waited_s: float = 0.0) -> None:
-        gone = self._shared.reader.gone - self.counts.gone
+        gone = self._shared.reader.gone + self._shared.reader.tools.gone - self.counts.gone
         self.counts.gone += gone
         self._sink.emit(CacheUsed(outcome, waited_s, gone))
 
     def _reach(self, work: Callable[[], T], *, otherwise: T) -> T:
         """Do something with the recording; if it cannot be reached and the run goes on live, return `otherwise`."""
-        now_s = self._clock.monotonic_s()
+        now_s = self.clock.monotonic_s()
         if self._away_until_s is not None and now_s < self._away_until_s:
             return otherwise
         try:
@@ -148,10 +166,30 @@ class CallCache:
                 raise
             if self._away_until_s is None:
                 log_warning("offbook.recording", "%s: %s; calls are made live", error.source, error.reason)
-            self._away_until_s = self._clock.monotonic_s() + RETRY_S
+            self._away_until_s = self.clock.monotonic_s() + RETRY_S
             return otherwise
         self._away_until_s = None
         return result
+
+
+class WaitingCall:
+    """A call that waits for its turn, which is there as soon as it `is_over`. The caller makes the pauses."""
+
+    def __init__(self, cache: CallCache, call: str, check: Callable[[], bool]) -> None:
+        self._cache, self._call, self._check = cache, call, check
+        self._started_s, self._looks, self._is_answered = cache.clock.monotonic_s(), 0, False
+
+    def is_over(self) -> bool:
+        """Return whether another process has made the call, or it is ours to make."""
+        self._is_answered = self._looks > 0 and self._cache.has_answer(self._check)
+        self._looks += 1
+        return self._is_answered or self._cache.acquire(self._call)
+
+    def turn(self) -> CallTurn:
+        """Return the turn when the wait is over."""
+        if self._looks > 1:
+            self._cache.note_wait(self._cache.clock.monotonic_s() - self._started_s)
+        return ANSWERED if self._is_answered else self._cache.first_turn(self._call, self._check)
 
 
 @contextmanager

@@ -21,9 +21,9 @@ from offbook.recording.format.document import Document, check_strict
 from offbook.recording.format.exchange import Exchange, ToolExchange, error_from_record, hash_arguments, json_arguments
 from offbook.recording.format.keys import is_mcp_key
 from offbook.recording.latency import Latency, LatencyModel
-from offbook.recording.match.cursor import Cursor, ExchangeMatch, UnusedEntry
+from offbook.recording.match.cursor import Cursor, ExchangeMatch, SharedToolCursor, UnusedEntry
 from offbook.recording.stores.locate import RecordingInput, open_reader, open_store
-from offbook.recording.stores.store import RecordingReader, log_warning
+from offbook.recording.stores.store import RecordingReader, SharedReader, log_warning
 from offbook.tools.definition import ToolDef, wrap_tool
 from offbook.tools.dispatch import is_async
 from offbook.tools.toolbox import GivenTools, Toolbox
@@ -113,13 +113,20 @@ class ReplayedTools(ClosableToolbox):
     def __init__(
         self, tools: Toolbox, reader: RecordingReader, *, strict: bool, default: object, latency: Latency, clock: Clock
     ) -> None:
-        self._reader, self._index, self._cursor = reader, reader.tools, Cursor(reader.tools)
+        self._reader, self._index, self._cursor = reader, reader.tools, self._new_cursor(reader)
         self._strict, self._default, self._latency, self._clock = strict, default, latency, clock
         self._lock = threading.Lock()
         self.calls: list[ReplayedToolCall] = []
         self.misses: list[RecordingMismatchError] = []
         self.hint: str | None = None
         super().__init__([self.wrap(tool) for tool in tools.values()])
+
+    def _new_cursor(self, reader: RecordingReader) -> Cursor[ToolExchange]:
+        return Cursor(reader.tools)
+
+    def note_used(self, ids: Iterable[int]) -> None:
+        """Count exchanges as served."""
+        self._cursor.note_used(ids)
 
     def unused(self) -> list[UnusedEntry]:
         """Return the exchanges that were never served, in the order of the recording; their key is the tool's name.
@@ -200,6 +207,23 @@ class ReplayedTools(ClosableToolbox):
         if exchange.error is not None:
             raise error_from_record(exchange.error, tool=tool)
         return exchange.answer
+
+
+class SharedReplayedTools(ReplayedTools):
+    """Tools that answer from a recording that others add to, as it is when a call is made."""
+
+    def __init__(self, tools: Toolbox, reader: SharedReader, *, clock: Clock) -> None:
+        self._shared = reader
+        latency = Latency("constant", latency_ms=0.0, seed=0)
+        super().__init__(tools, reader, strict=True, default=None, latency=latency, clock=clock)
+
+    def _new_cursor(self, reader: RecordingReader) -> SharedToolCursor:
+        return SharedToolCursor(self._shared.tools)
+
+    @property
+    def _tools_of_servers(self) -> dict[str, str]:
+        """None: they would have to be looked for in the whole recording at every call."""
+        return {}
 
 
 class RecordedToolNames(Struct, frozen=True):

@@ -12,10 +12,10 @@ from msgspec import Struct
 from offbook.errors import MismatchKind
 from offbook.events import MatchedBy
 from offbook.recording.format.document import E
-from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.keys import is_fingerprint
 from offbook.recording.redact.rules import has_rules_in_force, mask_text
-from offbook.recording.stores.store import Claim, ExchangeIndex, SharedReader, StoredExchange
+from offbook.recording.stores.store import Claim, ExchangeIndex, SharedIndex, SharedReader, StoredExchange
 
 T = TypeVar("T")
 _SHORTEST_SECRET = 8
@@ -211,6 +211,23 @@ class SharedCursor(Cursor[Exchange]):
             return match
         last = self._index.last(key=match.stored.key, fingerprint=fingerprint)
         return match if last is None or last.is_conditional else ExchangeMatch(match.matched_by, last)
+
+
+class SharedToolCursor(Cursor[ToolExchange]):
+    """A cursor over the tool calls of a recording that others add to. Unlike those of a model, equal calls are told
+    apart: the second call of a tool may have another result, so each exchange is served once."""
+
+    def __init__(self, index: SharedIndex[ToolExchange]) -> None:
+        super().__init__(index)
+        self._shared = index
+
+    def match_key(self, key: str, matched_by: MatchedBy, fingerprint: str) -> ExchangeMatch[ToolExchange] | None:
+        is_known = self._shared.has_read(key)
+        match = super().match_key(key, matched_by, fingerprint)
+        if not is_known or (match is not None and match.mismatch is None):
+            return match
+        self._shared.refresh(key)
+        return super().match_key(key, matched_by, fingerprint)
 
 
 def _masked_key(key: str) -> str:

@@ -121,8 +121,8 @@ class RecordingWriter(Protocol):
         ...
 
 
-class SharedReader(RecordingReader, Protocol):
-    """A recording that others write to while it is read. What was read is kept until it is refreshed.
+class SharedIndex(ExchangeIndex[E_co], Protocol):
+    """Exchanges that others add to while they are read. What was read is kept until it is refreshed.
 
     `gone` counts the exchanges that were looked for, but had expired or were evicted.
     """
@@ -135,8 +135,15 @@ class SharedReader(RecordingReader, Protocol):
         ...
 
     def refresh(self, *keys: str) -> None:
-        """Forget what was read of these keys and fingerprints, as others may have added to it."""
+        """Look again for these keys and fingerprints when asked: others may have added to what was read."""
         ...
+
+
+class SharedReader(SharedIndex[Exchange], RecordingReader, Protocol):
+    """A recording that others write to while it is read."""
+
+    @property
+    def tools(self) -> SharedIndex[ToolExchange]: ...
 
 
 class Claim(Struct, frozen=True):
@@ -204,6 +211,10 @@ class SharedCalls(Protocol):
 
     def append(self, key: str, exchange: Exchange, *, call: str) -> None:
         """Append the exchange of a call, and release its lease in the same step. Raises like RecordingWriter."""
+        ...
+
+    def append_tool(self, tool: str, exchange: ToolExchange, *, call: str) -> int:
+        """Append the exchange of a tool call, like `append`, and return its id."""
         ...
 
     def release(self, call: str) -> None:

@@ -5,8 +5,8 @@ import sqlite3
 
 import pytest
 
-from offbook.recording.record import record_tools
 from offbook.recording.stores.locate import open_store
+from offbook.recording.tool_record import record_tools
 from offbook.recording.tool_replay import replay_tools
 
 LIVE_KEY = "sk-" + "proj-" + "A1b2C3d4" * 4

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from offbook.clock import polling_pauses_s
+from offbook.clock import pauses_until
 from offbook.errors import InputError
 from offbook.recording.stores.redis.connection import RedisConnection
 from offbook.recording.stores.redis.scripts import ACQUIRE, RELEASE, RENEW
@@ -68,9 +68,8 @@ class Leases:
     @contextmanager
     def held(self, name: str) -> Iterator[None]:
         """Wait for a lease, and hold it while the block runs."""
-        pauses_s = polling_pauses_s()
-        while not self.acquire(name):
-            time.sleep(next(pauses_s))
+        for pause_s in pauses_until(lambda: self.acquire(name)):
+            time.sleep(pause_s)
         try:
             yield
         finally:

@@ -99,18 +99,28 @@ class PageRow(NamedTuple, Generic[E]):
 
 
 class _Slot(Generic[E]):
-    """The exchanges of a key, in order, as far as they were read. `next` is the id to go on after; empty at the end."""
+    """The exchanges of a key, in order, as far as they were read. `next` is the id to go on after; empty at the end.
+
+    It is not `current` if others may have added to its end since.
+    """
 
     def __init__(self) -> None:
         self.rows: list[StoredExchange[E]] = []
         self.listed: list[bool] = []
         self.next = b"-1"
+        self.is_current = False
+
+    def reopen(self) -> None:
+        """Go on after what was read: there may be more."""
+        self.rows = [replace(stored, repeats=False) if stored.repeats else stored for stored in self.rows]
+        self.next, self.is_current = self.next or (b"%d" % self.rows[-1].id if self.rows else b"-1"), False
 
     def settle(self) -> None:
         """Mark the one that answers every call: the only one, unless it is listed with no conditional ones beside."""
         plain = [place for place, stored in enumerate(self.rows) if not stored.is_conditional]
         if len(plain) == 1 and not self.next and (not self.listed[plain[0]] or len(self.rows) > 1):
             self.rows[plain[0]] = replace(self.rows[plain[0]], repeats=True)
+        self.is_current = True
 
     @property
     def is_settled(self) -> bool:
@@ -234,9 +244,10 @@ class RedisIndex(Generic[E]):
         return any(key in self._slots or key in self._anywhere for key in keys)
 
     def refresh(self, *keys: str) -> None:
-        """Forget what was read of these keys and fingerprints: others may have added to it."""
+        """Look again for these keys and fingerprints: others may have added to what was read."""
         for key in keys:
-            self._slots.pop(key, None)
+            if (slot := self._slots.get(key)) is not None:
+                slot.reopen()
             self._anywhere.pop(key, None)
             self._read_ahead.forget(key)
 
@@ -244,18 +255,25 @@ class RedisIndex(Generic[E]):
         slot = self._slots.get(key)
         if slot is None:
             slot = self._slots[key] = _Slot()
-            ahead = self._read_ahead.take(key)
-            if ahead is None:
-                self._extend(key, slot, ahead=self._read_ahead.adapt())
-            else:
-                self._add(key, slot, ahead)
-                slot.next = b""
-            if slot.rows:
-                self._read_ahead.note(slot.rows[-1].id)
+            self._start(key, slot)
+        elif not slot.is_current:
+            self._extend(key, slot)
+        if not slot.is_current:
             while not slot.is_settled:
                 self._extend(key, slot)
             slot.settle()
         return slot
+
+    def _start(self, key: str, slot: _Slot[E]) -> None:
+        """Read the first exchanges of a key, unless they were read ahead."""
+        ahead = self._read_ahead.take(key)
+        if ahead is None:
+            self._extend(key, slot, ahead=self._read_ahead.adapt())
+        else:
+            self._add(key, slot, ahead)
+            slot.next = b""
+        if slot.rows:
+            self._read_ahead.note(slot.rows[-1].id)
 
     def _extend(self, key: str, slot: _Slot[E], *, ahead: int = 0) -> None:
         """Read further exchanges of a key, and some of those that follow in the recording."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.stores.redis.connection import RedisConnection
 from offbook.recording.stores.redis.leases import Leases
 from offbook.recording.stores.redis.location import RedisLocation
@@ -36,6 +36,11 @@ class RedisSharedCalls:
     def append(self, key: str, exchange: Exchange, *, call: str) -> None:
         self._writer.append_call(key, exchange, lease=call, token=self._leases.token)
         self._leases.forget(f"{_LEASE}{call}")
+
+    def append_tool(self, tool: str, exchange: ToolExchange, *, call: str) -> int:
+        number = self._writer.append_tool_call(tool, exchange, lease=call, token=self._leases.token)
+        self._leases.forget(f"{_LEASE}{call}")
+        return number
 
     def release(self, call: str) -> None:
         self._leases.release(f"{_LEASE}{call}")

@@ -190,8 +190,13 @@ class RedisWriter:
         """Append an exchange, and release the lease of its call in the same step."""
         self._append("m", key, exchange, _value(exchange, is_listed=False), lease, token)
 
+    def append_tool_call(self, tool: str, exchange: ToolExchange, *, lease: str, token: str) -> int:
+        """Append a tool exchange, like `append_call`, and return its id."""
+        return self._append("t", tool, exchange, _value(exchange, is_listed=True), lease, token)
+
     def close(self) -> None:
         self._connection.close()
 
-    def _append(self, kind: Kind, key: str, exchange: Exchange | ToolExchange, value: bytes, *lease: str) -> None:
-        self._connection.run(APPEND, "", kind, key, exchange.fingerprint or "", value, self._ttl_ms, *lease)
+    def _append(self, kind: Kind, key: str, exchange: Exchange | ToolExchange, value: bytes, *lease: str) -> int:
+        arguments = (kind, key, exchange.fingerprint or "", value, self._ttl_ms, *lease)
+        return int(self._connection.run(APPEND, "", *arguments))
