@@ -80,10 +80,10 @@ def test_a_shard_of_another_run_is_named_with_what_differs(field):
     assert f"part3.json: it is a shard of another run: its {field} is 'xyz', and" in text
 
 
-def test_a_shard_that_was_interrupted_is_named():
+def test_a_shard_that_ended_early_is_named():
     *others, last = parts(1, 2, 3)
     interrupted = ShardPart(last.source, last.shard, last.run, is_complete=False)
-    assert "part3.json: the shard 3/3 was interrupted" in refusal([*others, interrupted])
+    assert "part3.json: the shard 3/3 ended early" in refusal([*others, interrupted])
 
 
 def test_cases_that_were_added_or_removed_by_hand_are_noticed():

@@ -84,7 +84,7 @@ def check_parts(parts: Sequence[ShardPart]) -> None:
     """Check that the parts are all shards of one run, each of them once and complete.
 
     Raises:
-        InputError: one is foreign, doubled, interrupted or missing; names it.
+        InputError: one is foreign, doubled, partial or missing; names it.
     """
     first = parts[0]
     for part in parts[1:]:
@@ -98,7 +98,9 @@ def check_parts(parts: Sequence[ShardPart]) -> None:
     for part in parts:
         if not part.is_complete:
             hint = f"run it again: --shard {part.shard}"
-            raise InputError(f"the shard {part.shard} was interrupted", source=part.source, hint=hint)
+            raise InputError(
+                f"the shard {part.shard} ended early: its report is partial", source=part.source, hint=hint
+            )
     missing = [str(Shard(number, first.shard.count)) for number in _numbers(first) if number not in known]
     if missing:
         more = "" if len(missing) <= MAX_NAMED else f" and {len(missing) - MAX_NAMED:,} more"

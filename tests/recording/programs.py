@@ -390,13 +390,38 @@ def ask_questions(url, children, questions):
             )
             return recorder._recording.cache.counts
 
+    _at_once(children, lambda: tell(msgspec.json.encode(asyncio.run(ask())).decode()))
+
+
+def call_tools(url, children, questions):
+    """Fork children that call the same tools at once through a shared recording, twice with equal arguments."""
+
+    def count(text):
+        return redis.Redis.from_url(url.partition("?")[0]).incr(f"tool {url} {text}")
+
+    async def count_later(text):
+        await asyncio.sleep(0)
+        return count(f"later {text}")
+
+    async def call():
+        texts = [str(each) for each in range(int(questions))]
+        with record_tools({"count": count, "later": count_later}, url, record="new") as tools:
+            results = [[tools["count"](text=text) for _ in range(2)] for text in texts]
+            results += [await asyncio.gather(*(tools["later"](text=text) for text in texts)) for _ in range(2)]
+        return results
+
+    _at_once(children, lambda: tell(msgspec.json.encode(asyncio.run(call())).decode()))
+
+
+def _at_once(children, work):
+    """Fork children that start to work at the same moment."""
     gate, pids = os.pipe(), []
     for _ in range(int(children)):
         pids.append(os.fork())
         if not pids[-1]:
             os.close(gate[1])
             os.read(gate[0], 1)
-            tell(msgspec.json.encode(asyncio.run(ask())).decode())
+            work()
             os._exit(0)
     os.close(gate[0])
     os.close(gate[1])

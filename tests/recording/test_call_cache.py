@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from offbook.errors import ProviderConnectionError, RecordingUnavailableError, RecordingWriteError
+from offbook.errors import ProviderConnectionError, RecordingUnavailableError, RecordingWriteError, ToolArgumentsError
 from offbook.events import CacheUsed, MemorySink
 from offbook.messages import Response, StreamedReply, StreamEnd, TextDelta, WholeReply
 from offbook.providers.provider import Provider
@@ -17,10 +17,11 @@ from offbook.recording.format.wire_record import WireRecord
 from offbook.recording.record import RecordingProvider
 from offbook.recording.stores.locate import open_store
 from offbook.recording.tool_record import record_tools
-from tests.recording.programs import ask_questions, finish, hang_upstream, start
+from tests.recording.programs import ask_questions, call_tools, finish, hang_upstream, start
 from tests.servers import redis_server
 
 PROCESSES, QUESTIONS = 10, 100
+TOOL_CALLS = 15
 
 
 def user(text):
@@ -159,6 +160,45 @@ def test_many_processes_that_ask_the_same_at_once_pay_once_for_each(url):
     assert leases(url) == []
 
 
+def test_many_processes_that_call_the_same_tools_at_once_run_each_call_once(url):
+    """A tool may answer the second of two equal calls otherwise than the first, so both are made."""
+    printed, _ = finish(start(call_tools, url, 4, TOOL_CALLS))
+    results = [json.loads(line) for line in printed.splitlines()]
+    assert results == [[[1, 2]] * TOOL_CALLS + [[1] * TOOL_CALLS, [2] * TOOL_CALLS]] * 4
+    assert {tool: len(calls) for tool, calls in open_store(url).load().tools.items()} == {
+        "count": 2 * TOOL_CALLS,
+        "later": 2 * TOOL_CALLS,
+    }
+    assert leases(url) == []
+
+
+async def test_a_tool_that_fails_answers_all_and_one_that_never_ends_keeps_nobody_waiting(url):
+    asked, calls = asyncio.Event(), []
+
+    async def get(city):
+        calls.append(city)
+        if city == "Oslo":
+            raise LookupError(city)
+        asked.set()
+        await asyncio.Event().wait()
+
+    async with record_tools({"get": get}, url, record="new") as first:
+        with pytest.raises(LookupError):
+            await first["get"](city="Oslo")
+        asking = asyncio.ensure_future(first["get"](city="Rome"))
+        await asked.wait()
+        assert len(leases(url)) == 1
+        asking.cancel()
+        await asyncio.wait([asking])
+        with pytest.raises(ToolArgumentsError):
+            await first["get"](town="Rome")
+        assert leases(url) == []
+    async with record_tools({"get": get}, url, record="new") as second:
+        with pytest.raises(LookupError):
+            await second["get"](city="Oslo")
+    assert calls == ["Oslo", "Rome"]
+
+
 async def test_what_has_expired_is_asked_for_again_and_counted(url):
     model, sink = Model(), MemorySink()
     async with shared(model, url) as recorder:
@@ -200,7 +240,7 @@ async def test_a_call_that_cannot_be_recorded_is_an_error():
         assert not [key for key in server.keys(url) if ":x:" in key]
 
 
-def test_tools_are_answered_by_what_was_there_when_the_run_began(url):
+def test_equal_calls_of_a_tool_are_answered_in_order_and_then_made(url):
     calls = []
 
     def get(city):

@@ -99,7 +99,7 @@ def test_a_run_that_is_killed_leaves_the_table_so_far(tmp_path):
 
 
 def test_a_run_that_was_cut_off_says_so(tmp_path):
-    assert "interrupted" in summary_of(runs.suite(runs.scenario(), is_complete=False), tmp_path / "s.md")
+    assert "ended early" in summary_of(runs.suite(runs.scenario(), is_complete=False), tmp_path / "s.md")
 
 
 def test_hostile_text_means_nothing_in_the_summary(tmp_path):
@@ -215,8 +215,8 @@ def test_what_differs_from_before_is_a_table_the_worse_first():
 def test_what_was_cut_off_says_so_and_may_be_empty():
     summary = markdown(replace(explorations.naive(), results=()), is_complete=False)
     assert (
-        summary
-        == "\n## Exploration of refund\\_agent\n\n**Interrupted: this report is partial.** 0 cases, 0 findings\n"
+        summary == "\n## Exploration of refund\\_agent\n\n"
+        "**The exploration ended early: this report is partial.** 0 cases, 0 findings\n"
     )
 
 

@@ -76,7 +76,7 @@ def test_what_broke_is_an_error_and_not_a_failure(kind):
 def test_a_run_that_was_cut_off_has_an_error():
     root = parsed(runs.suite(runs.scenario(), is_complete=False))
     assert root.get("errors") == "1"
-    assert "interrupted" in root.find(".//error").get("message")
+    assert "ended early" in root.find(".//error").get("message")
 
 
 def test_scenarios_without_a_place_or_agent_are_in_a_suite_too():
@@ -148,7 +148,7 @@ def test_what_is_no_finding_passes():
 def test_an_exploration_that_was_cut_off_has_an_error():
     suite = suite_of(explorations.naive(), is_complete=False)
     assert suite.get("errors") == "1"
-    assert suite[-1].find("error").get("type") == "interrupted"
+    assert suite[-1].find("error").get("type") == "incomplete"
 
 
 def test_hostile_text_is_only_text_and_the_same_every_time():

@@ -134,7 +134,7 @@ def markdown_row(scenario: ScenarioResult) -> str:
 
 def markdown_totals(result: SuiteResult) -> str:
     """Return what follows the table: the totals, mocks never called, the comparison of agents, and causes."""
-    partial = "" if result.is_complete else "**The run was interrupted: this report is partial.** "
+    partial = "" if result.is_complete else "**The run ended early: this report is partial.** "
     never = "".join(map(_never_called, result.scenarios))
     return f"\n{partial}{suite_totals(result)}\n{never}{_agents(result)}{_causes(result)}"
 
@@ -237,7 +237,7 @@ MAX_COLUMNS = 240
 def exploration_markdown(report_input: ReportInput) -> str:
     """Return the count of each verdict, the findings, and the changes since an earlier exploration."""
     exploration = report_input.exploration
-    partial = "" if report_input.is_complete else "**Interrupted: this report is partial.** "
+    partial = "" if report_input.is_complete else "**The exploration ended early: this report is partial.** "
     rows = [
         (escape_markdown(VERDICT_STYLES[verdict].letter), verdict, f"{count:,}", VERDICT_STYLES[verdict].meaning)
         for verdict, count in exploration.counts.items()

@@ -24,9 +24,9 @@ def clean_xml(text: str) -> str:
 
 
 def add_incomplete(suite: Element, what: str) -> Element:
-    """Add and return a test case with an error: `what`, a run or an exploration, was interrupted."""
+    """Add and return a test case with an error: `what`, a run or an exploration, ended early."""
     case = SubElement(suite, "testcase", classname="offbook", name=f"the {what} is complete", time="0.000")
-    SubElement(case, "error", type="interrupted", message=f"the {what} was interrupted: this report is partial")
+    SubElement(case, "error", type="incomplete", message=f"the {what} ended early: this report is partial")
     return case
 
 
@@ -52,7 +52,7 @@ def junit_report(result: SuiteResult) -> bytes:
     """Return the run as JUnit XML: a suite for each file and agent, a case for each scenario.
 
     A scenario that could not be run has an error, one that did not pass has a failure. Cost and tokens are properties
-    of the suite and output of the case. An interrupted run has an error of its own.
+    of the suite and output of the case. A run that ended early has an error of its own.
     """
     root = Element("testsuites", name="offbook")
     for (file, agent), scenarios in _suites(result).items():
@@ -113,7 +113,7 @@ def exploration_junit(report_input: ReportInput) -> bytes:
     """Return the exploration as JUnit XML: a test case for each of its cases.
 
     A finding is a failure. A case that is undecided is skipped, and so are the cases of a fault that a budget left out,
-    as one. An interrupted exploration has an error of its own. Times are those of the runs by their own clocks.
+    as one. An exploration that ended early has an error of its own. Times are those of the runs by their own clocks.
     """
     root = Element("testsuites", name="offbook explore")
     suite = SubElement(root, "testsuite", name=clean_xml(report_input.exploration.subject))

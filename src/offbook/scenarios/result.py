@@ -185,7 +185,7 @@ class SuiteOrigin(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SuiteResult(Struct, frozen=True):
-    """A run of scenarios. `is_complete` is False if it was interrupted; then it contains what had finished.
+    """A run of scenarios. `is_complete` is False if it ended early; then it contains what had finished.
 
     `groups` are the errors by cause, the worst first, if they have been grouped. Only a part of a run has a `shard`.
     """

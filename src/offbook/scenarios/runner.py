@@ -180,7 +180,7 @@ class ScenarioRunner:
         return SuiteResult(results, round(elapsed_s, LATENCY_DIGITS))
 
     def so_far(self) -> SuiteResult:
-        """Return the scenarios that have ended, for a run that was interrupted."""
+        """Return the scenarios that have ended, for a run that ends early."""
         return SuiteResult(tuple(self._done[number] for number in sorted(self._done)), is_complete=False)
 
     def _agent_names(self, scenario: Scenario, requested: tuple[str, ...]) -> tuple[str, ...]:

@@ -297,10 +297,10 @@ class TestForeignParts:
     def test_a_page_that_is_none_is_refused(self, run, parts):
         assert "the report is an HTML page" in self.refusal(run, *parts, "--report", "report.xml")
 
-    def test_an_interrupted_shard_is_named(self, run, parts):
+    def test_a_shard_that_ended_early_is_named(self, run, parts):
         report = json.loads(Path("part2.json").read_text())
         Path("part2.json").write_text(json.dumps(report | {"is_complete": False}))
-        assert "part2.json: the shard 2/2 was interrupted" in self.refusal(run, *parts)
+        assert "part2.json: the shard 2/2 ended early" in self.refusal(run, *parts)
 
     def test_a_report_that_was_changed_by_hand_is_refused(self, run, parts):
         report = json.loads(Path("part1.json").read_text())

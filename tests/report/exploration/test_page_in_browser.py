@@ -246,7 +246,7 @@ def test_an_exploration_that_was_cut_off_says_so_even_before_its_first_case(open
     reporter = exploration_reporter_of(f"html={path}", reproduce=explorations.reproduce)
     reporter.begin(replace(explorations.naive(), results=()), 6)
     page = open_page(path.read_bytes())
-    assert page.get_by_text("The exploration was interrupted").is_visible()
+    assert page.get_by_text("The exploration ended early").is_visible()
     assert page.locator("#count").inner_text() == "0 of 0 cases shown"
 
 

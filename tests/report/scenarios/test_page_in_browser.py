@@ -146,7 +146,7 @@ def test_every_kind_of_verdict_and_call_is_shown(look_at):
         assert part in text
     assert "Mocks never called: wave, nod" in text
     assert "threshold: tone is 2.00, below 3.00" in text
-    assert page.get_by_text("The run was interrupted").is_visible()
+    assert page.get_by_text("The run ended early").is_visible()
 
 
 def test_a_long_text_is_shown_in_full_when_asked_for(look_at):

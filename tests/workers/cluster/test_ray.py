@@ -142,7 +142,7 @@ def token():
 
 @pytest.fixture
 def head(tmp_path_factory, token):
-    """The address of a cluster, which is started here and stopped at the end."""
+    """The address of a cluster and of its server for clients. It is started here and stopped at the end."""
     with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
         port, client_port = one.getsockname()[1], other.getsockname()[1]
     ray = Path(sys.executable).parent / "ray"
@@ -160,7 +160,7 @@ def head(tmp_path_factory, token):
             break
         except OSError:
             time.sleep(0.2)
-    yield f"127.0.0.1:{port}"
+    yield f"127.0.0.1:{port}", f"ray://127.0.0.1:{client_port}"
     running.terminate()
     running.wait(60)
 
@@ -168,8 +168,10 @@ def head(tmp_path_factory, token):
 def test_a_cluster_gets_the_working_directory_and_gives_the_same_bytes(suite, head, token):
     here = explored("--workers", "1"), run_suite()
     assert len(here[0][2]) > 1000
-    there = {"RAY_ADDRESS": head, **token}
+    address, client = head
+    there = {"RAY_ADDRESS": address, **token}
     assert (explored("--workers", "ray", **there), run_suite("--workers", "ray", **there)) == here
+    assert (explored("--workers", client, **token), run_suite("--workers", client, **token)) == here
 
 
 def test_ctrl_c_ends_the_workers_and_reports_what_had_ended(project):

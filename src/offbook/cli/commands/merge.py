@@ -25,7 +25,7 @@ def merge(
     """Merge the reports of shards into one.
 
     The shards are those of one run of `offbook explore` or `offbook test` with --shard. Reports and exit code are those
-    of the run without --shard. Exits with 2 if a shard is missing, is there twice, was interrupted, or belongs to
+    of the run without --shard. Exits with 2 if a shard is missing, is there twice, ended early, or belongs to
     another run.
 
     [bold]Examples[/bold]

@@ -43,7 +43,7 @@ def run_merge(arguments: MergeArguments) -> int:
     """Merge the reports, write those of the whole run, and return its exit code.
 
     Raises:
-        InputError: a report cannot be read, or a shard is missing, doubled, interrupted, or of another run.
+        InputError: a report cannot be read, or a shard is missing, doubled, partial, or of another run.
     """
     files = [(path, _read(path)) for path in arguments.parts]
     are_explored = [_is_exploration(data, path) for path, data in files]

@@ -40,7 +40,7 @@ NO_ORIGIN = ReportOrigin()
 class ReportInput(Struct, frozen=True, kw_only=True):
     """An exploration, the commands that run its cases again, and its changes since an earlier one, if there is one.
 
-    An interrupted exploration is not complete. Of a shard, `shard` says what its run is.
+    An exploration that ended early is not complete. Of a shard, `shard` says what its run is.
     """
 
     exploration: Exploration

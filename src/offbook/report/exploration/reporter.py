@@ -44,7 +44,7 @@ class ExplorationReporter(Protocol):
         ...
 
     def finish(self, exploration: Exploration, *, is_complete: bool = True) -> None:
-        """Report the exploration, which ended or, if it is not complete, was interrupted."""
+        """Report the exploration, which ended or, if it is not complete, ended early."""
         ...
 
 

@@ -33,7 +33,7 @@ def merge_explorations(shards: Sequence[LoadedShard]) -> MergedExploration:
     """Return the exploration of all cases of the shards, as if one machine had run them.
 
     Raises:
-        InputError: a shard is missing, doubled or interrupted, or is one of another run.
+        InputError: a shard is missing, doubled or partial, or is one of another run.
     """
     check_parts([shard.part for shard in shards])
     by_part = [(shard.part, [each.case.id for each in shard.exploration.results]) for shard in shards]

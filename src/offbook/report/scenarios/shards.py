@@ -51,7 +51,7 @@ def merge_suites(shards: Sequence[LoadedSuite]) -> MergedSuite:
     """Return the run of all scenarios of the shards, in the order of the plan, as if one machine had run them.
 
     Raises:
-        InputError: a shard is missing, doubled or interrupted, or is one of another run.
+        InputError: a shard is missing, doubled or partial, or is one of another run.
     """
     check_parts([shard.part for shard in shards])
     lowest = min(shards, key=lambda shard: shard.part.shard.number)
