@@ -31,7 +31,7 @@ class Reporter(Protocol):
         ...
 
     def finish(self, result: SuiteResult) -> None:
-        """Report the run, which ended or, if it is not complete, ended early. `on_scenario` was called for all its scenarios."""
+        """Report the run; if it is not complete, it ended early. `on_scenario` was called for all its scenarios."""
         ...
 
 
