@@ -265,8 +265,7 @@ class Harness:
     @property
     def recovery_paths(self) -> dict[str, int]:
         """How often the run did what to recover; of SDKs, only retries are known."""
-        over_http = () if self._opened_http is None else self._opened_http.calls
-        retries = sum(call.attempt > 1 for call in over_http)
+        retries = 0 if self._opened_http is None else self._opened_http.retries
         paths = self.recovery_counter.paths + Counter({"retry": retries} if retries else {})
         return dict(sorted(paths.items()))
 

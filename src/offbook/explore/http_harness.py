@@ -151,6 +151,11 @@ class ExploredHttp(InProcessClients):
         return self._observer.calls
 
     @property
+    def retries(self) -> int:
+        """How many of them are later attempts."""
+        return self._observer.retries
+
+    @property
     def fired(self) -> tuple[str, ...]:
         """The faults that fired, as lines of a plan."""
         return tuple(str(planned) for planned in self.session.fired)

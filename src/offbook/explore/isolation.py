@@ -28,6 +28,7 @@ from typing import ClassVar, NoReturn, Protocol
 from msgspec import Struct
 
 from offbook.clock import VIRTUAL_EPOCH
+from offbook.providers.transforms import remember_transforms
 from offbook.virtual_time import TimeReferences, VirtualTime
 
 _MARK = b"\0report\0"
@@ -290,6 +291,7 @@ class _Child:
             self._references.follow(self._clock, epoch_s=VIRTUAL_EPOCH.timestamp())
             if reuse is None:
                 self._start().report(work())
+            remember_transforms()
             reuse.state.note()
             while self._stays_after(work, reuse.state):
                 work = partial(reuse.work, self._next_job())

@@ -265,6 +265,11 @@ class WireObserver:
         return tuple(self._model_call(call, self._observed[:place]) for place, call in enumerate(self._observed.copy()))
 
     @property
+    def retries(self) -> int:
+        """How many of them are later attempts."""
+        return sum(call.site.attempt > 1 for call in self._observed)
+
+    @property
     def tool_calls(self) -> list[McpToolCall]:
         """The calls of MCP tools so far."""
         return [each.call for each in self._tool_calls.copy()]

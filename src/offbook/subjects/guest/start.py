@@ -7,7 +7,11 @@ import sys
 
 OLDEST = (3, 11)
 UNFIT = 78
-SHARED = [("virtual_time", ("virtual_time.py",)), ("first_use", ("providers", "first_use.py"))]
+SHARED = [
+    ("virtual_time", ("virtual_time.py",)),
+    ("first_use", ("providers", "first_use.py")),
+    ("transforms", ("providers", "transforms.py")),
+]
 """Modules of offbook that need only the standard library."""
 
 

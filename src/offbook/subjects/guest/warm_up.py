@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from . import preload
-from .transforms import remember_transforms
 
 if TYPE_CHECKING:
     from offbook.providers.first_use import (
@@ -20,8 +19,10 @@ if TYPE_CHECKING:
         compiled_patterns,
         send_again,
     )
+    from offbook.providers.transforms import remember_transforms
 else:  # it is beside this file, under the name of the guest
     from .first_use import Sdk, build_models, built_models, compile_patterns, compiled_patterns, send_again
+    from .transforms import remember_transforms
 
 PEM = b"-----BEGIN CERTIFICATE-----"
 

@@ -13,7 +13,7 @@ from openai._utils import _transform
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 from pydantic import BaseModel
 
-from offbook.subjects.guest.transforms import MAX_BYTES, TransformMemory, remember_transforms
+from offbook.providers.transforms import MAX_BYTES, TransformMemory, remember_transforms
 
 REAL, REAL_ASYNC = _transform._transform_recursive, _transform._async_transform_recursive
 ANNOTATION = get_type_hints(CompletionCreateParamsNonStreaming, include_extras=True)["messages"]
