@@ -101,7 +101,7 @@ _SDKS = (
 )
 
 
-MAX_PATTERN_CHARS = 100
+MAX_PATTERN_CHARS = 150
 
 
 def compiled_patterns() -> list[tuple[str, int]]:
