@@ -50,7 +50,7 @@ def _convert_only_if_needed(parameter: Any) -> None:
     def process_value(ctx: Any, value: Any) -> Any:
         is_default = value is None or value in ((), [], parameter.default)
         plain = value if is_default and not parameter.required else _plain_value(parameter.type_descriptor, value)
-        if plain is None and value is not None:
+        if plain is None and (value is not None or parameter.required):
             return convert(ctx, value)
         plain = () if plain is None and annotation == list[str] else plain
         return plain if parameter.callback is None else parameter.callback(ctx, parameter, plain)

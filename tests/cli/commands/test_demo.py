@@ -72,7 +72,7 @@ def test_a_changed_prompt_is_refused_with_the_difference(shown):
 
 def test_a_naive_agent_is_explored_with_the_refund_that_it_repeats_first(shown):
     explored = shown[0].partition("4  Explore")[2]
-    assert "\n3 agent       2×  2×  2×  2×  2×  2×   =   =   =   =  " in explored
+    assert "\n3 → answer         2× 2× 2× 2× 2× 2×  =  =  =  =  " in explored
     totals, _, findings = explored.partition("42 cases, 22 findings: ")[2].partition("\n\n")
     kinds = ("10 repeated side effects", "4 missing effects", "4 undetected", "4 retried in vain")
     assert totals.splitlines() == [

@@ -693,7 +693,7 @@ def paying_by_mcp(run, project):
 def test_tools_of_mcp_servers_can_fail_and_need_no_permission_to_run(paying_by_mcp, run):
     code, out, err = paying_by_mcp("--faults", "tool_error", "--regress", "regress")
     assert (code, notices(err)) == (1, [])
-    assert "desk.refund 1" in out
+    assert "\ndesk.refund(42) " in out
     assert "missing effect: desk.refund(order=42) did not run, and the run ended as if it had" in out
     assert "offbook explore --replay run.json --mcp mcp.json --fault 'tool=desk.refund call=1: tool_error'" in out
     (kept, *_) = sorted(Path("regress").glob("*.json"))

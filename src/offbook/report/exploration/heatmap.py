@@ -168,21 +168,21 @@ class HeatmapDrawing(Struct, frozen=True):
         count = len(heatmap.columns)
         digits = len(str(count))
         numbered = Heatmap(tuple(f"{number:>{digits}}" for number in range(1, count + 1)), heatmap.rows)
-        room = max(1, (self.width - label) // (GAP + digits))
+        gap = GAP if digits == 1 else GAP - 1  # a symbol has at most two columns
+        room = max(1, (self.width - label) // (gap + digits))
         for start in range(0, count, room):
-            yield from self._band(numbered.band(range(start, min(start + room, count))), label=label)
+            yield from self._band(numbered.band(range(start, min(start + room, count))), label=label, gap=gap)
             yield Text()
         entries = (f"{number} {name}" for number, name in zip(numbered.columns, heatmap.columns, strict=True))
         yield from self._list_in_columns(list(entries))
 
-    def _band(self, heatmap: Heatmap, *, label: int) -> Iterator[Text]:
-        gap = " " * GAP
-        yield Text.assemble(" " * label, *((gap + name, "bold") for name in heatmap.columns))
+    def _band(self, heatmap: Heatmap, *, label: int, gap: int = GAP) -> Iterator[Text]:
+        yield Text.assemble(" " * label, *((" " * gap + name, "bold") for name in heatmap.columns))
         for row in heatmap.rows:
             line = Text(set_cell_size(self._row_label(row), label))
             for name, cell in zip(heatmap.columns, row.cells, strict=True):
                 symbol = Text(" ") if cell is None else self.symbol(cell.verdict)
-                line.append(" " * (GAP + cell_len(name) - symbol.cell_len))
+                line.append(" " * (gap + cell_len(name) - symbol.cell_len))
                 line.append_text(symbol)
             yield line
 
