@@ -13,12 +13,12 @@ from tests.view import sample
 
 
 class TickingClock:
-    """A clock on which reading two files takes as long as one look may."""
+    """A clock on which reading two files takes longer than the first look may, and not as long as later ones."""
 
     now_s = 0.0
 
     def monotonic_s(self):
-        self.now_s += library_module.SUMMARY_S / 2
+        self.now_s += 0.6 * library_module.FIRST_S
         return self.now_s
 
 
@@ -85,15 +85,13 @@ def test_a_summary_is_made_again_when_the_file_changes(tmp_path):
     assert (before.count, after.count) == (0, 1)
 
 
-def test_what_takes_too_long_is_pending_until_it_is_asked_for_again(tmp_path):
+def test_the_first_look_is_short_and_what_it_leaves_is_pending_until_the_next_one(tmp_path):
     for number in range(4):
         sample.write(tmp_path / f"{number}.json", b'{"_version": 2}')
     library = RunLibrary([tmp_path], clock=TickingClock())
     kinds = [run.kind for run in library.listed(library.find())]
-    assert 0 < kinds.count("pending") < 4
-    for _ in range(4):
-        kinds = [run.kind for run in library.listed(library.find())]
-    assert kinds == ["recording"] * 4
+    assert kinds == ["recording", "pending", "pending", "pending"]
+    assert [run.kind for run in library.listed(library.find())] == ["recording"] * 4
 
 
 def test_links_that_lead_out_hidden_folders_and_side_files_are_left_out(tmp_path):

@@ -23,8 +23,9 @@ from offbook.workflow.runs.resumable_run import CALLS, LOG, MANIFEST, is_locked
 MAX_FILES = 20_000
 """How many files are looked at. A folder with more is not one of runs."""
 
-SUMMARY_S = 0.4
-"""How long one look may summarise files; those that are left are listed as pending until the next one."""
+FIRST_S, SUMMARY_S = 0.08, 0.4
+"""How long the first look, and each later one, may summarise files; those that are left are listed as pending until the
+next one. The first is short, so that a page has rows at once: those in view are the latest, which are read first."""
 
 LARGE_BYTES = 1024 * 1024
 """Files that are larger are read after all others."""
@@ -78,6 +79,7 @@ class RunLibrary:
         self._clock = clock
         self._summaries: dict[str, tuple[Signature, ListedRun]] = {}
         self._lock = threading.Lock()
+        self._has_looked = False
 
     def find(self) -> list[FoundRun]:
         """Return the runs that there are now, the latest first."""
@@ -102,9 +104,10 @@ class RunLibrary:
         return found
 
     def listed(self, runs: Sequence[FoundRun]) -> list[ListedRun]:
-        """Return the summaries of runs. Large files come last; what takes longer than `SUMMARY_S` is pending."""
-        end_s = self._clock.monotonic_s() + SUMMARY_S
+        """Return the summaries of runs. Large files come last; what takes too long for one look is pending."""
         with self._lock:
+            end_s = self._clock.monotonic_s() + (SUMMARY_S if self._has_looked else FIRST_S)
+            self._has_looked = True
             found = {
                 run.id: self._summary(run, end_s=end_s)
                 for run in sorted(runs, key=lambda run: run.size_bytes // LARGE_BYTES)
