@@ -71,7 +71,7 @@ class Shared:
 
     def __init__(self):
         self.reader = MemoryReader(Document(), source="shared")
-        self.reader.gone = 1
+        self.reader.gone, self.reader.tools.gone = 1, 0
         self._is_free = iter([False, True])
 
     def acquire(self, call):
