@@ -26,6 +26,7 @@ from offbook.recording.call_cache import CacheCounts
 from offbook.recording.format.keys import short_key
 from offbook.recording.replace_on_close import keep_recording
 from offbook.recording.stores.locate import open_store
+from offbook.text import pluralize
 from offbook.tools.effects import EFFECTS_VARIABLE, Effect, read_effect_lines
 from offbook.vendors import (
     keys_from_environment,
@@ -402,7 +403,8 @@ class ExitPolicy(Struct, frozen=True):
         if not tally.totals.tries and not self.may_ask_nothing:
             return ExitDecision(MISMATCH, "the command made no call to the server", _no_call_hint(tally.network))
         if not has_reached(self.options.live_from, tally):
-            reason = f"call {self.options.live_from} was never made, so that nothing was live"
+            made = pluralize(tally.totals.calls, "call")
+            reason = f"call {self.options.live_from} was never made, so that nothing was live: the run made {made}"
             return ExitDecision(FAILED, reason, "name an earlier call, or run the command as it was recorded")
         if tally.got_no_answer:
             return ExitDecision(FAILED, "no call got an answer, so there is nothing to replay", _NO_ANSWER_HINT)
