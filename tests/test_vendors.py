@@ -107,6 +107,14 @@ def test_an_address_that_is_not_set_is_left_out():
     assert upstreams_from_environment(environment) == {"openai": "http://a/v1", "anthropic": "http://b"}
 
 
+def test_an_address_without_a_path_is_read_and_replaced_and_other_words_stay():
+    environment = {"OPENAI_HOST": "https://models.test/", "ANTHROPIC_HOST": "azure", "HOME": "/nowhere"}
+    assert upstreams_from_environment(environment) == {"openai": "https://models.test/v1"}
+    assert upstreams_from_environment(environment | {"OPENAI_BASE_URL": "http://a/v1"}) == {"openai": "http://a/v1"}
+    found = plain_environment(environment, "http://here", is_replayed=True)
+    assert (found["OPENAI_HOST"], found["ANTHROPIC_HOST"], "GOOGLE_HOST" in found) == ("http://here", "azure", False)
+
+
 def test_the_first_variable_that_is_set_counts():
     keys = {"GEMINI_API_KEY": "g1", "GOOGLE_API_KEY": "g2", "ANTHROPIC_API_KEY": "", "OPENAI_API_KEY": "o"}
     assert keys_from_environment(keys) == {"openai": "o", "google": "g2"}

@@ -6,7 +6,7 @@ Importing this module loads no codec; `codec_of` loads one by name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -40,6 +40,7 @@ class Vendor(Struct, frozen=True, kw_only=True):
         signed_as: the service for which requests without a key are signed (AWS), if they are.
         region_variables: the variables that name the region of the servers, instead of the one in `base_url`.
         address_ends: what the address in a variable ends with, where that differs from `base_url`.
+        host_variables: variables of agents for the address without the path of `base_url`.
         is_opt_in: whether programs choose the vendor by its variables: they are set only where they are set already.
         tls_key_variables: those of the key variables that its SDK refuses to use without TLS.
         login_variables: what its SDK insists on beside a key, with values that serve in a replay.
@@ -63,6 +64,7 @@ class Vendor(Struct, frozen=True, kw_only=True):
     is_opt_in: bool = False
     address_ends: dict[str, str] = {}
     address_variables: tuple[str, ...]
+    host_variables: tuple[str, ...] = ()
     key_variables: tuple[str, ...]
     tls_key_variables: tuple[str, ...] = ()
     login_variables: dict[str, str] = {}
@@ -87,7 +89,7 @@ class Vendor(Struct, frozen=True, kw_only=True):
     def address(self, environment: Mapping[str, str]) -> str | None:
         """The base URL that the environment sets for the vendor's SDK, or that of the region it sets; else None."""
         found = {name: environment.get(name, "").removesuffix(end) for name, end in self._ends.items()}
-        address = _first_set(found, self.address_variables)
+        address = _first_set(found, self.address_variables) or self._host_address(environment)
         region = _first_set(environment, self.region_variables)
         if not address and region:
             is_global = region == "global"  # its host has no region
@@ -95,6 +97,14 @@ class Vendor(Struct, frozen=True, kw_only=True):
                 f"{self.default_region}-" if is_global else self.default_region, "" if is_global else region
             )
         return address and self._with_scheme(address)
+
+    def _host_address(self, environment: Mapping[str, str]) -> str | None:
+        hosts = [environment[name] for name in self.set_host_variables(environment)]
+        return hosts[0].rstrip("/") + self.root_path if hosts else None
+
+    def set_host_variables(self, environment: Mapping[str, str]) -> list[str]:
+        """Return the host variables that hold an address: other programs have words like `azure` in them."""
+        return [name for name in self.host_variables if "://" in environment.get(name, "")]
 
     @property
     def _ends(self) -> dict[str, str]:
@@ -127,6 +137,7 @@ _ALL = (
         name="openai",
         base_url="https://api.openai.com/v1",
         address_variables=("OPENAI_BASE_URL", "OPENAI_API_BASE"),  # LangChain reads the second
+        host_variables=("OPENAI_HOST",),
         key_variables=("OPENAI_API_KEY",),
         key_headers=("authorization", "api-key"),  # Azure's clients send the second
         secret_query=("api_key",),
@@ -149,6 +160,7 @@ _ALL = (
         name="anthropic",
         base_url="https://api.anthropic.com",
         address_variables=("ANTHROPIC_BASE_URL",),
+        host_variables=("ANTHROPIC_HOST",),
         key_variables=("ANTHROPIC_API_KEY",),
         key_headers=("x-api-key", "authorization"),
         codecs={"anthropic": "anthropic"},
@@ -158,6 +170,7 @@ _ALL = (
         base_url="https://generativelanguage.googleapis.com",
         api_path="/v1beta",
         address_variables=("GOOGLE_GEMINI_BASE_URL",),
+        host_variables=("GOOGLE_HOST",),
         key_variables=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
         key_headers=("x-goog-api-key", "authorization"),
         secret_query=("key", "access_token"),
@@ -294,6 +307,16 @@ def named_base_urls(names: Iterable[str], url: str) -> dict[str, str]:
     return {match["name"]: url + (match["path"] or "") for match in found.values() if match is not None}
 
 
+_HOST_AGENTS = ("goose",)
+"""Programs that take the addresses of models from host variables."""
+
+
+def agent_variables(command: Sequence[str]) -> list[str]:
+    """Return the further variables from which a known program takes the addresses of its models."""
+    is_known = bool(command) and Path(command[0]).name in _HOST_AGENTS
+    return [name for vendor in _ALL for name in vendor.host_variables] if is_known else []
+
+
 def api_key_variables(key: str = DUMMY_KEY, *, vendors: Iterable[str] = tuple(VENDORS)) -> dict[str, str]:
     """Return the variables that give the SDKs of `vendors`, by default of all, the API key `key`.
 
@@ -313,6 +336,7 @@ def plain_environment(environment: Mapping[str, str], url: str, *, is_replayed: 
     tls_keys = {name for vendor in _ALL for name in vendor.tls_key_variables if environment.get(name)}
     left = {name: value for name, value in environment.items() if name not in tls_keys}
     left |= _opt_in_variables(environment, url, is_replayed=is_replayed)
+    left |= {name: url for vendor in _ALL for name in vendor.set_host_variables(environment)}
     folder = Path(environment.get("HOME") or "~").expanduser() / ".aws"
     files = [Path(environment.get("AWS_CONFIG_FILE") or folder / "config"), folder / "credentials"]
     if not (is_replayed or tls_keys) or any(file.exists() for file in files):

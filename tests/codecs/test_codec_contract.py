@@ -1,5 +1,6 @@
 """What every codec promises: what it encodes it decodes again, whole or streamed, however the bytes are cut."""
 
+from contextlib import suppress
 from itertools import pairwise, takewhile
 
 import orjson
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 from offbook.codecs.base import WireRequest
 from offbook.codecs.framing import encode_frame
 from offbook.errors import MalformedResponseError, ProviderConnectionError, RequestError
-from offbook.messages import ReasoningDelta, Response, TextDelta, ToolCallDelta
+from offbook.messages import ReasoningDelta, Response, TextDelta, ToolCallDelta, Usage
 from offbook.vendors import CODECS, VENDORS
 
 from .strategies import requests, responses, streams
@@ -88,6 +89,17 @@ def test_a_stream_reads_the_same_wherever_its_bytes_are_cut(codec, stream, data)
     assert decode_stream(codec, [body[i : i + 1] for i in range(len(body))]) == whole
     cuts = data.draw(st.lists(st.integers(0, len(body)), min_size=1, max_size=4).map(sorted))
     assert decode_stream(codec, [body[i:j] for i, j in pairwise([0, *cuts, len(body)])]) == whole
+
+
+def test_a_stream_that_is_cut_at_any_byte_is_whole_or_an_error(codec):
+    """In two pieces it reads as in one. What ends there is refused, unless all but its usage has come."""
+    response = as_carried(codec, Response("Grüße, Oslo", "m", usage=Usage.of(3, 5), finish_reason="stop"))
+    body = b"".join(codec.encode_stream(response, [TextDelta("Grüße, "), TextDelta("Oslo")]))
+    whole = decode_stream(codec, [body])
+    for place in range(1, len(body)):
+        assert decode_stream(codec, [body[:place], body[place:]]) == whole
+        with suppress(ProviderConnectionError, MalformedResponseError):
+            assert replace(decode_stream(codec, [body[:place]])[1], usage=response.usage) == whole[1]
 
 
 @settings(max_examples=15)

@@ -33,7 +33,7 @@ from offbook.subjects.program_results import NO_PRODUCTS, Products, ProgramProdu
 from offbook.subjects.python_command import parse_python_command
 from offbook.subjects.specs import DEFAULT_SETTINGS, ExploreSettings
 from offbook.tools.effects import EFFECTS_URL_VARIABLE, EFFECTS_VARIABLE, Effect, prefer_reported
-from offbook.vendors import api_key_variables, base_url_variables, named_base_urls, plain_environment
+from offbook.vendors import agent_variables, api_key_variables, base_url_variables, named_base_urls, plain_environment
 from offbook.wire.intercept.program_network import NetworkOptions, ProgramNetwork
 from offbook.wire.options import WireOptions
 from offbook.wire.replay import ExploredRun, ExploredScript
@@ -334,7 +334,7 @@ class ProgramSubject:
         url = self._server.session_url(name)
         own = {
             **base_url_variables(url),
-            **named_base_urls(self._settings.base_url_vars, url),
+            **named_base_urls([*agent_variables(self._command), *self._settings.base_url_vars], url),
             **api_key_variables(),
             "OFFBOOK_URL": url,
             "TMPDIR": str(files.temporary),

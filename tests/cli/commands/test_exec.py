@@ -784,6 +784,7 @@ def test_help_has_examples(execute):
 READS_ANOTHER = """
 import json, os, urllib.request
 body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}]}).encode()
+assert os.environ["OPENAI_HOST"] + "/v1" == os.environ["MY_LLM_URL"]
 request = urllib.request.Request(os.environ["MY_LLM_URL"] + "/chat/completions", body)
 with urllib.request.urlopen(request) as answer:
     print(json.load(answer)["choices"][0]["message"]["content"])
@@ -794,12 +795,12 @@ HELLO = '{"_version": 2, "any": {"content": "Hello"}}'
 
 
 @pytest.mark.parametrize("command", ["exec", "explore"])
-def test_a_program_that_reads_another_variable_is_pointed_at_the_server(run, write, command):
+def test_a_program_that_reads_another_variable_is_pointed_at_the_server_as_is_a_known_agent(run, write, command):
     write("run.json", HELLO)
-    write("agent.py", READS_ANOTHER)
+    write("goose", f"#!{sys.executable}\n{READS_ANOTHER}").chmod(0o755)
     listed = ["--list", "--quiet"] if command == "explore" else []
-    program = ["--", sys.executable, "agent.py"]
-    code, _, complaint = run(command, "--replay", "run.json", *listed, "--base-url-var", "MY_LLM_URL=/v1", *program)
+    options = ["--replay", "run.json", *listed, "--base-url-var", "MY_LLM_URL=/v1"]
+    code, _, complaint = run(command, *options, "--", "./goose")
     assert code == 0, complaint
 
 

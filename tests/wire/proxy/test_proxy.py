@@ -7,9 +7,11 @@ import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import brotli
 import httpx2
 import orjson
 import pytest
+import zstandard
 
 import offbook
 from offbook.errors import InputError
@@ -285,6 +287,23 @@ class TestWhatIsRecorded:
         assert answer.content == body
         assert "content-encoding" not in answer.headers
         assert (exchanges(path)[0].content, exchanges(path)[0].wire.content()) == ("Packed", body)
+
+    @pytest.mark.parametrize(
+        ("name", "pack"), [("zstd", zstandard.compress), ("br", brotli.compress), ("gzip", gzip.compress)]
+    )
+    def test_a_request_that_a_client_packs_goes_on_as_it_is_and_is_recorded_and_answered_unpacked(
+        self, server, upstream, path, name, pack
+    ):
+        upstream.answer = lambda call: call.whole(chat_answer("Packed"))
+        body = orjson.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}]})
+        headers = {"content-type": "application/json", "content-encoding": name}
+        asked = HTTP.post(server.url + "/v1/chat/completions", content=pack(body), headers=headers)
+        assert (upstream.calls[-1].body, upstream.calls[-1].headers["content-encoding"]) == (pack(body), name)
+        assert exchanges(path)[0].request_fields()["messages"][0]["content"] == "Hi"
+        with offbook.serving(path) as replay:
+            place = replay.url + "/v1/chat/completions"
+            assert HTTP.post(place, content=pack(body), headers=headers).content == asked.content
+            assert HTTP.post(place, content=body).content == asked.content
 
     def test_a_packing_that_is_not_known_is_passed_on_and_its_bytes_are_not_kept(self, server, upstream, path):
         upstream.answer = lambda call: call.whole(b"packed", content_encoding="x-odd")

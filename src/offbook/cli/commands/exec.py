@@ -111,7 +111,7 @@ def execute(
     from offbook.cli.runners.fork import print_fork, print_fork_outcome, with_fork
     from offbook.cli.runners.wire import ExitPolicy, print_notes
     from offbook.errors import InputError
-    from offbook.vendors import named_base_urls
+    from offbook.vendors import agent_variables, named_base_urls
     from offbook.wire.intercept.program_network import NetworkOptions
 
     if not command:
@@ -119,7 +119,8 @@ def execute(
     if time_limit is not None and not time_limit > 0:
         raise InputError(f"{time_limit:g} is not a time limit", source="--time-limit", hint="use a number above 0")
     network = NetworkOptions(intercepts=intercept, hosts=intercept_host, blocks=block_network)
-    options = replace(options, mcp=mcp, base_url_vars=base_url_var, network=network)
+    variables = [*agent_variables(command), *base_url_var]
+    options = replace(options, mcp=mcp, base_url_vars=variables, network=network)
     options = with_fork(options, live_from, model)
     options.check()
     options = options.with_record_mode()
