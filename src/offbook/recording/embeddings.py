@@ -73,7 +73,13 @@ def _tokens(body: dict[str, Any]) -> Any:
 
 
 def cosine_similarity(one: Vector, other: Vector) -> float:
-    """Return the cosine of the angle between two vectors of as many dimensions; 0 if one has no direction."""
-    lengths = math.sqrt(math.fsum(a * a for a in one)) * math.sqrt(math.fsum(b * b for b in other))
-    cosine = math.fsum(a * b for a, b in zip(one, other, strict=True)) / lengths if lengths else 0.0
+    """Return the cosine of the angle between two vectors of as many dimensions.
+
+    It is 0 if one has no direction, or numbers that are too large for one.
+    """
+    try:
+        lengths = math.sqrt(math.fsum(a * a for a in one)) * math.sqrt(math.fsum(b * b for b in other))
+        cosine = math.fsum(a * b for a, b in zip(one, other, strict=True)) / lengths if lengths else 0.0
+    except (OverflowError, ValueError):
+        return 0.0
     return cosine if math.isfinite(cosine) else 0.0

@@ -99,7 +99,10 @@ def test_a_missing_key_and_a_recording_without_requests_are_bad_input(run, recor
     assert (code, "export OPENAI_API_KEY=…" in err) == (2, True)
     write("hand.json", '{"_version": 2, "greet": {"content": "Hi"}}')
     code, _, err = run("recording", "verify", "hand.json", "--yes")
-    assert (code, "no call can be made again: it does not say which request it answers" in err) == (2, True)
+    assert (code, "no call of 1 exchange can be made again: it does not say which request it answers" in err) == (
+        2,
+        True,
+    )
     code, _, err = run("recording", "verify", "missing.json", "--yes")
     assert (code, "missing.json" in err) == (2, True)
 

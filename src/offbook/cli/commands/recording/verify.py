@@ -105,7 +105,8 @@ def _check_plan(plan: VerificationPlan, numbers: list[int], file: str) -> None:
         raise InputError(f"there is no call {min(missing)}", source=file, hint=f"offbook recording show {file}")
     if not plan.calls:
         reasons = "; ".join(dict.fromkeys(each.reason for each in plan.left_out)) or "the recording is empty"
-        raise InputError(f"no call can be made again: {reasons}", source=file)
+        what = f"no call of {pluralize(len(plan.left_out), 'exchange')} can be made again"
+        raise InputError(f"{what}: {reasons}", source=file)
 
 
 def _describe_plan(plan: VerificationPlan, prices: PriceTable, budget: float | None) -> str:
