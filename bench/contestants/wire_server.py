@@ -60,7 +60,8 @@ class WireContestant(ABC):
 class RunningServer:
     """A server that has answered once, rightly. `answer` is that.
 
-    `started_ms` is how long it took from nothing, `first_mb` the memory that it held then.
+    `started_ms` is how long it took from nothing, `first_cpu_s` the processor time of that, `first_mb` the memory that
+    it held then.
     """
 
     def __init__(self, contestant: WireContestant, case: Case) -> None:
@@ -74,6 +75,7 @@ class RunningServer:
             self.stop()
             raise
         self.started_ms = (time.perf_counter() - started_s) * 1000.0
+        self.first_cpu_s = self.cpu_s or 0.0
         self.first_mb = self._resident_mb()
 
     def __enter__(self) -> Self:
