@@ -170,7 +170,7 @@ _KNOWN_ERRORS: tuple[tuple[str, type[InputError], str, str], ...] = (
         "used memory > 'maxmemory'",
         RecordingUnavailableError,
         "the server has no memory left",
-        "raise its maxmemory, record with ttl=, or remove what is old: offbook recording prune",
+        "raise its maxmemory, record with ttl= so that exchanges expire, or remove a recording that nobody needs",
     ),
     ("READONLY", InputError, "the server is a read-only replica", "name the primary"),
     ("MovedError", InputError, "another node of the cluster has it", "name the node that has the prefix"),

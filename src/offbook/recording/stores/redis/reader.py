@@ -16,7 +16,7 @@ from offbook.recording.format.document import FORMAT_VERSION, Document, E, Entri
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.file import parse_exchange, parse_tool_exchange
 from offbook.recording.stores.redis.connection import RedisConnection
-from offbook.recording.stores.redis.scripts import DESCRIBE, LAST, PAGE, READ
+from offbook.recording.stores.redis.scripts import DESCRIBE, FIND, LAST, PAGE, READ
 from offbook.recording.stores.sqlite import ExchangeParser
 from offbook.recording.stores.store import StoredExchange
 
@@ -277,17 +277,13 @@ class RedisIndex(Generic[E]):
 
     def _extend(self, key: str, slot: _Slot[E], *, ahead: int = 0) -> None:
         """Read further exchanges of a key, and some of those that follow in the recording."""
-        rows, slot.next, following = self._read(f"k:{key}", slot.next, ahead=ahead)
-        self._add(key, slot, [(int(number), value) for number, value in _pairs(rows)])
-        if ahead:
-            self._read_ahead.put(following, known=self._slots)
-
-    def _read(self, index: str, after: bytes, *, ahead: int = 0) -> tuple[list[bytes], bytes, list[bytes]]:
-        """Return exchanges of an index, the id to go on after, and some of those that follow in the recording."""
-        head, *rows = self._connection.run(READ, self._kind, index, after, BATCH, ahead)
-        gone, count, after = head.split(b" ")
+        arguments = (self._kind, key, slot.next, BATCH, ahead)
+        head, *rows = self._connection.run(READ, *arguments)
+        gone, slot.next, *ids = head.split(b" ")
         self.gone += int(gone)
-        return rows[: 2 * int(count)], after, rows[2 * int(count) :]
+        self._add(key, slot, zip(map(int, ids), rows, strict=False))
+        if ahead:
+            self._read_ahead.put(rows[len(ids) :], known=self._slots)
 
     def _add(self, key: str, slot: _Slot[E], rows: Iterable[tuple[int, bytes]]) -> None:
         for number, value in rows:
@@ -309,8 +305,9 @@ class RedisIndex(Generic[E]):
         if members is None:
             members, after = self._anywhere.setdefault(fingerprint, []), b"-1"
             while after:
-                rows, after, _ = self._read(f"f:{fingerprint}", after)
-                members += [_parse_member(member) for member, _ in _pairs(rows)]
+                gone, after, found = self._connection.run(FIND, self._kind, fingerprint, after, BATCH)
+                members += [_parse_member(member) for member in found]
+                self.gone += gone
         return members
 
     def _stored(self, member: Member) -> StoredExchange[E] | None:

@@ -195,27 +195,28 @@ ARGV: lock token, kind, key, fingerprint, value, ttl in ms, and if there is a le
 READ = Script(
     _DATA
     + """
-local name = root .. ARGV[1]
-local members = redis.call('ZRANGEBYSCORE', name .. ':' .. ARGV[2], '(' .. ARGV[3], '+inf', 'LIMIT', 0, ARGV[4])
-local result, last, gone = {''}, nil, 0
-for _, member in ipairs(members) do
-  local id = string.match(member, '^%d+')
+local name, ids = root .. ARGV[1], nil
+if ARGV[3] == '-1' then
+  ids = redis.call('ZRANGE', name .. ':k:' .. ARGV[2], 0, ARGV[4] - 1)
+else
+  ids = redis.call('ZRANGEBYSCORE', name .. ':k:' .. ARGV[2], '(' .. ARGV[3], '+inf', 'LIMIT', 0, ARGV[4])
+end
+local result, last, gone, head = {''}, nil, 0, {'0', #ids == tonumber(ARGV[4]) and ids[#ids] or ''}
+for _, id in ipairs(ids) do
   local value = redis.call('GET', name .. ':x:' .. id)
   if value then
     last = id
-    result[#result + 1] = member
+    head[#head + 1] = id
     result[#result + 1] = value
   else
     gone = gone + 1
+    head[1] = gone
   end
 end
-local after = #members == tonumber(ARGV[4]) and string.match(members[#members], '^%d+') or ''
-result[1] = gone .. ' ' .. #members - gone .. ' ' .. after
-local following, bytes = {}, 0
-if last and ARGV[5] ~= '0' then
-  following = redis.call('ZRANGEBYSCORE', name .. ':all', '(' .. last, '+inf', 'LIMIT', 0, ARGV[5])
-end
-for _, member in ipairs(following) do
+result[1] = table.concat(head, ' ')
+if not last or ARGV[5] == '0' then return result end
+local bytes = 0
+for _, member in ipairs(redis.call('ZRANGEBYSCORE', name .. ':all', '(' .. last, '+inf', 'LIMIT', 0, ARGV[5])) do
   local id, length, rest = string.match(member, '^(%d+) (%d+) (.*)$')
   local value = bytes < 1000000 and redis.call('GET', name .. ':x:' .. id)
   if value then
@@ -227,13 +228,31 @@ end
 return result
 """
 )
-"""Return exchanges of an index, and some that follow in the recording.
+"""Return exchanges of a key, and some that follow in the recording.
 
-ARGV: kind, index, the id after which to start, how many, and how many of those that follow. Returns one flat list,
-which clients parse quicker than nested ones: the number of those that are gone, of those that are there, and the id to
-go on after (empty at the end), as one text; members with values; and of those that follow, the size of the key before
-the member, and the value.
+ARGV: kind, key, the id after which to start (-1 is the beginning), how many, and how many of those that follow. Returns
+one flat list, which clients parse quicker than nested ones. Its first text has the number of those that are gone, the
+id to go on after (empty at the end), and the ids of those that are there; then come their values; and of those that
+follow, the size of the key before the member, and the value.
 """
+
+FIND = Script(
+    _DATA
+    + """
+local name, found, gone = root .. ARGV[1], {}, 0
+local members = redis.call('ZRANGEBYSCORE', name .. ':f:' .. ARGV[2], '(' .. ARGV[3], '+inf', 'LIMIT', 0, ARGV[4])
+for _, member in ipairs(members) do
+  if redis.call('EXISTS', name .. ':x:' .. string.match(member, '^%d+')) == 1 then
+    found[#found + 1] = member
+  else
+    gone = gone + 1
+  end
+end
+return {gone, #members == tonumber(ARGV[4]) and string.match(members[#members], '^%d+') or '', found}
+"""
+)
+"""Return where exchanges with a fingerprint are: the number of those that are gone, the id to go on after (empty at the
+end), and members. ARGV: kind, fingerprint, the id after which to start, how many."""
 
 LAST = Script(
     _DATA
