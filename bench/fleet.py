@@ -55,7 +55,7 @@ class Costs(Struct, frozen=True, kw_only=True):
     sqlite_entry_bytes: float = 4_300.0
     think_us: float = 5_000.0
     network_us: float = 200.0
-    store_us: float | None = 32.0
+    store_us: float | None = 24.0
     ray_task_us: float | None = 740.0
 
 
