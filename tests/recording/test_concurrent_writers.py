@@ -7,6 +7,7 @@ import pytest
 
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.stores.locate import open_store
+from tests.every_case import EVERY_CASE
 from tests.servers import redis_server
 
 from .programs import (
@@ -22,7 +23,7 @@ from .programs import (
     start,
 )
 
-PROCESSES, CALLS = 4, 50
+PROCESSES, CALLS = (8, 500) if EVERY_CASE else (4, 50)
 
 
 @pytest.fixture(params=["{}/run.json", "sqlite:///{}/run.db", "redis"], ids=["json", "sqlite", "redis"])

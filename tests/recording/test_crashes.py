@@ -11,6 +11,7 @@ import pytest
 
 from offbook.recording.format.document import Document
 from offbook.recording.stores.locate import open_store
+from tests.every_case import EVERY_CASE
 from tests.servers import redis_server
 
 from .programs import close_on_a_full_disk, fill_the_disk, finish, nursery, start
@@ -93,7 +94,7 @@ def test_a_kill_loses_at_most_the_call_in_flight_in_redis_too():
     random_, reported, present = random.Random("redis"), set(), set()
     store = open_store(redis_server.shared().url())
     with Nursery() as nursery_:
-        for _ in range(6):
+        for _ in range(30 if EVERY_CASE else 6):
             moment = random_.choice([{"after_calls": random_.randrange(40)}, {"after_us": random_.randrange(20_000)}])
             done = set(nursery_.kill_one(store.location, **moment))
             reported |= done

@@ -12,7 +12,7 @@ A recording with the prefix `p` has these keys. `m` is the kind of exchanges: mo
 - `{p}:m:exp`: the same for those that expire, by the time in ms
 - `{p}:lock`: the token of the process that edits the recording, `{p}:lease:<call>` of the one that makes a call
 - `{p}:old`: the generations that are being written, and those that are to be removed
-- `{p}:pos:<session>`: a hash of the ids that a session was served, and its epoch; `{p}:log:<session>`: the changes
+- `{p}:pos:<session>` and `{p}:log:<session>`: how far a session is; see `positions`
 
 Ids begin with the server's time in µs, so that they grow even if the last one was evicted. An index lives as long as
 its youngest exchange. It may have ids of exchanges that have expired, or were evicted: those are skipped, and removed
@@ -38,9 +38,10 @@ class Script:
         self.digest = sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 
-_BASE = "local base = string.sub(KEYS[1], 1, -5)\n"
+BASE = "local base = string.sub(KEYS[1], 1, -5)\n"
+"""What the names of all keys begin with."""
 
-_DATA = _BASE + "local root = base .. (redis.call('HGET', KEYS[1], 'at') or '')\n"
+_DATA = BASE + "local root = base .. (redis.call('HGET', KEYS[1], 'at') or '')\n"
 
 _UNLOCKED = f"""
 local holder = redis.call('GET', base .. 'lock')
@@ -108,7 +109,7 @@ return {redis.call('HGETALL', KEYS[1]), size('m'), size('t')}
 """Return the fields and sizes of a recording; no fields if it does not exist."""
 
 SET_FIELDS = Script(
-    _BASE
+    BASE
     + _UNLOCKED
     + _LIVES
     + """
@@ -120,7 +121,7 @@ if not existed then lives(KEYS[1], tonumber(ARGV[2]), false) end
 """Set fields of the metadata. ARGV: lock token, ttl in ms of a new recording, names and values."""
 
 APPEND = Script(
-    _BASE
+    BASE
     + _CREATION
     + _UNLOCKED
     + _LIVES
@@ -315,7 +316,7 @@ REMOVE = Script(_DATA + _DRAIN + "if left == 0 then redis.call('DEL', KEYS[1]) e
 """Remove some exchanges of the recording, and return how many. If there were none, the recording is removed."""
 
 DRAIN = Script(
-    _BASE
+    BASE
     + """
 if ARGV[1] == (redis.call('HGET', KEYS[1], 'at') or '') then
   redis.call('SREM', base .. 'old', ARGV[1])
@@ -338,7 +339,7 @@ ARGV: the generation.
 """
 
 STAGE = Script(
-    _BASE
+    BASE
     + _UNLOCKED
     + """
 local old = redis.call('SMEMBERS', base .. 'old')
@@ -352,7 +353,7 @@ ARGV: lock token, the generation.
 """
 
 SWAP = Script(
-    _BASE
+    BASE
     + _UNLOCKED
     + """
 local stage, old = base .. ARGV[2] .. 'meta', redis.call('HGET', KEYS[1], 'at') or ''
@@ -379,11 +380,11 @@ return 1
 )
 """Create an empty recording, and return 1; 0 if it exists."""
 
-ACQUIRE = Script(_BASE + "return redis.call('SET', base .. ARGV[1], ARGV[2], 'NX', 'PX', ARGV[3]) and 1 or 0")
+ACQUIRE = Script(BASE + "return redis.call('SET', base .. ARGV[1], ARGV[2], 'NX', 'PX', ARGV[3]) and 1 or 0")
 """Take a lock or a lease, and return 1; 0 if somebody has it. ARGV: its name, our token, ms after which it is lost."""
 
 RENEW = Script(
-    _BASE
+    BASE
     + """
 for at = 3, #ARGV do
   local name = base .. ARGV[at]
@@ -394,66 +395,10 @@ end
 """Keep locks and leases that are ours. ARGV: our token, ms, names."""
 
 RELEASE = Script(
-    _BASE
+    BASE
     + """
 local name = base .. ARGV[1]
 if redis.call('GET', name) == ARGV[2] then redis.call('DEL', name) end
 """
 )
 """Give a lock or a lease back, if it is still ours. ARGV: its name, our token."""
-
-CHANGES_BATCH = 1000
-
-_POSITION = """
-local used, log = base .. 'pos:' .. ARGV[1], base .. 'log:' .. ARGV[1]
-"""
-
-CLAIM = Script(
-    _BASE
-    + _POSITION
-    + f"""
-local epoch, read = redis.call('HGET', used, 'epoch'), tonumber(ARGV[4])
-if not epoch then
-  epoch = ARGV[5]
-  redis.call('DEL', log)
-  redis.call('HSET', used, 'epoch', epoch)
-end
-local is_current = epoch == ARGV[3] or ARGV[3] == ''
-if not is_current then read = 0 end
-local changes = redis.call('LRANGE', log, read, read + {CHANGES_BATCH} - 1)
-if #changes == {CHANGES_BATCH} then is_current = false end
-for _, change in ipairs(changes) do
-  if string.sub(change, 1, 1) == '-' then is_current = false end
-end
-local claimed = ''
-for at = 6, is_current and #ARGV or 0 do
-  if redis.call('HSETNX', used, ARGV[at], 1) == 1 then
-    claimed = ARGV[at]
-    redis.call('RPUSH', log, claimed)
-    changes[#changes + 1] = claimed
-    break
-  end
-end
-redis.call('PEXPIRE', used, ARGV[2])
-redis.call('PEXPIRE', log, ARGV[2])
-return {{epoch, claimed, changes}}
-"""
-)
-"""Serve the first of some exchanges that a session was not served yet, unless the caller must first read that others
-were given back.
-
-ARGV: session, ttl in ms, the epoch that the caller knows, how many changes it has read, the epoch if it is new, ids.
-
-Returns the epoch, the id (empty if there is none), and the changes that follow: ids, those given back with a minus.
-"""
-
-GIVE_BACK = Script(
-    _BASE
-    + _POSITION
-    + """
-if redis.call('HGET', used, 'epoch') == ARGV[2] and redis.call('HDEL', used, ARGV[3]) == 1 then
-  redis.call('RPUSH', log, '-' .. ARGV[3])
-end
-"""
-)
-"""Let another call of a session have an exchange. ARGV: session, epoch, id."""
