@@ -118,7 +118,7 @@ class AgentState:
             is_same = _settings() == self._settings and self._references() == self._noted and self._has_same_variables()
         except Exception:
             return False
-        if not is_same or any(map(_is_own, gc.get_objects())):
+        if not is_same or _has_own(gc.get_objects()):
             return False
         gc.freeze()
         return True
@@ -143,11 +143,14 @@ class AgentState:
         return True
 
 
-def _is_own(each: Any) -> bool:
-    """Return whether an object is of the agent: its function, its class, or an object of that."""
-    if isinstance(each, types.FunctionType):
-        return _is_of_agent(each.__globals__.get("__name__"))
-    return _is_of_agent(getattr(each if isinstance(each, type) else type(each), "__module__", None))
+def _has_own(objects: list[Any]) -> bool:
+    """Return whether one of the objects is of the agent: its function, its class, or an object of that."""
+    kinds = set(map(type, objects))  # there are many objects, and few types
+    classes = {kind for kind in kinds if issubclass(kind, type)}
+    functions = [each for each in objects if type(each) is types.FunctionType]
+    named = [each for each in objects if type(each) in classes] if classes else []
+    names = {each.__globals__.get("__name__") for each in functions}
+    return any(map(_is_of_agent, names | {getattr(each, "__module__", None) for each in (*kinds, *named)}))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -156,14 +159,18 @@ def _is_of_agent(name: object) -> bool:
     return module is None or is_own_module(module)
 
 
+_handler_of = vars(signal)["_signal"].getsignal
+"""The same as `signal.getsignal`, which takes longer to make an enum of what it returns."""
+
+
 def _settings() -> list[Any]:
     """Return what a run can change of its process, as values that can be compared."""
     loggers = [each for each in list(logging.root.manager.loggerDict.values()) if isinstance(each, logging.Logger)]
     return [
         sorted(map(_file, os.listdir("/proc/self/fd"))),  # noqa: PTH208 - a path takes longer
         [threading.active_count(), len(os.listdir("/proc/self/task")), _has_children()],  # noqa: PTH208
-        [os.getcwd(), dict(os.environ), sys.path[:]],  # noqa: PTH109
-        [signal.getsignal(number) for number in range(1, signal.NSIG)],
+        [os.getcwd(), vars(os.environ)["_data"].copy(), sys.path[:]],  # noqa: PTH109
+        list(map(_handler_of, range(1, signal.NSIG))),
         [signal.getitimer(signal.ITIMER_REAL), socket.getdefaulttimeout(), locale.setlocale(locale.LC_ALL)],
         [sys.stdin, sys.stdout, sys.stderr, sys.excepthook, sys.displayhook, sys.gettrace(), sys.getprofile()],
         [list(map(id, each)) for each in (sys.meta_path, sys.path_hooks, warnings.filters)],
