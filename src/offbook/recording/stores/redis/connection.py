@@ -60,8 +60,20 @@ class RedisConnection(ForkGuarded):
         Raises:
             InputError: the server cannot be reached, or refuses; nothing is written.
         """
-        key = self._key(stage) if stage else self._meta
-        return self._unless_locked(lambda client: self._evaluate(client, script, key, arguments))
+        key, deadline_s, pauses_s = self._key(stage) if stage else self._meta, None, None
+        while True:
+            try:
+                with self.guard:
+                    return self._evaluate(self._connect(), script, key, arguments)
+            except self._redis.exceptions.RedisError as error:
+                if not str(error).startswith(LOCKED):
+                    raise self._translate(error) from None
+            pauses_s = pauses_s or polling_pauses_s()
+            deadline_s = deadline_s or time.monotonic() + LOCK_WAIT_S
+            if time.monotonic() > deadline_s:
+                reason, hint = "another process edits the recording", "wait until it has ended"
+                raise RecordingUnavailableError(reason, source=self.source, hint=hint)
+            time.sleep(next(pauses_s))
 
     def run_each(self, script: Script, calls: Sequence[Sequence[Any]], *, stage: str) -> None:
         """Run a script several times in one round trip.
@@ -79,20 +91,6 @@ class RedisConnection(ForkGuarded):
 
         self.call(send)
 
-    def _unless_locked(self, work: Callable[[Any], T]) -> T:
-        """Call `work` with the client as soon as no other process edits the recording."""
-        waited_s, pauses_s = 0.0, None
-        while True:
-            try:
-                return self.call(work)
-            except _LockedError:
-                if waited_s > LOCK_WAIT_S:
-                    reason, hint = "another process edits the recording", "wait until it has ended"
-                    raise RecordingUnavailableError(reason, source=self.source, hint=hint) from None
-                pauses_s = pauses_s or polling_pauses_s()
-                waited_s += (pause_s := next(pauses_s))
-                time.sleep(pause_s)
-
     def call(self, work: Callable[[Any], T]) -> T:
         """Call `work` with the client, and translate what it raises.
 
@@ -103,8 +101,6 @@ class RedisConnection(ForkGuarded):
             with self.guard:
                 return work(self._connect())
         except self._redis.exceptions.RedisError as error:
-            if str(error).startswith(LOCKED):
-                raise _LockedError from None
             raise self._translate(error) from None
 
     def close(self) -> None:
@@ -207,10 +203,6 @@ def _packed(command: str, script: str, key: str, arguments: Sequence[bytes | str
 def _packed_head(command: str, script: str, key: str, count: int) -> bytes:
     head = [data.encode() for data in (command, script, "1", key)]
     return b"*%d\r\n" % (len(head) + count) + b"".join(b"$%d\r\n%b\r\n" % (len(data), data) for data in head)
-
-
-class _LockedError(Exception):
-    """Another process edits the recording."""
 
 
 def _nothing() -> None:

@@ -32,7 +32,7 @@ Stamp: TypeAlias = tuple[Kind, str, str | None]
 BATCH = 1000
 FIRST_AHEAD = 16
 MAX_AHEAD = 128
-NEAR = 8
+NEAR = 3
 """How many ids apart two exchanges may be that a replay in the order of the recording asks for in turn: models and
 tools have their ids from one sequence."""
 
