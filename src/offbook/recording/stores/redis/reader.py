@@ -144,11 +144,11 @@ class _ReadAhead:
         """Keep exchanges, given as the sizes of their keys with the members, and the values."""
         self._read = self._used = 0
         for sized, value in _pairs(rows):
-            size, _, member = sized.partition(b" ")
-            number, key = _parse_member(member)
+            size, number, length, rest = sized.split(b" ", 3)
+            key = rest[: int(length)].decode()
             if key not in known:
                 self._read += 1
-                self._keys[key] = (int(size), self._keys.get(key, (0, {}))[1] | {number: value})
+                self._keys.setdefault(key, (int(size), {}))[1][int(number)] = value
 
     def take(self, key: str) -> list[tuple[int, bytes]] | None:
         """Return all exchanges of a key; None if they were not all read."""
