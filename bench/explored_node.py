@@ -11,7 +11,7 @@ from msgspec import Struct
 from bench.explored_programs import CALLS, SPARE_TURNS, WORKERS, Pace, pace_of, processors_s, recording_with
 from bench.findings import Row, Table, Target, at_least
 from bench.plan import Plan
-from offbook.subjects.program import ProgramSubject
+from offbook.subjects.program.program import ProgramSubject
 from offbook.subjects.specs import ExploreSettings
 
 FOLDER = Path(__file__).parent / "programs"

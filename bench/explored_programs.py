@@ -20,7 +20,7 @@ from offbook.explore.cases import FaultCase
 from offbook.explore.explorer import Explorer
 from offbook.explore.options import ExploreOptions, select_variants
 from offbook.subjects.executors import executor_of
-from offbook.subjects.program import ProgramSubject
+from offbook.subjects.program.program import ProgramSubject
 from offbook.subjects.specs import ExploreSettings
 
 FOLDER = Path(__file__).parent / "programs"

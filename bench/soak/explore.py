@@ -18,7 +18,7 @@ from offbook.explore.explorer import Explorer
 from offbook.explore.options import VARIANTS, ExploreOptions, select_variants
 from offbook.subjects.executors import executor_of
 from offbook.subjects.function import FunctionSubject
-from offbook.subjects.program import ProgramSubject
+from offbook.subjects.program.program import ProgramSubject
 from offbook.subjects.specs import ExploreSettings
 
 PROGRAM = Path(__file__).parents[1] / "programs" / "plain_http.py"

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from offbook.faults import FaultPlan
-from offbook.subjects.program import ProgramSubject
+from offbook.subjects.program.program import ProgramSubject
 from offbook.subjects.specs import ExploreSettings
 from tests.explore.runs import plan_of, write_recording
 

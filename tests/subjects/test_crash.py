@@ -18,9 +18,9 @@ from offbook.subjects.executors import executor_of
 from offbook.subjects.specs import ExploreSettings, ProgramSpec, WorkflowSpec, open_subject
 from offbook.wire.options import parse_fault_plan
 from tests.explore.runs import clean_run, model_call, plan_of, tool_run, write_recording
+from tests.subjects.program.test_tools import CREATES, files  # noqa: F401 - a fixture
+from tests.subjects.program.test_tools import subject as mcp_subject
 from tests.subjects.programs import python, subject
-from tests.subjects.test_program_tools import CREATES, files  # noqa: F401 - a fixture
-from tests.subjects.test_program_tools import subject as mcp_subject
 from tests.subjects.test_workflow import subject_of
 
 ANSWERS = [{"content": "Pay."}, {"content": "Paid."}]

@@ -15,7 +15,7 @@ from offbook.explore.run import FirstLife, ModelCall, Run, RunFailure, ToolRun
 from offbook.faults import Crash, PlannedFault, parse_fault
 
 if TYPE_CHECKING:
-    from offbook.subjects.launch import ProgramLife
+    from offbook.subjects.program.launch import ProgramLife
 
 _exit_now = os._exit  # explored runs replace it
 _KILLED = 137

@@ -17,9 +17,9 @@ from msgspec.structs import replace
 
 from offbook.errors import InputError
 from offbook.explore.harness import HarnessFactory
-from offbook.explore.isolation import GRACE_S, ForkedProcess, ProcessEnding, ProcessState, Reuse, wait_for_any
 from offbook.explore.monitor import PROCESS_ENDED, CaseReport, exit_text, is_own_module, killed_text
 from offbook.explore.options import Deadlines
+from offbook.explore.processes.isolation import GRACE_S, ForkedProcess, ProcessEnding, ProcessState, Reuse, wait_for_any
 from offbook.explore.run import Run, RunFailure
 from offbook.faults import FaultPlan, parse_fault
 from offbook.providers.first_use import build_models, built_models, compile_patterns, compiled_patterns
@@ -43,8 +43,8 @@ class IsolatedSubject(ABC):
     So nothing that a run does, loads or changes is there for the next one, except for what the clean run was answered.
     What it has loaded from outside the agent's own code is loaded here afterwards, so that other runs need not.
 
-    A process is used for another run only if the last one has left it as it was: see `explore/traces.py`. A subclass
-    that can be sure of that returns a `_process_state`.
+    A process is used for another run only if the last one has left it as it was: see `explore/processes/traces.py`. A
+    subclass that can be sure of that returns a `_process_state`.
 
     `notes` are what `run_here` has noted about the run beside its report: set there, and here after the last run.
     What runs print is discarded if the subject `is_silent`.

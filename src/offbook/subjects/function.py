@@ -17,8 +17,8 @@ from offbook.explore.options import (
     ExploreOptions,
     select_variants,
 )
+from offbook.explore.processes.traces import AgentState, UnknownStateError
 from offbook.explore.run import Run
-from offbook.explore.traces import AgentState, UnknownStateError
 from offbook.explore.verdict import Invariant
 from offbook.faults import FaultPlan
 from offbook.recording.match.continuation import Continuation

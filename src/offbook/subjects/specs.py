@@ -24,7 +24,7 @@ from offbook.text import did_you_mean, did_you_mean_file
 from offbook.tools.effects import ToolDeclaration
 
 if TYPE_CHECKING:
-    from offbook.subjects.program import ProgramSubject
+    from offbook.subjects.program.program import ProgramSubject
     from offbook.subjects.scenario import ScenarioSubject
     from offbook.subjects.workflow import WorkflowSubject
 
@@ -304,7 +304,7 @@ def _open_scenario(spec: ScenarioSpec, settings: ExploreSettings, stack: ExitSta
 
 
 def _open_program(spec: ProgramSpec, settings: ExploreSettings) -> ProgramSubject:
-    from offbook.subjects.program import ProgramSubject  # noqa: PLC0415
+    from offbook.subjects.program.program import ProgramSubject  # noqa: PLC0415
 
     if settings.on_divergence == "live":
         reason = "unrecorded calls of a program cannot be answered live"
@@ -323,7 +323,7 @@ def real_tools(spec: ProgramSpec, settings: ExploreSettings) -> list[str]:
     names = [name for name in called_tool_names(spec.recording) if name not in settings.read_only]
     if spec.mcp is None:
         return names
-    from offbook.subjects.program_tools import load_mcp_tools  # noqa: PLC0415 - only programs with MCP servers need it
+    from offbook.subjects.program.tools import load_mcp_tools  # noqa: PLC0415 - only programs with MCP servers need it
 
     tools = load_mcp_tools(spec.mcp, spec.recording)
     return [name for name in names if not tools.find(name)]

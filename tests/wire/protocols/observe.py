@@ -17,7 +17,7 @@ from offbook.explore.options import WIRE_VARIANTS, ExploreOptions, select_varian
 from offbook.messages import Response, deltas_of
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.stores.locate import open_store
-from offbook.subjects.program import ProgramSubject
+from offbook.subjects.program.program import ProgramSubject
 from offbook.subjects.specs import ExploreSettings
 from offbook.vendors import VENDORS, codec_of
 from tests.servers.loopback import LoopbackServer, ServerCall

@@ -49,7 +49,7 @@ from offbook.report.exploration.report_input import (
 )
 from offbook.shard import Shard
 from offbook.subjects.executors import AnyWorkers, RayAddress, executor_of
-from offbook.subjects.kept_folders import PLACEHOLDER
+from offbook.subjects.program.kept_folders import PLACEHOLDER
 from offbook.subjects.regression import Regression, RegressionFolder, load_regression, reproduce
 from offbook.subjects.scenario import config_of, scenario_of
 from offbook.subjects.specs import (
@@ -217,7 +217,7 @@ def _check_chosen(spec: AnySubjectSpec, options: ExploreArguments) -> None:
             hint = "an id is like 0007; --list shows them"
             raise InputError(f"there is no case {wanted!r}", source="--only", hint=hint)
     if isinstance(spec, ProgramSpec):
-        from offbook.subjects.program_process import check_command
+        from offbook.subjects.program.process import check_command
         from offbook.wire.options import parse_fault_plan
 
         parse_fault_plan(options.lines, has_tools=spec.mcp is not None, can_crash=True)

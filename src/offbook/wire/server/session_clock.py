@@ -1,8 +1,8 @@
 """The time of an explored session: real, or virtual and in step with the program that it answers.
 
-A program that has been made to wait on a shared clock (`subjects/guest/`) says when it has nothing to do before some
-moment. If the server has nothing to do either, time moves to the next thing that happens: a timer of the program, an
-answer that is due, or the moment at which the run is given up. So nobody waits, and every wait has its length.
+A program that has been made to wait on a shared clock (`subjects/program/guest/`) says when it has nothing to do before
+some moment. If the server has nothing to do either, time moves to the next thing that happens: a timer of the program,
+an answer that is due, or the moment at which the run is given up. So nobody waits, and every wait has its length.
 
 The program is asked nothing. It sends `idle` and gets the time, and looks again at what it waits for: an answer may be
 there now, or its timer is due. If neither, it sends `idle` again. Time does not move while something is new to it:

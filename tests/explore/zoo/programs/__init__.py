@@ -17,7 +17,7 @@ from msgspec import field
 
 from offbook.explore.run import Run
 from offbook.faults import parse_fault
-from offbook.subjects.program import ProgramSubject
+from offbook.subjects.program.program import ProgramSubject
 from offbook.subjects.specs import ExploreSettings
 from tests.explore.zoo.functions.desk import asks_for
 from tests.explore.zoo.ledger import Entry

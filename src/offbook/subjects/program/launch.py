@@ -19,10 +19,10 @@ from msgspec.structs import replace
 
 from offbook.clock import SYSTEM_CLOCK
 from offbook.explore.observers.wire import WireObserver
-from offbook.explore.sdk_warm_up import SentRequest, SentRequests
-from offbook.subjects.fork_server import ForkedProgram, ForkServer, Libraries
-from offbook.subjects.program_process import Patience, ProgramExit, ProgramProcess, RunClock
-from offbook.subjects.python_command import PythonCommand
+from offbook.explore.processes.sdk_warm_up import SentRequest, SentRequests
+from offbook.subjects.program.fork_server import ForkedProgram, ForkServer, Libraries
+from offbook.subjects.program.process import Patience, ProgramExit, ProgramProcess, RunClock
+from offbook.subjects.program.python_command import PythonCommand
 from offbook.wire.calls import ignore_request
 from offbook.wire.request import HttpRequest
 from offbook.wire.server.session_clock import LOOP_CLOCK, LifeOnClock, ResponseClock, SessionClock

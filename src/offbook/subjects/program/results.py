@@ -18,7 +18,7 @@ from msgspec import Struct
 from offbook.clock import SYSTEM_CLOCK
 from offbook.errors import InputError
 from offbook.explore.run import normalize_text
-from offbook.subjects.program_process import (
+from offbook.subjects.program.process import (
     FOLDER_VARIABLES,
     MAX_OUTPUT_BYTES,
     ProgramExit,

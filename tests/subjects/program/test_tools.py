@@ -13,8 +13,8 @@ from offbook.faults import FaultPlan
 from offbook.report.exploration.json_report import exploration_json
 from offbook.report.exploration.report_input import ReportInput
 from offbook.subjects.executors import executor_of
-from offbook.subjects.program import ProgramSubject
-from offbook.subjects.program_tools import load_mcp_tools
+from offbook.subjects.program.program import ProgramSubject
+from offbook.subjects.program.tools import load_mcp_tools
 from offbook.subjects.specs import ExploreSettings, ProgramSpec, explore_command, real_tools
 from offbook.tools.effects import ToolDeclaration
 from tests.explore.runs import plan_of

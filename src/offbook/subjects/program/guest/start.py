@@ -21,7 +21,7 @@ def load_guest() -> None:
     package = importlib.util.spec_from_file_location(
         "_offbook_guest", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
     )
-    offbook = os.path.dirname(os.path.dirname(folder))
+    offbook = os.path.join(folder, *[os.pardir] * 3)
     shared = [
         importlib.util.spec_from_file_location("_offbook_guest." + name, os.path.join(offbook, *where))
         for name, where in SHARED

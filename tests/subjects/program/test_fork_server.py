@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from offbook.subjects.fork_server import ForkedProgram, ForkServer, Libraries, UnfitProgramError
-from offbook.subjects.python_command import parse_python_command
+from offbook.subjects.program.fork_server import ForkedProgram, ForkServer, Libraries, UnfitProgramError
+from offbook.subjects.program.python_command import parse_python_command
 from offbook.wire.server.session_clock import MESSAGE
 from tests.subjects.programs import wait_until
 
@@ -235,9 +235,11 @@ def test_nothing_is_left_when_offbook_is_killed(folder):
         "os.rename('pids', 'ready')\nchild.wait()\n"
     )
     (folder / "offbook_like.py").write_text(
-        "import os, sys\nfrom tests.subjects.test_fork_server import forked\nforked([sys.executable, 'agent.py'])\n"
+        "import os, sys\n"
+        "from tests.subjects.program.test_fork_server import forked\n"
+        "forked([sys.executable, 'agent.py'])\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     parent = subprocess.Popen([sys.executable, "offbook_like.py"], env=environment)
     try:
         wait_until((folder / "ready").exists)

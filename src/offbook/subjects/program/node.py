@@ -15,9 +15,9 @@ from pathlib import Path
 
 from offbook.clock import SYSTEM_CLOCK
 from offbook.explore.observers.wire import WireObserver
-from offbook.subjects.launch import LaunchedRun, ProgramLife, RunPlace, address_of
-from offbook.subjects.program_process import Patience, ProgramExit, ProgramProcess, RunClock
-from offbook.subjects.python_command import script_interpreter
+from offbook.subjects.program.launch import LaunchedRun, ProgramLife, RunPlace, address_of
+from offbook.subjects.program.process import Patience, ProgramExit, ProgramProcess, RunClock
+from offbook.subjects.program.python_command import script_interpreter
 from offbook.wire.calls import ignore_request
 from offbook.wire.request import HttpRequest
 from offbook.wire.server.session_clock import ResponseClock, SessionClock

@@ -9,7 +9,7 @@ from offbook.explore.explorer import Explorer
 from offbook.explore.options import ExploreOptions, select_variants
 from offbook.faults import FaultPlan
 from offbook.subjects.executors import ThreadExecutor
-from offbook.subjects.program import ProgramSubject
+from offbook.subjects.program.program import ProgramSubject
 from tests.explore.runs import plan_of
 from tests.subjects.programs import python, subject
 

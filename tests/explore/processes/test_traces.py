@@ -11,7 +11,7 @@ import pytest
 
 from offbook.explore.explorer import Explorer
 from offbook.explore.options import ExploreOptions, select_variants
-from offbook.explore.traces import AgentState, UnknownStateError
+from offbook.explore.processes.traces import AgentState, UnknownStateError
 from offbook.faults import FaultPlan
 from offbook.subjects.function import FunctionSubject
 from tests.explore.leaving_agents import LEAVE_NOTHING, LEAVE_SOMETHING, agent_that, refunding

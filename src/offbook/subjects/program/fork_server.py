@@ -18,8 +18,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.clock import SYSTEM_CLOCK
-from offbook.subjects.program_process import MAX_OUTPUT_BYTES, ProgramExit
-from offbook.subjects.python_command import PythonCommand
+from offbook.subjects.program.process import MAX_OUTPUT_BYTES, ProgramExit
+from offbook.subjects.program.python_command import PythonCommand
 from offbook.tools.child_process import OUTPUT_GRACE_S, READ_BYTES
 
 GUEST = Path(__file__).parent / "guest" / "start.py"

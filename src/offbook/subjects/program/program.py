@@ -24,13 +24,13 @@ from offbook.explore.run import ErrorKind, Run, RunFailure, ToolRun, normalize_t
 from offbook.faults import Crash, FaultPlan
 from offbook.recording.match.continuation import Continuation, gave_up_mark
 from offbook.subjects.crash import ProgramLives, first_life
-from offbook.subjects.fork_server import UnfitProgramError
-from offbook.subjects.kept_folders import KeptFolders
-from offbook.subjects.launch import ForkLauncher, FreshLauncher, ProgramLauncher, ProgramLife
-from offbook.subjects.node_program import NodeLauncher, is_node_command
-from offbook.subjects.program_process import Ledger, Patience, ProgramExit, RunFiles, error_line, named_error
-from offbook.subjects.program_results import NO_PRODUCTS, Products, ProgramProducts
-from offbook.subjects.python_command import parse_python_command
+from offbook.subjects.program.fork_server import UnfitProgramError
+from offbook.subjects.program.kept_folders import KeptFolders
+from offbook.subjects.program.launch import ForkLauncher, FreshLauncher, ProgramLauncher, ProgramLife
+from offbook.subjects.program.node import NodeLauncher, is_node_command
+from offbook.subjects.program.process import Ledger, Patience, ProgramExit, RunFiles, error_line, named_error
+from offbook.subjects.program.python_command import parse_python_command
+from offbook.subjects.program.results import NO_PRODUCTS, Products, ProgramProducts
 from offbook.subjects.specs import DEFAULT_SETTINGS, ExploreSettings
 from offbook.tools.effects import EFFECTS_URL_VARIABLE, EFFECTS_VARIABLE, Effect, prefer_reported
 from offbook.vendors import agent_variables, api_key_variables, base_url_variables, named_base_urls, plain_environment
@@ -41,7 +41,7 @@ from offbook.wire.server.wire_server import WireServer
 from offbook.wire.session import WireSession
 
 if TYPE_CHECKING:
-    from offbook.subjects.program_tools import McpStandIn
+    from offbook.subjects.program.tools import McpStandIn
 
 RETRY_AFTER_MS = 1.0
 """The `retry-after` of injected errors that do not have one: SDKs then retry at once."""
@@ -164,7 +164,7 @@ class ProgramSubject:
         return self._kept.restored
 
     def _open_mcp(self, config: str) -> McpStandIn:
-        from offbook.subjects.program_tools import McpStandIn  # noqa: PLC0415 - only programs with MCP servers need it
+        from offbook.subjects.program.tools import McpStandIn  # noqa: PLC0415 - only programs with MCP servers need it
 
         return McpStandIn(config, self._replay, self._settings)
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from offbook.errors import InputError
-from offbook.subjects.program_process import (
+from offbook.subjects.program.process import (
     MAX_OUTPUT_BYTES,
     EffectCounter,
     Patience,

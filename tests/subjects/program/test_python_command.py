@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from offbook.subjects.python_command import parse_python_command
+from offbook.subjects.program.python_command import parse_python_command
 
 
 @pytest.fixture(autouse=True)

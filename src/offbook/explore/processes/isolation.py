@@ -108,7 +108,7 @@ class CaseProcess:
 
 
 class ProcessState(Protocol):
-    """What a process is like before a job, with which it is compared afterwards: see `explore/traces.py`."""
+    """What a process is like before a job, with which it is compared afterwards: see `explore/processes/traces.py`."""
 
     def note(self) -> None: ...
 

@@ -10,7 +10,7 @@ from offbook.errors import InputError
 from offbook.explore.explorer import Explorer
 from offbook.explore.options import ExploreOptions, select_variants
 from offbook.subjects.executors import executor_of
-from offbook.subjects.program_results import BACKUP_FOLDER
+from offbook.subjects.program.results import BACKUP_FOLDER
 from offbook.subjects.regression import Regression, RegressionFolder, reproduce
 from offbook.subjects.specs import ExploreSettings, ProgramSpec, WorkflowSpec, open_subject
 

@@ -10,7 +10,7 @@ from offbook.faults import FaultPlan
 from offbook.report.exploration.json_report import exploration_json
 from offbook.report.exploration.report_input import ReportInput
 from offbook.subjects.executors import executor_of
-from offbook.subjects.program import ProgramSubject
+from offbook.subjects.program.program import ProgramSubject
 from offbook.subjects.specs import ExploreSettings
 from tests.explore.runs import plan_of, write_recording
 from tests.subjects.programs import ASKS
