@@ -100,7 +100,7 @@ class FreshLauncher:
     """Starts the command anew for each run, in real time."""
 
     def __init__(self, patience: Patience) -> None:
-        self._patience, self._numbers = patience, count(1)
+        self.patience, self._numbers = patience, count(1)
 
     @contextmanager
     def place(self) -> Iterator[RunPlace]:
@@ -115,7 +115,7 @@ class FreshLauncher:
         *,
         is_clean: bool,
     ) -> LaunchedRun:
-        return _FreshRun(command, environment, self._patience)
+        return _FreshRun(command, environment, self.patience)
 
     def close(self) -> None:
         """Do nothing: nothing is left."""
@@ -125,25 +125,25 @@ class _FreshRun:
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], patience: Patience) -> None:
         self.response_clock: ResponseClock = LOOP_CLOCK
         self.note_request: Callable[[HttpRequest], object] = ignore_request
-        self._command, self._environment, self._patience = command, environment, patience
+        self._command, self._environment, self.patience = command, environment, patience
 
     def now_s(self) -> float:
         return SYSTEM_CLOCK.monotonic_s()
 
     def start(self) -> ProgramLife:
-        return _FreshLife(ProgramProcess(self._command, self._environment), self._patience)
+        return _FreshLife(ProgramProcess(self._command, self._environment), self.patience)
 
 
 class _FreshLife:
     def __init__(self, process: ProgramProcess, patience: Patience) -> None:
         self.hung = ""
-        self._process, self._patience = process, patience
+        self._process, self.patience = process, patience
 
     def run(self, observer: WireObserver) -> ProgramExit:
-        clock = RunClock(self._patience, observer)
+        clock = RunClock(self.patience, observer)
         ended = self._process.run(clock.left_s)
         if ended.code is not None:
-            self._patience.note(clock.took_s)
+            self.patience.note(clock.took_s)
         self.hung = clock.hung
         return ended
 
@@ -160,8 +160,8 @@ class ForkLauncher:
     """
 
     def __init__(self, program: PythonCommand, server: WireServer, patience: Patience) -> None:
-        self._program, self._server, self._patience = program, server, patience
-        self._virtual_patience = patience.copy()
+        self._program, self._server, self.patience = program, server, patience
+        self.virtual_patience = patience.copy()
         self._libraries: Libraries | None = None
         self._sent = SentRequests()
         self._unfit = set[str]()
@@ -237,18 +237,10 @@ class ForkLauncher:
             return None
         return replace(self._libraries.without(self._unfit), requests=_short_requests(self._sent.requests))
 
-    def run_clock(self, observer: WireObserver, clock: SessionClock) -> RunClock:
-        return RunClock(self._virtual_patience, observer, now_s=clock.time)
-
     def note(self, *, took_s: float, virtual_s: float) -> None:
         """Note how long a run took that ended by itself."""
-        self._patience.note(took_s)
-        self._virtual_patience.note(virtual_s)
-
-    @property
-    def real_limit_s(self) -> float:
-        """How long a run may go on without a call or a wait."""
-        return self._patience.idle_s
+        self.patience.note(took_s)
+        self.virtual_patience.note(virtual_s)
 
     def open_clock(self, clock: SessionClock, life: LifeOnClock) -> socket.socket:
         """Have the server listen to a program, and return the program's end of the link."""
@@ -328,9 +320,40 @@ class _ForkedRun:
         return _ForkedLife(self._launcher, self.clock, self._server, self._environment, wants_modules=self._is_clean)
 
 
-class _ForkedLife:
+class VirtualLife:
     """A process in virtual time. In real time it may go on without a call or a wait for as long as a fresh one without
     a call."""
+
+    def __init__(self, process: ForkedProgram | ProgramProcess, clock: SessionClock, patience: Patience) -> None:
+        self.hung = ""
+        self._process, self._clock, self._patience = process, clock, patience
+        self._run_clock: RunClock | None = None
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def limit_s(self) -> float:
+        assert self._run_clock is not None
+        return self._run_clock.due_s
+
+    def end(self) -> None:
+        """End it, because its time is over."""
+        assert self._run_clock is not None
+        self.hung = self.hung or self._run_clock.hung_text()
+        self.kill()
+
+    def note_modules(self, names: bytes) -> None:
+        """Do nothing: nothing is loaded before a run."""
+
+    def _left_s(self) -> float:
+        left_s = self._patience.idle_s - (SYSTEM_CLOCK.monotonic_s() - self._clock.last_message_s)
+        if left_s <= 0:
+            self.end()
+        return left_s
+
+
+class _ForkedLife(VirtualLife):
+    """A fork of a process that has loaded the libraries of the program."""
 
     def __init__(
         self,
@@ -341,14 +364,13 @@ class _ForkedLife:
         *,
         wants_modules: bool,
     ) -> None:
-        self.hung = ""
-        self._launcher, self._clock, self._wants_modules = launcher, clock, wants_modules
-        self._run_clock: RunClock | None = None
+        self._launcher, self._wants_modules = launcher, wants_modules
         self._has_modules = Event()
         self._program = ForkedProgram(server, launcher.address, environment, wants_modules=wants_modules)
+        super().__init__(self._program, clock, launcher.patience)
 
     def run(self, observer: WireObserver) -> ProgramExit:
-        self._run_clock = self._launcher.run_clock(observer, self._clock)
+        self._run_clock = RunClock(self._launcher.virtual_patience, observer, now_s=self._clock.time)
         started_s, virtual_s = SYSTEM_CLOCK.monotonic_s(), self._clock.now_s
         link = self._launcher.open_clock(self._clock, self)
         try:
@@ -362,25 +384,6 @@ class _ForkedLife:
                 self._has_modules.wait(MODULES_S)
         return ended
 
-    def kill(self) -> None:
-        self._program.kill()
-
-    def limit_s(self) -> float:
-        assert self._run_clock is not None
-        return self._run_clock.due_s
-
-    def end(self) -> None:
-        """End it, because its time is over."""
-        assert self._run_clock is not None
-        self.hung = self.hung or self._run_clock.hung_text()
-        self._program.kill()
-
     def note_modules(self, names: bytes) -> None:
         self._launcher.load(msgspec.json.decode(names, type=Libraries))
         self._has_modules.set()
-
-    def _left_s(self) -> float:
-        left_s = self._launcher.real_limit_s - (SYSTEM_CLOCK.monotonic_s() - self._clock.last_message_s)
-        if left_s <= 0:
-            self.end()
-        return left_s

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from offbook.clock import SYSTEM_CLOCK
 from offbook.explore.observers.wire import WireObserver
-from offbook.subjects.program.launch import LaunchedRun, ProgramLife, RunPlace, address_of
+from offbook.subjects.program.launch import LaunchedRun, ProgramLife, RunPlace, VirtualLife, address_of
 from offbook.subjects.program.process import Patience, ProgramExit, ProgramProcess, RunClock
 from offbook.subjects.program.python_command import script_interpreter
 from offbook.wire.calls import ignore_request
@@ -99,18 +99,16 @@ class _NodeRun:
         return ProgramProcess(self._command, {**self._environment, **own}, [link])
 
 
-class _NodeLife:
-    """A process in virtual time. In real time it may go on without a call or a wait for as long as a fresh one without
-    a call."""
+class _NodeLife(VirtualLife):
+    """A process of Node whose waits are on the clock."""
 
     def __init__(
         self, launcher: NodeLauncher, clock: SessionClock, process_on: Callable[[int], ProgramProcess]
     ) -> None:
-        self.hung = ""
-        self._launcher, self._clock = launcher, clock
+        self._launcher = launcher
         self._ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._process = process_on(self._theirs.fileno())
-        self._run_clock: RunClock | None = None
+        self._program = process_on(self._theirs.fileno())
+        super().__init__(self._program, clock, launcher.patience)
 
     def run(self, observer: WireObserver) -> ProgramExit:
         launcher = self._launcher
@@ -119,32 +117,10 @@ class _NodeLife:
         launcher.server.call_soon(lambda: self._clock.open(self._ours, self))
         try:
             with self._theirs:
-                ended = self._process.run(self._left_s)
+                ended = self._program.run(self._left_s)
         finally:
             launcher.server.call_soon(self._clock.close)
         if ended.code is not None:
             launcher.patience.note(SYSTEM_CLOCK.monotonic_s() - started_s)
             launcher.virtual_patience.note(self._run_clock.took_s)
         return ended
-
-    def kill(self) -> None:
-        self._process.kill()
-
-    def limit_s(self) -> float:
-        assert self._run_clock is not None
-        return self._run_clock.due_s
-
-    def end(self) -> None:
-        """End it, because its time is over."""
-        assert self._run_clock is not None
-        self.hung = self.hung or self._run_clock.hung_text()
-        self._process.kill()
-
-    def note_modules(self, names: bytes) -> None:
-        """Do nothing: nothing is loaded before a run."""
-
-    def _left_s(self) -> float:
-        left_s = self._launcher.patience.idle_s - (SYSTEM_CLOCK.monotonic_s() - self._clock.last_message_s)
-        if left_s <= 0:
-            self.end()
-        return left_s
