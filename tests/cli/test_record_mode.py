@@ -35,6 +35,17 @@ def test_a_recording_with_exchanges_is_not_written_to_before_a_mode_is_named(run
     assert (tmp_path / "run.json").read_text() == RECORDED
 
 
+def test_a_recording_of_failures_alone_is_called_so(run, monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1")
+    assert run(*ASKING["exec"])[0] == 1
+    code, _, err = run(*ASKING["exec"])
+    assert code == 2
+    assert "run.json: there is 1 exchange already, and all failed\n" in err
+    assert "add --record-mode fresh to replace it" in err
+    code, _, err = run("exec", "--record-mode", "fresh", *ASKING["exec"][1:])
+    assert (code, "already" in err) == (1, False)
+
+
 @pytest.mark.parametrize("arguments", [ASKING["exec"], ASKING["run"]], ids=["exec", "run"])
 def test_a_recording_without_exchanges_needs_no_mode(run, greet, write, arguments, monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1")

@@ -438,6 +438,6 @@ def _sites_after(single: CaseResult) -> list[ExploredSite]:
 
 
 def _clean_run_problem(run: Run) -> str:
-    if run.error is not None:
-        return f"{run.error.type}: {run.error.message}"
-    return run.hung or run.diverged or next(iter(run.broken), "")
+    if run.diverged or run.error is None:
+        return run.diverged or run.hung or next(iter(run.broken), "")
+    return f"{run.error.type}: {run.error.message}"

@@ -601,6 +601,14 @@ def test_a_real_api_that_refuses_is_reported_by_its_status_and_by_the_key_that_i
     assert err == failed + ("" if key else hint)
 
 
+@pytest.mark.parametrize(("key", "code"), [("", 1), ("k", 1), ("", 0)])
+def test_a_program_that_fails_before_its_first_call_may_lack_a_key(execute, monkeypatch, key, code):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", key)
+    _, _, err = execute("--record", "new.json", "--", sys.executable, "-c", f"raise SystemExit({code})")
+    hint = "it failed before its first call; SDKs want a key, and none is set: OPENAI_API_KEY, ANTHROPIC_API_KEY, "
+    assert (hint in err) == (code == 1 and not key)
+
+
 def test_misses_behind_a_fault_are_not_a_reason_to_record_again(execute, weather):
     options = ["--replay", "asked.json", "--fault", "call=1: unknown_tool"]
     code, _, err = execute(*options, "--", *ASK, "What is the weather?", "What?")

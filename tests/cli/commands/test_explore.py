@@ -235,7 +235,7 @@ def test_the_state_of_a_workflow_is_set(run, project):
     project.workflow(REFUND)
     code, _, err = run("explore", *FLOW, "--set", "order=43")
     assert code == 2
-    assert "the run fails without any fault: RecordingMismatchError" in err
+    assert "the run fails without any fault: run.json: tool 'refund' was not recorded with these arguments" in err
 
 
 def test_a_scenario_is_explored_on_the_recording_beside_it(run, project):
@@ -348,7 +348,7 @@ def test_a_program_says_which_tools_it_runs_for_real_and_how_often(paying, monke
     monkeypatch.setenv("LEDGER", "ledger.jsonl")
     _, _, err = paying("--run-tools", "--faults", "http_error 500", "--budget", "3")
     assert "the program runs its tools for real in the run without a fault, and in every case: refund" in err
-    assert "it runs 3 further times" in err
+    assert "it runs about 3 further times: a case that leaves the recording runs up to three times" in err
     assert len(Path("ledger.jsonl").read_text().splitlines()) >= 4
 
 

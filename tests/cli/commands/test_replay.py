@@ -195,6 +195,8 @@ def test_a_plan_without_a_workflow_is_reported_with_what_to_type(run, write):
     write("plan.json", '{"faults": []}')
     code, _, err = run("replay", "--plan", "plan.json")
     assert (code, "hint: offbook replay FLOW --recording PATH --plan plan.json" in err) == (2, True)
+    code, _, err = run("replay", "run.json")
+    assert (code, "run.json is no workflow; to replay a recorded program: offbook exec --replay" in err) == (2, True)
 
 
 def test_tools_that_run_for_real_are_named_unless_quiet(run, write):

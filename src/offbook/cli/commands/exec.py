@@ -141,7 +141,7 @@ def execute(
         tally, options.recording, is_folder=options.is_folder, is_quiet=quiet, is_strict=strict_unused
     )
     summary.print(decision)
-    if options.record is not None and tally.failed:
+    if options.record is not None and (tally.failed or not (tally.totals.tries or end.code == 0)):
         _print_key_advice(tally, options)
     if not quiet:
         print_fork_outcome(options, tally)
@@ -157,14 +157,19 @@ def _golden_check(path: str | None) -> GoldenCheck | None:
 
 
 def _print_key_advice(tally: WireTally, options: WireArguments) -> None:
-    """Print which key is not set, if live calls have failed that need one."""
+    """Print which key is not set, if live calls have failed that need one, or if the program failed before any."""
     import os
 
     from offbook.cli.output.console import print_message
+    from offbook.vendors import VENDORS, missing_keys
     from offbook.wire.proxy.upstream import missing_key_advice
 
     moved = [line.partition("=")[0] for line in options.upstreams]
-    if advice := missing_key_advice(tally.calls, os.environ, moved=moved):
+    advice = missing_key_advice(tally.calls, os.environ, moved=moved)
+    keyed = [name for name, vendor in VENDORS.items() if vendor.needs_key and not vendor.is_opt_in]
+    if not tally.totals.tries and len(missing := missing_keys(keyed, os.environ)) == len(keyed):
+        advice = f"it failed before its first call; SDKs want a key, and none is set: {', '.join(missing)}"
+    if advice:
         print_message("  hint: ", advice, is_err=True)
 
 

@@ -93,6 +93,8 @@ def replay(
     if flow is None or recording is None:
         missing = "workflow" if flow is None else "recording"
         hint = "offbook replay FLOW --recording PATH" + (f" --plan {shlex.quote(plan)}" if plan is not None else "")
+        if flow is not None and flow.endswith(".json"):
+            hint = f"{flow} is no workflow; to replay a recorded program: offbook exec --replay {flow} -- COMMAND …"
         raise InputError(f"a {missing} is missing", source="replay", hint=hint)
     definition = load_workflow(flow)
     check_models(definition, flow)

@@ -317,7 +317,8 @@ class _Exploration:
             if self._options.shard is not None and not cases:
                 print_message("note: ", f"the shard {self._options.shard} holds no case", is_err=True)
             if tools and not self._options.is_quiet:
-                print_message("note: ", f"it runs {pluralize(cases, 'further time')}, or so", is_err=True)
+                often = "a case that leaves the recording runs up to three times"
+                print_message("note: ", f"it runs about {pluralize(cases, 'further time')}: {often}", is_err=True)
             estimate = self._pace.estimate(cases, is_program=exploration.clean.is_program)
             if estimate and not (self._options.is_quiet or self._options.is_json):
                 print_message("", estimate, is_err=True)

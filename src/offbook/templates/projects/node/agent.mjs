@@ -30,8 +30,10 @@ export async function answer(question, client = new OpenAI({ timeout: 10_000 }))
     const { content, tool_calls: calls } = choices[0].message;
     if (!calls?.length) return content ?? "";
     messages.push({ role: "assistant", tool_calls: calls });
-    for (const call of calls) {
-      messages.push({ role: "tool", tool_call_id: call.id, content: refund(JSON.parse(call.function.arguments)) });
+    for (const { id, function: asked } of calls) {
+      const isKnown = asked.name === "refund";
+      const content = isKnown ? refund(JSON.parse(asked.arguments)) : `error: there is no tool ${asked.name}`;
+      messages.push({ role: "tool", tool_call_id: id, content });
     }
   }
   throw new Error("no answer after five turns");
