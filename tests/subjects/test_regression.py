@@ -115,7 +115,7 @@ def test_a_program_is_run_again_in_its_folder(project):
     regression = Regression(
         offbook="regression", verdict="crashed", faults=(parse_fault("call=1: http_error 500"),), subject=spec
     )
-    with pytest.raises(InputError, match="the run fails without any fault: run.json"):
+    with pytest.raises(InputError, match="the run fails without any fault: run"):
         regression.reproduce()
 
 
