@@ -619,6 +619,13 @@ def test_misses_behind_a_fault_are_not_a_reason_to_record_again(execute, weather
     assert "the recording does not match the calls" not in err
 
 
+def test_an_option_behind_the_command_is_no_reason_to_record_again(execute, weather):
+    code, _, err = execute("--replay", "asked.json", "--", *ASK, "--fault", "call=1: timeout")
+    assert code == 3
+    assert "hint: --fault went to the program: put options of offbook before the command" in err
+    assert "record it again" not in err
+
+
 def test_misses_are_numbered_as_faults_are(execute, weather):
     options = ["--replay", "asked.json", "--fault", "call=1: http_error 500"]
     code, _, err = execute(*options, "--", *ASK, "Hi", "Hi", "x/Hi", "Ho")

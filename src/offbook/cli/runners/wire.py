@@ -419,6 +419,8 @@ class ExitPolicy(Struct, frozen=True):
         return ExitDecision(MISMATCH, "the recording does not match the calls", self._record_again())
 
     def _record_again(self) -> str:
+        if misplaced := next((word for word in self.command if word in _FAULT_OPTIONS), ""):
+            return f"{misplaced} went to the program: put options of offbook before the command"
         path = "PATH" if self.options.is_folder else shlex.quote(self.options.recording)
         network = self.options.network
         named = [word for host in network.hosts for word in ("--intercept-host", host)]
@@ -436,6 +438,7 @@ def _no_call_hint(network: NetworkTally | None) -> str:
 
 
 SHOWN_HOSTS = 5
+_FAULT_OPTIONS = ("--fault", "--plan", "--replay")  # easily written behind the command
 _BASE_URL_HINT = (
     "let its clients take their base URL from OPENAI_BASE_URL, ANTHROPIC_BASE_URL, GOOGLE_GEMINI_BASE_URL, OLLAMA_HOST"
     " or OFFBOOK_URL, as SDKs do by default, or try --intercept; add --allow-no-calls if it makes no calls"
