@@ -225,10 +225,8 @@ class _Claims:
         run, clean = self._run, self._clean
         is_same = run.result == clean.result
         if not is_same and admits_failure(run.result, clean.result, run.marks):
-            failed = "it says in its result that it failed"
-            yield Assessment(
-                "different result", (failed, result_difference(run.result, clean.result), *self._had_run())
-            )
+            evidence = "it says in its result that it failed", result_difference(run.result, clean.result)
+            yield Assessment("different result", (*evidence, *self._had_run()))
             yield from self._marked_effects()
             return
         if not self._was_told:

@@ -24,9 +24,8 @@ from offbook.recording.format.file import MAX_FILE_BYTES, parse_document, render
 from offbook.recording.format.keys import FOLDER_KEY
 from offbook.recording.stores.journal import Journal
 from offbook.recording.stores.memory import MemoryReader
-from offbook.recording.stores.store import create_sibling, log_warning, refuse_link, unusable_error
+from offbook.recording.stores.store import create_sibling, log_warning, no_recording_error, refuse_link, unusable_error
 from offbook.schema_errors import explain_msgspec_error
-from offbook.text import did_you_mean_file
 
 if TYPE_CHECKING:
     from offbook.recording.stores.media_files import MediaFolder
@@ -83,8 +82,7 @@ class JsonFileStore:
 
     def _load(self, with_journal: Callable[[], Document]) -> Document:
         if not self.exists():
-            hint = did_you_mean_file(self.path, "record it first, or check the path")
-            raise InputError("no such recording", source=self.location, hint=hint)
+            raise no_recording_error(self.path, source=self.location)
         try:
             return with_journal() if self._has_journal() else self._parse(self.path)
         except OSError as error:

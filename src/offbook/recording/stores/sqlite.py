@@ -36,14 +36,13 @@ from offbook.recording.stores.store import (
     StoredExchange,
     create_sibling,
     log_warning,
+    no_recording_error,
     refuse_link,
     unusable_error,
 )
-from offbook.text import did_you_mean_file
 
 BUSY_TIMEOUT_S = 60.0
-_SIDE_FILES = ("-wal", "-shm", "-journal")
-"""What SQLite adds to the name of a database for its own files. It would wait for a pipe of such a name."""
+_SIDE_FILES = ("-wal", "-shm", "-journal")  # SQLite would wait for a pipe of such a name
 _FOREIGN_DATABASE_ERRORS = ("not a database", "malformed", "no such table", "no such column", "has no column")
 
 
@@ -244,8 +243,7 @@ class SqliteStore:
 
     def read(self) -> SqliteReader:
         if not self.exists():
-            hint = did_you_mean_file(self.path, "record it first, or check the path")
-            raise InputError("no such recording", source=self.location, hint=hint)
+            raise no_recording_error(self.path, source=self.location)
         with self._opened() as database:
             return SqliteReader(database)
 

@@ -18,6 +18,7 @@ from offbook.errors import InputError
 from offbook.messages import JsonObject
 from offbook.recording.format.document import AnyExchange, Document
 from offbook.recording.format.exchange import Exchange, ToolExchange, is_conditional
+from offbook.text import did_you_mean_file
 
 E_co = TypeVar("E_co", bound=AnyExchange, covariant=True)
 
@@ -330,6 +331,12 @@ def create_sibling(path: Path) -> Path:
         except FileExistsError:  # of a run that is in progress, or was killed
             continue
         return sibling
+
+
+def no_recording_error(path: Path, *, source: str) -> InputError:
+    """Return the error for a recording that is not there, with the name of one that may be meant."""
+    hint = did_you_mean_file(path, "record it first, or check the path")
+    return InputError("no such recording", source=source, hint=hint)
 
 
 def unusable_error(reason: str, *, source: str, is_folder: bool = False) -> InputError:
