@@ -35,7 +35,8 @@ def test_a_recording_with_exchanges_is_not_written_to_before_a_mode_is_named(run
     assert (tmp_path / "run.json").read_text() == RECORDED
 
 
-def test_a_recording_of_failures_alone_is_called_so(run, monkeypatch):
+def test_a_recording_of_failures_alone_is_called_so(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1")
     assert run(*ASKING["exec"])[0] == 1
     code, _, err = run(*ASKING["exec"])
