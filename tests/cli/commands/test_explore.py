@@ -656,7 +656,7 @@ def test_an_interrupted_exploration_of_a_program_leaves_no_process_behind(projec
         stderr=subprocess.DEVNULL,
     )
     assert opened_within(60.0, "waiting")
-    assert len(processes_with(mark)) > 2
+    assert len(processes_with(mark)) > 1
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 130
     wait_until(lambda: not processes_with(mark))
