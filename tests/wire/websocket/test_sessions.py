@@ -1,21 +1,25 @@
 """WebSocket sessions are recorded as they go, and replayed by what the client sends."""
 
+import asyncio
 import base64
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from websockets.asyncio import client as asyncio_client
 from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatus
 from websockets.sync.client import connect
 
 import offbook
-from tests.wire.intercept.conftest import TlsClient, intercepting
+from tests.wire.intercept.conftest import intercepting
 from tests.wire.websocket.upstream import upstream
 
 PATH = "/v1/realtime?model=gpt-realtime"
@@ -404,15 +408,30 @@ def test_a_kill_costs_at_most_the_exchange_in_flight(tmp_path):
         assert len(heard) - len(got) == 4  # the last answer was still in flight
 
 
+@contextmanager
+def intercepted_client(server, interception):
+    """A client through the proxy. It has one thread: before Python 3.13, a TLS connection is for one at a time."""
+    proxy = server.url.replace("://", f"://offbook:{interception.token}@")
+    context = ssl.create_default_context(cadata=interception.authority.pem.decode())
+
+    async def opened():
+        return await asyncio_client.connect(f"wss://api.openai.com{PATH}", proxy=proxy, ssl=context)
+
+    with asyncio.Runner() as runner:
+        socket = runner.run(opened())
+        yield SimpleNamespace(
+            send=lambda message: runner.run(socket.send(message)),
+            recv=lambda timeout: runner.run(asyncio.wait_for(socket.recv(), timeout)),
+        )
+        runner.run(socket.close())
+
+
 def test_a_session_through_the_interception_of_a_run_goes_to_its_host_and_comes_back(tmp_path):
     path, heard = tmp_path / "run.json", []
     with upstream() as url:
         for options in ({"record": path, "upstreams": {"openai": f"{url}/v1"}}, {"recording": path}):
             with intercepting(**options) as (server, interception):
-                with (
-                    TlsClient(server, interception, "api.openai.com") as tunnel,
-                    connect(f"ws://api.openai.com{PATH}", sock=tunnel.socket, proxy=None) as socket,
-                ):
+                with intercepted_client(server, interception) as socket:
                     heard.append(talk(socket))
                 wait_until(lambda: len(server.calls) == 4)
                 assert server.misses == []
