@@ -166,7 +166,8 @@ def test_a_test_that_cannot_be_recorded_for_want_of_a_key_names_its_variable(pro
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     project.test(
         """
-import http.server, threading, urllib.error, urllib.request
+import http.server, threading
+import httpx2
 
 class Refusing(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
@@ -179,10 +180,11 @@ def test_it(offbook):
     with http.server.HTTPServer(("127.0.0.1", 0), Refusing) as server:
         threading.Thread(target=server.handle_request, daemon=True).start()
         with offbook.serving(upstreams={"anthropic": f"http://127.0.0.1:{server.server_port}"}) as served:
-            urllib.request.urlopen(f"{served.url}/v1/messages", b'{"model": "m", "max_tokens": 1, "messages": []}')
+            asked = {"model": "m", "max_tokens": 1, "messages": []}
+            httpx2.post(f"{served.url}/v1/messages", json=asked).raise_for_status()
 """
     )
     result = project.record()
     result.assert_outcomes(failed=1)
     advice = "recording makes live calls, and no key is set: export ANTHROPIC_API_KEY=…"
-    result.stdout.fnmatch_lines(["*HTTPError*401*", advice])
+    result.stdout.fnmatch_lines(["*HTTPStatusError*401*", advice])
