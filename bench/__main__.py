@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+from rich.console import Console
 
 from bench import (
     agent,
@@ -60,14 +62,32 @@ def main() -> None:
     console = new_console()
     show_head(console)
     found: list[Findings] = []
-    with tempfile.TemporaryDirectory(prefix="offbook-bench-") as folder, progress(console) as tell:
-        plan = Plan(Library(Path(folder)), arguments.quick, tell)
+    with tempfile.TemporaryDirectory(prefix="offbook-bench-") as folder:
         for name in [arguments.only] if arguments.only else SUBJECTS:
-            found.append(SUBJECTS[name](plan))
+            found.append(_measure_apart(name, Path(folder), console, is_quick=arguments.quick))
             show_findings(console, found[-1])
     show_targets(console, [target for findings in found for target in findings.targets])
     if arguments.json:
         arguments.json.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+
+
+def _measure_apart(name: str, folder: Path, console: Console, *, is_quick: bool) -> Findings:
+    """Measure a subject in a process of its own: what one leaves in memory would slow the forks of the next."""
+    findings = folder / f"{name}.findings"
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            with progress(console) as tell:
+                findings.write_bytes(msgspec.json.encode(SUBJECTS[name](Plan(Library(folder), is_quick, tell))))
+            code = 0
+        except BaseException:
+            console.print_exception()
+        finally:
+            os._exit(code)
+    if os.waitpid(pid, 0)[1]:
+        sys.exit(f"{name} could not be measured")
+    return msgspec.json.decode(findings.read_bytes(), type=Findings)
 
 
 def _arguments() -> argparse.Namespace:
