@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from offbook.codecs.packed_body import MAX_UNPACKED_BYTES
+from offbook.codecs.framing import MAX_UNPACKED_BYTES
 from offbook.recording.match.fingerprint import NormaliseRules, fingerprint
 from offbook.vendors import CODECS
 from offbook.wire.request import (

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.codecs.base import Codec, OtherProtocolError, WireRequest
-from offbook.codecs.packed_body import PackedBodyError, unpack_body
+from offbook.codecs.framing import PackedBodyError, unpack_body
 from offbook.errors import RequestError
 from offbook.messages import JsonObject, Request
 from offbook.providers.aws_signature import SIGNED_SCHEME

@@ -6,7 +6,7 @@ from base64 import b64decode
 from typing import Any
 from urllib.parse import urlsplit
 
-from offbook.codecs.packed_body import PackedBodyError, unpack_body
+from offbook.codecs.framing import PackedBodyError, unpack_body
 from offbook.messages import JsonObject
 from offbook.wire.convert.trace import HttpCall, Trace, Unmapped, ended_at, header_map
 from offbook.wire.request import HttpRequest
