@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from offbook.agent.rescue import tags
 from offbook.agent.rescue.call_format import (
     CallFormat,
     TextMatch,
     UnreadableError,
     calls_in,
+    is_plain,
+    parse,
     read_object,
     read_value,
 )
@@ -279,9 +280,130 @@ def late_thinking_close(text: str, pos: int) -> re.Match[str] | None:
 THINKING = CallFormat(_THINKING_OPEN, read_thinking)
 
 
+_TAG_SPACE = "(?:｜DSML｜|[a-z]{1,20}:)?"
+_TAG_WRAPPER = r"(?:tool_calls?|function_calls?|functioncall|tools)"
+_TAG_OPEN = rf"<{_TAG_SPACE}{_TAG_WRAPPER}>|<\|tool_calls?\|>"
+_TAG_CLOSE = rf"</{_TAG_SPACE}{_TAG_WRAPPER}>|<\|/tool_calls?\|>"
+_TAG_ELEMENT = rf"<{_TAG_SPACE}(?:function|invoke)(?:=|\s+name=)"
+
+_tag_wrapper = re.compile(rf"(?:{_TAG_OPEN})\s*+")
+_tag_gap = re.compile(r"(?:\s|,|```(?:json)?)*+")
+_tag_close = re.compile(_TAG_CLOSE)
+_tags_end = re.compile(rf"(?:{_TAG_CLOSE})|(?={_TAG_OPEN}|<[|｜])|\Z")
+_tag_element = re.compile(rf"""{_TAG_ELEMENT}["']?([\w.-]+)["']?\s*>\s*+""")
+_tag_element_end = re.compile(rf"\s*+</{_TAG_SPACE}(?:function|invoke)>")
+_tag_parameter = re.compile(
+    rf"""\s*+<{_TAG_SPACE}param(?:eter)?(?:=|\s+name=)["']?([\w.-]+)["']?(?:\s+string="(true|false)")?\s*>"""
+    rf"(.*?)</{_TAG_SPACE}param(?:eter)?>",
+    re.DOTALL,
+)
+_tag_bare_name = re.compile(r"([\w.-]+)\s*+(?=<)")
+_tag_pair = re.compile(r"\s*+<arg_key>([^<]*+)</arg_key>\s*+<arg_value>(.*?)</arg_value>", re.DOTALL)
+
+
+def read_tags(text: str, opening: re.Match[str], tools: Collection[str]) -> TextMatch:
+    """Read the calls of a wrapper, or of one element outside of a wrapper.
+
+    Raises:
+        UnreadableError: there is something else, or a call is incomplete.
+    """
+    start = opening.start()
+    wrapper = _tag_wrapper.match(text, start)
+    if wrapper is None:
+        call, end = _read_tag_element(text, start)
+        return TextMatch(start, end, (call,))
+    calls: list[ToolCall] = []
+    pos = _past_tag_gap(text, wrapper.end())
+    while not (end_mark := _tags_end.match(text, pos)):
+        here, pos = _read_tagged(text, pos, tools)
+        calls += here
+        pos = _past_tag_gap(text, pos)
+    if not calls and _tag_close.match(text, pos):
+        raise UnreadableError
+    return TextMatch(start, end_mark.end(), tuple(calls))
+
+
+def _past_tag_gap(text: str, pos: int) -> int:
+    gap = _tag_gap.match(text, pos)
+    return gap.end() if gap else pos
+
+
+def _read_tagged(text: str, pos: int, tools: Collection[str]) -> tuple[tuple[ToolCall, ...], int]:
+    if text[pos] in "{[":
+        value = read_value(text, pos)
+        if calls := calls_in(value.value, tools, is_closed=value.is_closed, is_marked=True):
+            return calls, value.end
+        raise UnreadableError
+    call, end = _read_tag_element(text, pos) if text[pos] == "<" else _read_tag_pairs(text, pos)
+    return (call,), end
+
+
+def _read_tag_element(text: str, pos: int) -> tuple[ToolCall, int]:
+    """Read a call whose tag has the tool's name, around parameters, or around a JSON object without an end tag."""
+    element = _tag_element.match(text, pos)
+    if element is None:
+        raise UnreadableError
+    if text.startswith("{", element.end()):
+        args, end = read_object(text, element.end())
+        closing = _tag_element_end.match(text, end)
+        return ToolCall(element[1], args), closing.end() if closing else end
+    args, end = _read_tag_parameters(text, element.end())
+    closing = _tag_element_end.match(text, end)
+    if closing is None:
+        raise UnreadableError
+    return ToolCall(element[1], args), closing.end()
+
+
+def _read_tag_parameters(text: str, pos: int) -> tuple[JsonObject, int]:
+    args: JsonObject = {}
+    while parameter := _tag_parameter.match(text, pos):
+        key, is_text, value = parameter.groups()
+        _add_argument(args, key, _strip_line_breaks(value) if is_text == "true" else _tag_value(value))
+        pos = parameter.end()
+    return args, pos
+
+
+def _read_tag_pairs(text: str, pos: int) -> tuple[ToolCall, int]:
+    """Read a call in the format of GLM: the tool's name, then keys and values, up to the end tag."""
+    name = _tag_bare_name.match(text, pos)
+    if name is None:
+        raise UnreadableError
+    args: JsonObject = {}
+    pos = name.end()
+    while pair := _tag_pair.match(text, pos):
+        _add_argument(args, pair[1].strip(), _tag_value(pair[2]))
+        pos = pair.end()
+    if not _tag_close.match(text, _past_tag_gap(text, pos)):
+        raise UnreadableError
+    return ToolCall(name[1], args), pos
+
+
+def _add_argument(args: JsonObject, key: str, value: object) -> None:
+    if key in args:
+        raise UnreadableError
+    args[key] = value
+
+
+def _tag_value(text: str) -> object:
+    """Return the value of a parameter: its text parsed as JSON, unless that fails or gives a string."""
+    try:
+        value = parse(text)
+    except UnreadableError:
+        return _strip_line_breaks(text)
+    return _strip_line_breaks(text) if isinstance(value, str) or not is_plain(value) else value
+
+
+def _strip_line_breaks(text: str) -> str:
+    """Return the text without the line breaks between it and its tags."""
+    return text.removeprefix("\n").removesuffix("\n")
+
+
+TAGS = CallFormat(f"{_TAG_OPEN}|{_TAG_ELEMENT}", read_tags)
+
+
 FORMATS = {
     "thinking": THINKING,
-    "tags": tags.TAGS,
+    "tags": TAGS,
     "special_tokens": SPECIAL_TOKENS,
     "harmony": HARMONY,
     "python_calls": PYTHON_CALLS,
