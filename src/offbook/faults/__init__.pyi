@@ -50,6 +50,9 @@ from offbook.faults.site import mark_of as mark_of
 from offbook.faults.stream import SlowDrip as SlowDrip
 from offbook.faults.stream import StreamStall as StreamStall
 from offbook.faults.stream import StreamTruncate as StreamTruncate
+from offbook.faults.stream import WsClose as WsClose
+from offbook.faults.stream import WsReorder as WsReorder
+from offbook.faults.stream import WsRepeat as WsRepeat
 from offbook.faults.tools import INJECTED_TEXTS as INJECTED_TEXTS
 from offbook.faults.tools import FaultedToolCall as FaultedToolCall
 from offbook.faults.tools import InjectedText as InjectedText
@@ -69,6 +72,3 @@ from offbook.faults.tools import ToolLost as ToolLost
 from offbook.faults.tools import ToolsChanged as ToolsChanged
 from offbook.faults.tools import ToolTimeout as ToolTimeout
 from offbook.faults.tools import Unauthorized as Unauthorized
-from offbook.faults.websocket import WsClose as WsClose
-from offbook.faults.websocket import WsReorder as WsReorder
-from offbook.faults.websocket import WsRepeat as WsRepeat

@@ -44,7 +44,7 @@ from offbook.faults.response import (
     WrongTypes,
     WrongValues,
 )
-from offbook.faults.stream import SlowDrip, StreamStall, StreamTruncate
+from offbook.faults.stream import SlowDrip, StreamStall, StreamTruncate, WsClose, WsReorder, WsRepeat
 from offbook.faults.tools import (
     InjectedText,
     InputRequiredForever,
@@ -62,7 +62,6 @@ from offbook.faults.tools import (
     ToolTimeout,
     Unauthorized,
 )
-from offbook.faults.websocket import WsClose, WsReorder, WsRepeat
 from offbook.schema_errors import shape_hint
 from offbook.text import did_you_mean
 
