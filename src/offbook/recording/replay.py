@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
@@ -29,13 +29,17 @@ from offbook.providers.provider import Provider
 from offbook.recording.format.document import Document, check_strict, rules_from_meta
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.latency import Latency, LatencyModel
-from offbook.recording.match.cursor import Cursor, ExchangeMatch, OverusedEntry, UnusedEntry, overused_entries
+from offbook.recording.match.cursor import (
+    Cursor,
+    ExchangeMatch,
+    HomePaths,
+    OverusedEntry,
+    UnusedEntry,
+    overused_entries,
+)
 from offbook.recording.match.fingerprint import canonical_fields, fingerprint
 from offbook.recording.stores.locate import open_store, read_document
 from offbook.recording.stores.store import RecordingReader, log_warning
-
-if TYPE_CHECKING:
-    from offbook.recording.match.home_paths import HomePaths
 
 _MISMATCH_WARNINGS: dict[MismatchKind, str] = {
     "missing": "is not in the recording; answered with the default response",
@@ -198,8 +202,6 @@ class MockProvider(Provider):
     @cached_property
     def _home_paths(self) -> HomePaths | None:
         """The recorded requests that name a home folder; few runs look for one of them."""
-        from offbook.recording.match.home_paths import HomePaths  # noqa: PLC0415
-
         return HomePaths.of(self._reader, self._rules)
 
     async def close(self) -> None:

@@ -21,7 +21,7 @@ from offbook.recording.format.file import document_from_dict
 from offbook.recording.format.keys import short_key
 from offbook.recording.latency import Latency
 from offbook.recording.match.continuation import written_answers
-from offbook.recording.match.cursor import Cursor, ExchangeMatch
+from offbook.recording.match.cursor import Cursor, ExchangeMatch, HomePaths
 from offbook.recording.match.fingerprint import NormaliseRules, canonical_bytes, normalise_fields
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.memory import MemoryReader
@@ -33,7 +33,6 @@ from offbook.wire.request import ParsedRequest, RequestParser
 from offbook.wire.response import HttpResponse, encode_exchange, has_wire_bytes, recorded_response
 
 if TYPE_CHECKING:
-    from offbook.recording.match.home_paths import HomePaths
     from offbook.recording.match.websocket import TurnIndex
     from offbook.wire.calls import RecordingUse
 
@@ -121,8 +120,6 @@ class ReplaySource:
     @cached_property
     def home_paths(self) -> HomePaths | None:
         """The entries whose requests name a home folder; None if there are none."""
-        from offbook.recording.match.home_paths import HomePaths  # noqa: PLC0415 - only a request without a match asks
-
         return HomePaths.of(self.reader, self.rules)
 
     @cached_property

@@ -263,7 +263,7 @@ def _is_same(expected: SentMessage, message: SentMessage, ids: ClientIds, *, rul
 
 def _is_same_elsewhere(expected: SentMessage, message: SentMessage, ids: ClientIds, *, rules: NormaliseRules) -> bool:
     """Return whether a message differs from the recorded one in home folders alone."""
-    from offbook.recording.match.home_paths import without_home_names  # noqa: PLC0415 - only other messages need it
+    from offbook.recording.match.cursor import without_home_names  # noqa: PLC0415 - only other messages need it
 
     plain, recorded = (
         without_home_names(canonical_bytes(each)) for each in (plain_message(message, ids, rules), expected)
@@ -378,7 +378,7 @@ def describe_message(message: SentMessage) -> str:
 def websocket_mismatch_error(fields: JsonObject, index: TurnIndex, reader: RecordingReader) -> RecordingMismatchError:
     """Return the error for a message that a strict replay refuses, with the difference to what was expected."""
     from offbook.recording.match.mismatch import difference_between  # noqa: PLC0415 - most runs have no mismatch
-    from offbook.recording.redact.rules import mask_json  # noqa: PLC0415
+    from offbook.recording.redact.rules import mask_json  # noqa: PLC0415 - only other messages need its patterns
 
     place = shorten(printable_line(f"{WEBSOCKET_METHOD} {fields['path']}"), 200)
     messages = [message for _, message in fields["sent"]]

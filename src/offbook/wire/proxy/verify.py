@@ -15,8 +15,7 @@ from offbook.clock import SYSTEM_CLOCK
 from offbook.errors import InputError, RequestError
 from offbook.messages import JsonObject, Usage
 from offbook.providers.pricing import PriceTable
-from offbook.recording.drift import Difference, differences_between
-from offbook.recording.embeddings import embeddings_of
+from offbook.recording.drift import Difference, differences_between, embeddings_of
 from offbook.recording.format.document import Document, rules_from_meta
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.wire_record import WEBSOCKET
