@@ -2,13 +2,19 @@
 
 SDKs create the models of requests and responses when these are first used, which takes them longer than the rest of a
 run. So the requests of a run are sent once more, the models of pydantic that it has used are completed, and the
-patterns of `re` compiled. No code of an agent runs: a method that something has replaced is not called. Only the
-standard library is used, because the interpreter of a program may not have offbook.
+patterns of `re` compiled. No code of an agent runs: a method that something has replaced is not called.
+
+In every call, SDKs check every message of the conversation against its types, some hundred microseconds for each. What
+they make of a value depends on the value and its types alone, so it is remembered by both.
+
+Only the standard library is used, because the interpreter of a program may not have offbook.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
+import marshal
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -144,3 +150,93 @@ def _models() -> Iterator[Any]:
 
 def _is_built(model: Any) -> bool:
     return bool(model.__dict__.get("__pydantic_complete__"))
+
+
+_TRANSFORM_MODULES = ("openai._utils._transform",)
+_TRANSFORM_NAMES = ("_transform_recursive", "_async_transform_recursive")
+_TRANSFORM_PARAMETERS = ["data", "annotation", "inner_type"]
+MAX_TRANSFORMS, MAX_TRANSFORM_BYTES = 4096, 65_536
+_MARSHAL_VERSION = 2
+"""The last format of `marshal` whose bytes do not depend on who else refers to the parts of a value."""
+
+_Function = Callable[..., Any]
+_TransformKey = tuple[int, int, bytes]
+
+
+def remember_transforms() -> None:
+    """Let the SDKs that are loaded remember, unless their functions are others than those that are known here."""
+    for name in _TRANSFORM_MODULES:
+        module = sys.modules.get(name)
+        if module is not None and all(_has_known_transform(module, each) for each in _TRANSFORM_NAMES):
+            memory = TransformMemory()
+            for each, remembering in zip(_TRANSFORM_NAMES, (memory.remembering, memory.remembering_async), strict=True):
+                setattr(module, each, remembering(getattr(module, each)))
+
+
+def _has_known_transform(module: Any, name: str) -> bool:
+    """Return whether a module has its own function of this name, and not a mock or instrumentation."""
+    function = getattr(module, name, None)
+    if not inspect.isfunction(function) or function.__code__.co_filename != module.__file__:
+        return False
+    return list(inspect.signature(function).parameters) == _TRANSFORM_PARAMETERS
+
+
+class TransformMemory:
+    """What a function has made of the items of lists: only those have an `inner_type`.
+
+    It is kept by the value as bytes, and each caller gets a copy. A value that has a part of another than a plain type
+    has no such bytes, and is left to the SDK.
+    """
+
+    def __init__(self) -> None:
+        self._results: dict[_TransformKey, bytes] = {}
+        self._types: list[Any] = []
+
+    def remembering(self, real: _Function) -> _Function:
+        """Return the function, which calls the real one for what is not known."""
+
+        def transform(data: Any, *, annotation: Any, inner_type: Any = None) -> Any:
+            key = _transform_key(data, annotation, inner_type)
+            if key in self._results:
+                return self._copy(key)
+            return self._keep(key, real(data, annotation=annotation, inner_type=inner_type), annotation, inner_type)
+
+        return transform
+
+    def remembering_async(self, real: _Function) -> _Function:
+        """Return the same for a coroutine function."""
+
+        async def transform(data: Any, *, annotation: Any, inner_type: Any = None) -> Any:
+            key = _transform_key(data, annotation, inner_type)
+            if key in self._results:
+                return self._copy(key)
+            made = await real(data, annotation=annotation, inner_type=inner_type)
+            return self._keep(key, made, annotation, inner_type)
+
+        return transform
+
+    def _copy(self, key: _TransformKey) -> Any:
+        return marshal.loads(self._results[key])  # noqa: S302 - these are bytes of this process
+
+    def _keep(self, key: _TransformKey | None, result: Any, *types: Any) -> Any:
+        """Keep a result, and its types, so that no others get their ids; return it."""
+        if key is not None and len(self._results) < MAX_TRANSFORMS:
+            written = _bytes_of(result)
+            if written is not None:
+                self._results[key] = written
+                self._types += types
+        return result
+
+
+def _transform_key(data: Any, annotation: Any, inner_type: Any) -> _TransformKey | None:
+    """Return by what a result is kept; None if it is not."""
+    written = _bytes_of(data) if inner_type is not None and type(data) is dict else None
+    return None if written is None else (id(annotation), id(inner_type), written)
+
+
+def _bytes_of(value: Any) -> bytes | None:
+    try:
+        written = marshal.dumps(value, _MARSHAL_VERSION)
+    except ValueError:
+        return None
+    return written if len(written) <= MAX_TRANSFORM_BYTES else None

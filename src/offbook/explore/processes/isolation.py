@@ -28,7 +28,7 @@ from typing import ClassVar, NoReturn, Protocol
 from msgspec import Struct
 
 from offbook.clock import VIRTUAL_EPOCH
-from offbook.providers.transforms import remember_transforms
+from offbook.providers.first_use import remember_transforms
 from offbook.virtual_time import TimeReferences, VirtualTime
 
 _MARK = b"\0report\0"

@@ -10,7 +10,6 @@ UNFIT = 78
 SHARED = [
     ("virtual_time", ("virtual_time.py",)),
     ("first_use", ("providers", "first_use.py")),
-    ("transforms", ("providers", "transforms.py")),
 ]
 """Modules of offbook that need only the standard library."""
 

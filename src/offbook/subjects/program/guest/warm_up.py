@@ -17,12 +17,19 @@ if TYPE_CHECKING:
         built_models,
         compile_patterns,
         compiled_patterns,
+        remember_transforms,
         send_again,
     )
-    from offbook.providers.transforms import remember_transforms
 else:  # it is beside this file, under the name of the guest
-    from .first_use import Sdk, build_models, built_models, compile_patterns, compiled_patterns, send_again
-    from .transforms import remember_transforms
+    from .first_use import (
+        Sdk,
+        build_models,
+        built_models,
+        compile_patterns,
+        compiled_patterns,
+        remember_transforms,
+        send_again,
+    )
 
 PEM = b"-----BEGIN CERTIFICATE-----"
 

@@ -13,7 +13,7 @@ from openai._utils import _transform
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 from pydantic import BaseModel
 
-from offbook.providers.transforms import MAX_BYTES, TransformMemory, remember_transforms
+from offbook.providers.first_use import MAX_TRANSFORM_BYTES, TransformMemory, remember_transforms
 
 REAL, REAL_ASYNC = _transform._transform_recursive, _transform._async_transform_recursive
 ANNOTATION = get_type_hints(CompletionCreateParamsNonStreaming, include_extras=True)["messages"]
@@ -66,7 +66,7 @@ def test_large_values_and_those_without_an_inner_type_are_left_to_the_sdk() -> N
     made = []
     transform = TransformMemory().remembering(lambda data, **_: made.append(data) or data)
     for _ in range(2):
-        transform({"content": "x" * MAX_BYTES}, annotation=ANNOTATION, inner_type=MESSAGE)
+        transform({"content": "x" * MAX_TRANSFORM_BYTES}, annotation=ANNOTATION, inner_type=MESSAGE)
         transform({"content": "x"}, annotation=ANNOTATION)
     assert len(made) == 4
 
