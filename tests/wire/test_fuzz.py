@@ -14,8 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from offbook import serving
-from offbook.wire.intercept.hosts import InterceptedHosts
-from offbook.wire.intercept.interception import Interception
+from offbook.wire.intercept.interception import InterceptedHosts, Interception
 from offbook.wire.options import WireOptions
 from offbook.wire.request import HttpRequest
 from offbook.wire.server.wire_server import WireServer

@@ -20,8 +20,7 @@ from offbook.errors import OffbookError
 from offbook.messages import Usage, deltas_of
 from offbook.recording.redact.rules import mask_json, mask_text
 from offbook.vendors import CODECS
-from offbook.wire.intercept.hosts import InterceptedHosts
-from offbook.wire.intercept.interception import Interception
+from offbook.wire.intercept.interception import InterceptedHosts, Interception
 from offbook.wire.options import WireOptions
 from offbook.wire.request import HttpRequest
 from offbook.wire.server.wire_server import WireServer

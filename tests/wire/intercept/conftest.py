@@ -8,8 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from offbook.wire.intercept.hosts import InterceptedHosts
-from offbook.wire.intercept.interception import Interception
+from offbook.wire.intercept.interception import InterceptedHosts, Interception
 from offbook.wire.options import WireOptions
 from offbook.wire.server.wire_server import WireServer
 from tests.wire.raw_client import RawClient

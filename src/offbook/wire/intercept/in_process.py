@@ -17,7 +17,7 @@ from typing import Any, Self, TypeAlias
 
 from offbook.wire.api import InProcessClients
 from offbook.wire.intercept.aiohttp_client import replace_connect
-from offbook.wire.intercept.hosts import InterceptedHosts
+from offbook.wire.intercept.interception import InterceptedHosts
 from offbook.wire.intercept.requests_client import replace_send
 from offbook.wire.transport import is_upstream_call, transport_type
 

@@ -1,21 +1,165 @@
-"""What a run intercepts, who may use its proxy, and what became of the connections that were made through it."""
+"""What a run intercepts: which hosts, with which certificates, for which clients, and what became of connections."""
 
 from __future__ import annotations
 
 import hmac
+import os
+import re
 import secrets
+import ssl
+import struct
+import sys
 from base64 import b64decode
 from collections import Counter
-from collections.abc import Mapping
-from typing import Literal
-from urllib.parse import unquote
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from fnmatch import fnmatchcase
+from ipaddress import ip_address
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Lock
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
-from offbook.wire.intercept.authority import Authority
-from offbook.wire.intercept.client_process import proxy_user
-from offbook.wire.intercept.hosts import InterceptedHosts
+from offbook.errors import InputError
+from offbook.vendors import VENDORS, upstreams_from_environment
 from offbook.wire.server.access import is_loopback_name
+
+if TYPE_CHECKING:
+    import trustme
+
+
+_HOST = re.compile(r"[a-z0-9*]([a-z0-9*._-]*[a-z0-9*])?(:[0-9]{1,5})?")
+_THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
+_HINT = "a host without a scheme, like api.example.org or *.example.org; api.example.org=URL records from there"
+
+
+class InterceptedHosts:
+    """The hosts whose requests are answered: those of all vendors, of the addresses in `environment`, and `added`.
+
+    An item of `added` is a host, or a pattern like `*.example.org`, and may name the URL that its calls are recorded
+    from instead of the host itself: `llm.example.org=http://127.0.0.1:8000`. With a port, `127.0.0.1:8000`, it is for
+    that port alone. Programs reach hosts of this machine without a proxy; of those, only what is added is intercepted,
+    unless `includes_this_machine`.
+
+    Raises:
+        InputError: an item is not a host.
+    """
+
+    def __init__(
+        self,
+        added: Iterable[str] = (),
+        *,
+        environment: Mapping[str, str] | None = None,
+        includes_this_machine: bool = False,
+    ) -> None:
+        self._added = dict(map(_parse_host, added))
+        base_urls = {vendor.base_url for vendor in VENDORS.values()}
+        addresses = {urlsplit(url) for url in (base_urls | set(upstreams_from_environment(environment or {}).values()))}
+        names = {pattern for vendor in VENDORS.values() for pattern in vendor.hosts}
+        names |= {url.hostname for url in addresses if url.hostname and not is_loopback_name(url.hostname)}
+        if includes_this_machine:
+            ports = {url.port or 80 for url in addresses if url.hostname and is_loopback_name(url.hostname)}
+            names |= {f"{host}:{port}" for host in _THIS_MACHINE for port in ports}
+        self._patterns = (*self._added, *sorted(names))
+
+    def matches(self, host: str, port: int | None) -> bool:
+        """Return whether a host is intercepted. Its name is in lower case."""
+        return any(_matches(pattern, host, port) for pattern in self._patterns)
+
+    def origin(self, scheme: str, host: str, port: int) -> str:
+        """Return where the calls to a host are recorded from, as a URL without a path."""
+        for pattern, url in self._added.items():
+            if url and _matches(pattern, host, port):
+                return url
+        name = f"[{host}]" if ":" in host else host
+        return f"{scheme}://{name}" if port == {"http": 80, "https": 443}[scheme] else f"{scheme}://{name}:{port}"
+
+
+def _matches(pattern: str, host: str, port: int | None) -> bool:
+    return fnmatchcase(host, pattern) or fnmatchcase(f"{host}:{port}", pattern)
+
+
+def _parse_host(item: str) -> tuple[str, str]:
+    host, _, url = item.partition("=")
+    if not _HOST.fullmatch(host.lower()) or host.strip("*.") == "":
+        raise InputError(f"expected a host, got {host[:100]!r}", source="--intercept-host", hint=_HINT)
+    if "=" in item and not _is_origin(url):
+        hint = f"a scheme and a host, like {host}=http://127.0.0.1:8000"
+        raise InputError("expected a URL without a path behind '='", source=f"--intercept-host {host}", hint=hint)
+    return host.lower(), url.rstrip("/")
+
+
+def _is_origin(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        is_server = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+    return is_server and parts.path in ("", "/") and not (parts.query or parts.fragment or "@" in parts.netloc)
+
+
+MAX_CONTEXTS = 256
+"""For how many hosts certificates are kept. A pattern like `*.example.org` stands for any number."""
+
+
+class Authority:
+    """A certificate authority for one run. `pem` is its certificate; its key is in the memory of this process alone.
+
+    Raises:
+        InputError: the packages that it needs are not installed.
+    """
+
+    def __init__(self) -> None:
+        try:
+            import trustme  # noqa: PLC0415 - only interception needs it
+        except ImportError:
+            hint = "pip install 'offbook[intercept]'"
+            raise InputError("interception needs the package trustme", source="--intercept", hint=hint) from None
+        self._authority = trustme.CA(organization_name="offbook", organization_unit_name="one run of offbook")
+        self.pem: bytes = self._authority.cert_pem.bytes()
+        self._contexts: dict[str, ssl.SSLContext] = {}
+        self._lock = Lock()
+
+    def context_for(self, host: str) -> ssl.SSLContext:
+        """Return what a server needs to be `host` for clients that trust this authority. It speaks HTTP/1.1 alone.
+
+        Raises:
+            ValueError: no certificate can name the host.
+        """
+        with self._lock:
+            if host not in self._contexts:
+                if len(self._contexts) >= MAX_CONTEXTS:
+                    self._contexts.clear()
+                self._contexts[host] = self._new_context(host)
+            return self._contexts[host]
+
+    def _new_context(self, host: str) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.set_alpn_protocols(["http/1.1"])
+        with _readable_path(self._authority.issue_cert(host)) as path:
+            context.load_cert_chain(path)
+        return context
+
+
+@contextmanager
+def _readable_path(leaf: trustme.LeafCert) -> Iterator[str]:
+    """Give the key and the certificates of a host a path, which is all that OpenSSL reads: of a file in memory where
+    the system has such, else in a private folder that is removed at once."""
+    pem = leaf.private_key_and_cert_chain_pem
+    if hasattr(os, "memfd_create"):
+        file = os.memfd_create("offbook", os.MFD_CLOEXEC)
+        try:
+            os.write(file, pem.bytes())
+            yield f"/proc/self/fd/{file}"
+        finally:
+            os.close(file)
+    else:
+        with TemporaryDirectory(prefix="offbook-") as folder, pem.tempfile(folder) as path:
+            yield path
+
 
 DEFAULT_USER = "offbook"
 """The user name of the session without a name."""
@@ -91,3 +235,68 @@ class Interception:
 
 def _session_name(user: str) -> str:
     return "" if user == DEFAULT_USER else unquote(user)
+
+
+_ESTABLISHED = "01"
+_TABLES = {"tcp": False, "tcp6": True}
+"""The tables of connections, and whether their addresses are those of IPv6."""
+
+
+def proxy_user(token: str, *, client: tuple[str, int], server: tuple[str, int]) -> str | None:
+    """Return the user, before `token` in a URL of its environment, of the process at the `client` end of a connection.
+
+    None if it has no such URL. Only what we start has it, with its children, and nobody else can know the token. Only
+    Linux shows this.
+    """
+    if sys.platform != "linux":
+        return None
+    link = _socket_link(client, server)
+    users = (user for process, user in _started_with(token) if link is not None and _has_open(process, link))
+    return next(users, None)
+
+
+def _socket_link(client: tuple[str, int], server: tuple[str, int]) -> str | None:
+    """Return what a process that holds the socket has in its `fd` folder."""
+    for table, is_v6 in _TABLES.items():
+        ends = [_hex_address(address, is_v6=is_v6) for address in (client, server)]
+        with suppress(OSError):
+            for line in Path("/proc/net", table).read_text().splitlines()[1:]:
+                fields = line.split()
+                if fields[1:3] == ends and fields[3] == _ESTABLISHED:
+                    return f"socket:[{fields[9]}]"
+    return None
+
+
+def _hex_address(address: tuple[str, int], *, is_v6: bool) -> str:
+    """Return an address as the kernel writes it: words of four bytes in the order of this machine.
+
+    A socket for both families, like Java's, has addresses of the older one in the form of the newer.
+    """
+    host = ip_address(address[0]).packed
+    if is_v6 and len(host) == 4:
+        host = b"\0" * 10 + b"\xff\xff" + host
+    words = struct.unpack(f"={len(host) // 4}I", host)
+    return "".join(f"{word:08X}" for word in words) + f":{address[1]:04X}"
+
+
+def _started_with(token: str) -> Iterator[tuple[Path, str]]:
+    """Yield the processes of this user whose environment has the token, and the user before it."""
+    pattern = re.compile(rb"//([^:/@\0]+):%b@" % re.escape(token.encode()))
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit() and int(process.name) != os.getpid():
+            with suppress(OSError):
+                if found := pattern.search((process / "environ").read_bytes()):
+                    yield process, found[1].decode()
+
+
+def _has_open(process: Path, socket_link: str) -> bool:
+    with suppress(OSError):
+        return any(_link_of(file) == socket_link for file in (process / "fd").iterdir())
+    return False
+
+
+def _link_of(file: Path) -> str:
+    try:
+        return str(file.readlink())
+    except OSError:
+        return ""

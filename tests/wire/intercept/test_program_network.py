@@ -10,10 +10,8 @@ import pytest
 import trustme
 
 from offbook.errors import InputError
-from offbook.wire.intercept.authority import Authority
-from offbook.wire.intercept.environment import BUNDLE_VARIABLES, ProxyEnvironment
-from offbook.wire.intercept.hosts import InterceptedHosts
-from offbook.wire.intercept.interception import Interception
+from offbook.wire.intercept.interception import Authority, InterceptedHosts, Interception
+from offbook.wire.intercept.program_network import BUNDLE_VARIABLES, ProxyEnvironment
 from tests.wire.intercept.conftest import intercepting
 
 URL = "http://127.0.0.1:8000"
