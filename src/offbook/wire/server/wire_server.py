@@ -145,7 +145,7 @@ class WireApp:
 
     def open_websocket(self, request: HttpRequest, connection: WebSocketConnection) -> Activity:
         """Answer a WebSocket handshake, and what follows it. Return where the activity of its session is counted."""
-        from offbook.wire.websocket.opening import open_session  # noqa: PLC0415 - most clients use none
+        from offbook.wire.websocket.handshake import open_session  # noqa: PLC0415 - most clients use none
 
         return open_session(request, connection, self._sessions, access=self._access, proxy=self._upstream)
 
