@@ -118,7 +118,7 @@ class WireReplay:
         if match.stored is not None:
             return self.source.answer(match.stored, parsed)
         if parsed.request is None or parsed.route.codec is None:
-            from offbook.wire.synthetic.answer import synthetic_response  # noqa: PLC0415 - most runs ask for none
+            from offbook.wire.synthetic.answers import synthetic_response  # noqa: PLC0415 - most runs ask for none
 
             return prepare_response(self.source.paced(synthetic_response(parsed, self.source.models), 0.0))
         response = self.response(match, parsed)

@@ -15,8 +15,8 @@ from google.genai import errors, types
 
 from offbook.errors import RequestError
 from offbook.wire.request import route_of
+from offbook.wire.synthetic.answers import models_answer, token_count_answer
 from offbook.wire.synthetic.embeddings import embeddings_answer, unit_vector
-from offbook.wire.synthetic.models import models_answer, token_count_answer
 from tests.servers.loopback import LoopbackServer, ServerCall
 
 HELLO = b"hello"

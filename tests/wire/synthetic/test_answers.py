@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offbook.errors import RequestError
-from offbook.wire.synthetic.models import models_answer, token_count_answer
+from offbook.wire.synthetic.answers import models_answer, token_count_answer
 
 
 @pytest.mark.parametrize(
