@@ -17,7 +17,7 @@ from offbook.explore.verdict import Assessment
 from offbook.faults import parse_fault
 from offbook.report.exploration.json_report import exploration_json, load_shard
 from offbook.report.exploration.report_input import ExploredShard, ReportInput
-from offbook.report.exploration.shards import merge_explorations
+from offbook.report.shards import merge_explorations
 from offbook.shard import Shard
 
 SHARDS, CALLS, REPEATS = 16, 10, (7, 3)

@@ -16,10 +16,10 @@ from msgspec import Struct
 
 from offbook.errors import InputError
 from offbook.files import check_regular, replace_file
+from offbook.messages import result_text
 from offbook.recording.redact.rules import mask_encoded, mask_text
 from offbook.schema_errors import check_keys, explain_json_error, explain_msgspec_error
 from offbook.text import pluralize, printable, shorten, suggestion
-from offbook.tools.result_text import result_text
 
 if TYPE_CHECKING:
     from rich.console import Console

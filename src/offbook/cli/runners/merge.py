@@ -17,9 +17,8 @@ from offbook.report import Reporters, report
 from offbook.report.exploration import ExplorationReporters, load_exploration
 from offbook.report.exploration.json_report import SHARD_HINT, load_shard
 from offbook.report.exploration.report_input import ReportOptions
-from offbook.report.exploration.shards import merge_explorations
 from offbook.report.scenarios.json_report import load_suite
-from offbook.report.scenarios.shards import LoadedSuite, merge_suites
+from offbook.report.shards import LoadedSuite, merge_explorations, merge_suites
 from offbook.text import did_you_mean_file
 
 
