@@ -12,7 +12,7 @@ import regex
 from offbook import InputError, NormaliseRules, ToolArgumentsError
 from offbook.recording.match.fingerprint import apply_rules
 from offbook.recording.redact.redactor import Redactor
-from offbook.scenarios.mocks.result_schema import SchemaResultCheck
+from offbook.scenarios.mocks.real_tool import SchemaResultCheck
 from offbook.scenarios.trajectory.arguments import matches
 from offbook.text import UserPattern, compile_pattern
 from offbook.tools.schema_parameters import SchemaParameters

@@ -15,7 +15,6 @@ from offbook.clock import SYSTEM_CLOCK
 from offbook.errors import InputError, RecordingMismatchError
 from offbook.gateway.limits import PricedProvider
 from offbook.providers.provider import PrefixedProvider, Provider
-from offbook.scenarios.budget import Budget
 from offbook.scenarios.conversation import (
     LATENCY_DIGITS,
     Conversation,
@@ -364,3 +363,40 @@ def conversation_id(scenario: str, agent: str, index: int) -> str:
     """Return an id such as `conv-1-3fa9c2`, which is the same in every run."""
     digest = blake2b(f"{scenario}\n{agent}\n{index}".encode(), digest_size=3).hexdigest()
     return f"conv-{index + 1}-{digest}"
+
+
+class Budget:
+    """A limit to the cost of a run; None is no limit.
+
+    With a limit, conversations start in their order, each when all but the last `concurrency` - 1 before it have ended,
+    and the costs of those that have ended then decide whether it starts. So the same conversations start in every run,
+    in one process and in many, and what is spent beyond the limit is the cost of `concurrency` conversations at most.
+    """
+
+    def __init__(self, limit_usd: float | None, *, concurrency: int) -> None:
+        self._limit_usd, self._concurrency = limit_usd, concurrency
+        self._costs: dict[int, float] = {}
+        self._spent_usd = [0.0]
+        self._waiting: dict[int, asyncio.Future[None]] = {}
+
+    def __str__(self) -> str:
+        return f"${self._limit_usd or 0.0:g}"
+
+    async def is_spent(self, at: int) -> bool:
+        """Return whether the budget is spent for conversation `at`, as soon as it may start."""
+        if self._limit_usd is None:
+            return False
+        ended = max(at + 1 - self._concurrency, 0)
+        if len(self._spent_usd) <= ended:
+            self._waiting[ended] = asyncio.get_running_loop().create_future()
+            await self._waiting[ended]
+        return self._spent_usd[ended] >= self._limit_usd
+
+    def note(self, at: int, cost_usd: float) -> None:
+        """Note that conversation `at` has ended."""
+        self._costs[at] = cost_usd
+        while (ended := len(self._spent_usd)) - 1 in self._costs:
+            self._spent_usd.append(self._spent_usd[-1] + self._costs[ended - 1])
+            waiting = self._waiting.pop(ended, None)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(None)

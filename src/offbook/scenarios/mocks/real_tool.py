@@ -14,13 +14,15 @@ from msgspec import UNSET, Struct
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 
-from offbook.errors import InputError, MockDriftError, UnmockedToolError
+from offbook.errors import InputError, MockDriftError, MockError, UnmockedToolError
 from offbook.messages import JsonObject
 from offbook.tools import ToolDef, ToolFunction, ToolSpec, tool_of
 from offbook.tools.effects import UNDECLARED, ToolDeclaration
+from offbook.tools.parameters import argument_path, invalid_argument
 from offbook.tools.pydantic_parameters import validation_arguments_error
 
 if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError as SchemaViolation
     from pydantic import BaseModel
 
 
@@ -75,6 +77,46 @@ class NoResultCheck:
         return ()
 
 
+class SchemaResultCheck:
+    """Checks a result against a JSON schema, of the draft that its `$schema` names, or else of 2020-12.
+
+    Raises:
+        InputError: the schema is not valid.
+    """
+
+    def __init__(self, schema: Mapping[str, Any], *, tool: str) -> None:
+        from jsonschema.exceptions import SchemaError  # noqa: PLC0415 - jsonschema loads slowly
+        from referencing import Registry  # noqa: PLC0415
+
+        from offbook.tools.schema_parameters import validator_class  # noqa: PLC0415
+
+        self._tool = tool
+        self.schema: JsonObject = dict(schema)
+        kind = validator_class(self.schema)
+        try:
+            kind.check_schema(self.schema)
+        except SchemaError as error:
+            place = argument_path(["returns", tool, *error.absolute_path])
+            raise InputError(f"invalid JSON schema: {error.message}", source="mocks", place=place) from None
+        self._validator = kind(self.schema, registry=Registry(), format_checker=kind.FORMAT_CHECKER)
+
+    def problems(self, result: Any) -> Sequence[str]:
+        from referencing.exceptions import Unresolvable  # noqa: PLC0415
+
+        try:
+            return [_schema_problem(error) for error in self._validator.iter_errors(result)]
+        except Unresolvable as error:
+            message = f"the schema of the results of {self._tool!r} has a $ref to {error.ref}, which does not exist"
+            raise MockError(message, tool=self._tool) from None
+
+
+def _schema_problem(error: SchemaViolation) -> str:
+    from jsonschema.exceptions import best_match  # noqa: PLC0415
+
+    error = best_match([error]) or error
+    return invalid_argument(argument_path(error.absolute_path), error.message, error.instance)
+
+
 def build_result_check(declared: object, *, tool: str) -> ResultCheck:
     """Build the check for a tool's results from a JSON schema or a type hint; UNSET checks nothing.
 
@@ -84,8 +126,6 @@ def build_result_check(declared: object, *, tool: str) -> ResultCheck:
     if declared is UNSET:
         return NoResultCheck()
     if isinstance(declared, Mapping):
-        from offbook.scenarios.mocks.result_schema import SchemaResultCheck  # noqa: PLC0415 - jsonschema loads slowly
-
         return SchemaResultCheck(declared, tool=tool)
 
     return TypeResultCheck(declared, tool=tool)
