@@ -1,13 +1,15 @@
-"""The values between an agent and a model: messages, tool calls, requests, responses, stream events, replies."""
+"""The values between an agent and a model: messages, tool calls and results, requests, responses, streams, replies."""
 
 from __future__ import annotations
 
 import json
+import re
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence, Set, ValuesView
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
+import msgspec
 import orjson
 from msgspec import Struct, field
 from msgspec.structs import force_setattr, replace
@@ -353,3 +355,52 @@ class StreamedReply(Reply):
             await close()
         if self._source is not None:
             await self._source.aclose()
+
+
+_MEMORY_ADDRESS = re.compile(r"(?: object)? at 0x[0-9a-fA-F]+(?=>)")
+
+
+def result_text(value: object) -> str:
+    """Return text unchanged, and everything else as JSON.
+
+    Dates, enums, dataclasses, Structs and pydantic models have their usual JSON, sets are sorted, and JSON that is
+    only a string has no quotes around it. Bytes are described by their length, and objects without JSON by `str`,
+    without their address in memory. Never raises.
+    """
+    if isinstance(value, str):
+        return str.__str__(value)
+    try:
+        encoded = orjson.dumps(value, default=_plain_value, option=orjson.OPT_NON_STR_KEYS)
+    except TypeError:
+        return plain_str(value)
+    return str(orjson.loads(encoded)) if encoded.startswith(b'"') else encoded.decode()
+
+
+def plain_str(value: object) -> str:
+    """Return the value by `str` without addresses in memory, or its type if that fails."""
+    try:
+        return _MEMORY_ADDRESS.sub("", str(value))
+    except Exception:
+        return f"<{type(value).__name__} that cannot be shown>"
+
+
+def _plain_value(value: Any) -> object:
+    """Convert a value that orjson does not know to one that it does."""
+    if isinstance(value, Struct):
+        return orjson.Fragment(msgspec.json.encode(value, enc_hook=_plain_value))
+    if hasattr(type(value), "model_dump_json"):
+        return orjson.Fragment(value.model_dump_json())
+    if isinstance(value, bytes | bytearray | memoryview):
+        return f"<{len(value)} bytes>"
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Set):
+        return _sorted_values(value)
+    return list(value) if isinstance(value, Sequence | ValuesView) else plain_str(value)
+
+
+def _sorted_values(values: Set[Any]) -> list[object]:
+    try:
+        return sorted(values)
+    except TypeError:
+        return sorted(values, key=result_text)

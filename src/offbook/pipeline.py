@@ -377,7 +377,7 @@ def _outer_layers(
     if any(line.at.tool is not None for line in fault_outcome.plan):
         yield inject_tools((), fault_outcome.plan, fault_log=fault_outcome.fault_log, sink=sink)
     if sink is not NULL_SINK and not isinstance(mode, Harnessed):  # doubles have observers of their own
-        from offbook.tools.observed import observe_tools  # noqa: PLC0415 - nobody looks at most runs
+        from offbook.tools.dispatch import observe_tools  # noqa: PLC0415 - nobody looks at most runs
 
         yield observe_tools((), sink)
 

@@ -21,8 +21,7 @@ from offbook.faults.fault import (
     add_mark,
     hold_nothing,
 )
-from offbook.messages import JsonObject
-from offbook.tools.result_text import result_text
+from offbook.messages import JsonObject, result_text
 
 if TYPE_CHECKING:
     from offbook.clock import Clock

@@ -22,14 +22,13 @@ from offbook.mcp.recorder import McpRecorder
 from offbook.mcp.replay import NO_LATENCY, McpReplay, McpSource
 from offbook.mcp.session import McpSession, McpToolCall, ignore_tool_call
 from offbook.mcp.stdio import READ_BYTES, LineServer, ServerProcess
-from offbook.messages import JsonObject
+from offbook.messages import JsonObject, result_text
 from offbook.recording.format.exchange import ToolExchange
 from offbook.recording.format.keys import tool_key
 from offbook.recording.latency import Latency
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.stores.store import ExchangeIndex, StoredExchange
 from offbook.text import printable, shorten
-from offbook.tools.result_text import result_text
 from offbook.wire.backend import (
     SessionRegistry,
     session_prefix,

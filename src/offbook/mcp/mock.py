@@ -19,7 +19,7 @@ from offbook.errors import InputError, MockDriftError, MockError
 from offbook.mcp.answer import McpAnswer, error_answer, result_answer
 from offbook.mcp.message import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, Message, text_result
 from offbook.mcp.replay import NOTHING_DUE, DueMessages, FoundAnswer, McpReplay
-from offbook.messages import JsonObject, ToolCall
+from offbook.messages import JsonObject, ToolCall, result_text
 from offbook.recording.stores.locate import read_document
 from offbook.scenarios.mocks import Mocks
 from offbook.scenarios.mocks.mock import json_value
@@ -36,7 +36,6 @@ from offbook.schema_errors import explain_json_error
 from offbook.tools import Toolbox, ToolDef, ToolSpec
 from offbook.tools.dispatch import run_tool
 from offbook.tools.effects import UNDECLARED, ToolDeclaration
-from offbook.tools.result_text import result_text
 from offbook.tools.toolbox import GivenTool, GivenTools
 
 _SUPPORTED = frozenset(

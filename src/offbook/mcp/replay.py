@@ -36,14 +36,13 @@ from offbook.mcp.message import (
     recorded_arguments,
     text_result,
 )
-from offbook.messages import JsonObject
+from offbook.messages import JsonObject, result_text
 from offbook.recording.format.exchange import RecordedError, ToolExchange
 from offbook.recording.format.keys import is_mcp_key, mcp_key, split_mcp_key
 from offbook.recording.latency import Latency
 from offbook.recording.match.cursor import Cursor, ExchangeMatch, UnusedEntry
 from offbook.recording.match.mismatch import nearest_success, tool_mismatch_error
 from offbook.recording.stores.store import ExchangeIndex, StoredExchange
-from offbook.tools.result_text import result_text
 
 PROTOCOL = "mcp"
 """The protocol of the wire records of MCP: their frames are the lines that a server wrote."""

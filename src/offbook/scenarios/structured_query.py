@@ -12,9 +12,8 @@ from msgspec import Struct
 
 from offbook.agent.rescue.call_format import UnreadableError, read_object
 from offbook.errors import UnfitAnswerError
-from offbook.messages import JsonObject, Response
+from offbook.messages import JsonObject, Response, result_text
 from offbook.providers.provider import Provider
-from offbook.tools.result_text import result_text
 
 MAX_ANSWER_CHARS = 200_000
 MAX_FALSE_STARTS = 50

@@ -29,13 +29,12 @@ from offbook.agent import (
 from offbook.codecs.base import convert_request
 from offbook.codecs.chat_message import ChatMessage
 from offbook.errors import AgentError, InputError, OffbookError, ProviderError, StepError, TargetError
-from offbook.messages import JsonObject, Request, Response, ToolCall, Usage
+from offbook.messages import JsonObject, Request, Response, ToolCall, Usage, result_text
 from offbook.messages import Message as WireMessage
 from offbook.providers.provider import Provider
 from offbook.scenarios.mocks import MockedTools
 from offbook.tools import GivenTools, ToolDef
 from offbook.tools.dispatch import DAEMON_THREADS, is_async
-from offbook.tools.result_text import result_text
 from offbook.workflow import WorkflowBuilder, WorkflowDefinition, WorkflowEngine, load_workflow
 
 AGENT_STEP = "agent"

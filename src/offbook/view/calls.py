@@ -9,12 +9,11 @@ import msgspec
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from offbook.messages import JsonObject
+from offbook.messages import JsonObject, result_text
 from offbook.recording.format.document import Document, each_exchange
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.keys import is_mcp_key, short_key
 from offbook.text import call_text, shorten
-from offbook.tools.result_text import result_text
 from offbook.view.summary import end_ms, has_failed, place_of
 
 TITLE_CHARS = 120

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offbook.errors import OffbookError, ToolResolutionError, ToolTimeoutError
+from offbook.messages import result_text
 from offbook.recording.format.exchange import (
     JsonForm,
     RecordedError,
@@ -26,7 +27,6 @@ from offbook.recording.format.exchange import (
 )
 from offbook.tools.dispatch import error_text
 from offbook.tools.function_tool import tool_of
-from offbook.tools.result_text import result_text
 
 
 @dataclasses.dataclass

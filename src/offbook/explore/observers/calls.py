@@ -28,6 +28,7 @@ from offbook.messages import (
     StreamEvent,
     StreamRestart,
     WholeReply,
+    result_text,
 )
 from offbook.providers.provider import Provider
 from offbook.recording.format.exchange import json_arguments
@@ -36,7 +37,6 @@ from offbook.tools import ToolDef, ToolSpec
 from offbook.tools.definition import wrap_tool
 from offbook.tools.dispatch import is_async
 from offbook.tools.effects import Effect, EffectOutcome, count_collected
-from offbook.tools.result_text import result_text
 
 
 def lost_messages(before: Sequence[JsonObject], now: Sequence[JsonObject]) -> int:

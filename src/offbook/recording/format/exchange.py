@@ -27,11 +27,12 @@ from offbook.messages import (
     Usage,
     deltas_of,
     json_text,
+    plain_str,
+    result_text,
 )
 from offbook.recording.format.wire_record import WireRecord
 from offbook.text import printable
 from offbook.tools.definition import ToolDef
-from offbook.tools.result_text import plain_str, result_text
 
 ABSENT = Raw()
 _NO_USAGE = Usage()

@@ -13,7 +13,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import asdict, replace
 
 from offbook.errors import InputError, MockError
-from offbook.messages import JsonObject
+from offbook.messages import JsonObject, plain_str
 from offbook.recording.format.exchange import json_arguments
 from offbook.scenarios.mocks.failures import UncheckedAnswer
 from offbook.scenarios.mocks.mock import Mock, MockAnswer, MockContext, json_value, resolve_answer, to_mock
@@ -28,7 +28,6 @@ from offbook.scenarios.mocks.real_tool import (
 from offbook.tools import GivenTool, Toolbox, ToolDef, ToolSpec
 from offbook.tools.dispatch import is_test_error
 from offbook.tools.effects import UNDECLARED
-from offbook.tools.result_text import plain_str
 
 SOURCE = "mocks"
 

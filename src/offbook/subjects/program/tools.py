@@ -20,14 +20,13 @@ from offbook.mcp.config import CONFIG_VARIABLE, PLACEHOLDER, McpConfig, load_con
 from offbook.mcp.hub import McpHub
 from offbook.mcp.replay import ExploredMcpReplay, McpReplay, McpSource, annotations_of, call_outcome
 from offbook.mcp.session import McpToolCall
-from offbook.messages import JsonObject
+from offbook.messages import JsonObject, result_text
 from offbook.recording.format.exchange import ToolExchange
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import ExchangeIndex
 from offbook.subjects.specs import ExploreSettings
 from offbook.text import shorten
 from offbook.tools.effects import Effect, EffectOutcome, ToolDeclaration
-from offbook.tools.result_text import result_text
 from offbook.wire.session import WireSession
 
 MAX_RESULT_CHARS = 4_000

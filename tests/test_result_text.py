@@ -17,7 +17,8 @@ from msgspec import Struct
 from pydantic import BaseModel, Field
 
 from offbook import ToolCall
-from offbook.tools import ToolOutcome, result_text
+from offbook.messages import result_text
+from offbook.tools import ToolOutcome
 
 
 class Colour(enum.Enum):
@@ -154,8 +155,8 @@ class Order:
     ("value", "text"),
     [
         (object(), "<object>"),
-        (Order(), "<tests.tools.test_result_text.Order>"),
-        ([{"order": Order()}], '[{"order":"<tests.tools.test_result_text.Order>"}]'),
+        (Order(), "<tests.test_result_text.Order>"),
+        ([{"order": Order()}], '[{"order":"<tests.test_result_text.Order>"}]'),
         (ToolOutcome.of_value, "<bound method ToolOutcome.of_value of <class 'offbook.tools.dispatch.ToolOutcome'>>"),
         (object().__str__, "<method-wrapper '__str__' of object>"),
         ((number for number in ()), "<generator object <genexpr>>"),
