@@ -1,25 +1,37 @@
-"""The server of the viewer: one page, its script and style, and the JSON that it shows, on loopback and read-only."""
+"""Serves the viewer: its page, what the page asks of the folder of runs and recordings, and reports."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from importlib.resources import files
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
+from msgspec import Struct
 
+from offbook import __version__
 from offbook.errors import InputError
-from offbook.view.api import ApiAnswer, ViewApi
-from offbook.view.library import RunLibrary
+from offbook.files import read_regular
+from offbook.report.exploration.json_report import load_reported
+from offbook.report.exploration.page import exploration_page
+from offbook.report.reporter import encode_json
+from offbook.report.scenarios.json_report import html_report, load_suite
+from offbook.view.calls import RecordedCalls
+from offbook.view.compare import RunComparison, check_comparable
+from offbook.view.history import heat_history, suite_history
+from offbook.view.library import FoundRun, RunLibrary, digest_runs
+from offbook.view.summary import ListedRun, RunKind, load_recording
 from offbook.wire.request import header_dict
 from offbook.wire.response import HttpResponse, whole_response
 from offbook.wire.server.access import Access
 from offbook.wire.server.connection import ClientConnection, send_response
 from offbook.wire.server.http_protocol import OpenConnections, Receive, Scope, Send
 from offbook.wire.server.listener import ServerThread, bind_socket
+from offbook.workflow.runs.resumable_run import LOG, MANIFEST, read_manifest, read_progress
 
 LOOPBACK = "127.0.0.1"
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
@@ -113,3 +125,240 @@ def _static(path: str) -> HttpResponse:
     body = (files(package) / "page" / name).read_bytes()
     content_type = f"{_TYPES[name.rpartition('.')[2]]}; charset=utf-8"
     return whole_response(200, body, headers=_SAFE | {"content-security-policy": _POLICY}, content_type=content_type)
+
+
+MAX_PAGE = 500
+KEPT = 6
+"""How many recordings and comparisons are kept in memory, by what was asked for last."""
+
+_WAY_BACK = b'<header>\n<p class="faint"><a href="/#/runs">\xe2\x86\x90 all runs</a></p>'
+
+Query: TypeAlias = Mapping[str, str]
+T = TypeVar("T")
+
+
+class ApiAnswer(Struct, frozen=True):
+    """The body of an answer, and the tag that stays the same as long as the body would."""
+
+    body: bytes
+    tag: str
+    content_type: str = "application/json"
+
+
+class ViewApi:
+    """Answers by path. What it reads is kept for as long as the files are unchanged."""
+
+    def __init__(self, library: RunLibrary) -> None:
+        self._library = library
+        self._kept: dict[tuple[object, ...], Any] = {}
+        self._routes: dict[str, Callable[[Query, str], ApiAnswer | None]] = {
+            "/api/runs": self._runs,
+            "/api/recording": self._recording,
+            "/api/conversation": self._conversation,
+            "/api/call": self._call,
+            "/api/workflow": self._workflow,
+            "/api/compare": self._compare,
+            "/api/explorations": self._explorations,
+            "/api/heatmap": self._heatmap,
+            "/api/scenarios": self._scenarios,
+            "/report": self._report,
+        }
+
+    def answer(self, path: str, query: Query, known_tag: str = "") -> ApiAnswer | None:
+        """Return the answer to a request; None if the client has it, by its tag.
+
+        Raises:
+            InputError: there is no such thing, or it cannot be read.
+        """
+        route = self._routes.get(path)
+        if route is None:
+            raise InputError(f"there is no {path}", source="view")
+        return route(query, known_tag)
+
+    def _listed(self) -> list[tuple[ListedRun, FoundRun]]:
+        found = [run for run in self._library.find() if not run.part_of]
+        return list(zip(self._library.listed(found), found, strict=True))
+
+    def _runs(self, query: Query, known: str) -> ApiAnswer | None:
+        listed = self._listed()
+        runs = [run for run, _ in listed]
+        pending = sum(run.kind == "pending" for run in runs)
+        tag = digest_runs([found for _, found in listed], str(sorted(query.items())), str(pending))
+        if tag == known:
+            return None
+        words = query.get("q", "").lower().split()
+        matching = [run for run in runs if _matches(run, words, query.get("kind", ""))]
+        kinds = dict.fromkeys(run.kind for run in runs)
+        start, count = _page(query)
+        body = {
+            "version": __version__,
+            "places": [str(place) for place in self._library.places],
+            "total": len(runs),
+            "matching": len(matching),
+            "pending": pending,
+            "kinds": {kind: sum(run.kind == kind for run in runs) for kind in kinds},
+            "offset": start,
+            "runs": _sorted(matching, query.get("sort", ""))[start : start + count],
+        }
+        return ApiAnswer(encode_json(body), tag)
+
+    def _recorded(self, query: Query) -> tuple[FoundRun, RecordedCalls]:
+        run = self._library.run(query.get("id", ""))
+        if run.shape != "file":
+            raise InputError("it is not a recording", source=run.id)
+        return run, self._keep(("calls", run.path, run.signature), lambda: self._load(run))
+
+    def _load(self, run: FoundRun) -> RecordedCalls:
+        document = load_recording(run.path)
+        self._library.note(run, document)
+        return RecordedCalls(document)
+
+    def _recording(self, query: Query, known: str) -> ApiAnswer | None:
+        run = self._library.run(query.get("id", ""))
+        tag = digest_runs([run], str(sorted(query.items())))
+        if tag == known:
+            return None
+        _, calls = self._recorded(query)
+        start, count = _page(query)
+        body = {
+            "run": self._library.summary(run),
+            "part_of": run.part_of,
+            "total": len(calls),
+            "span_ms": calls.span_ms,
+            "offset": start,
+            "calls": calls.rows[start : start + count],
+        }
+        return ApiAnswer(encode_json(body), tag)
+
+    def _conversation(self, query: Query, known: str) -> ApiAnswer | None:
+        run, calls = self._recorded(query)
+        start, count = _page(query)
+        body = {"total": len(calls), "offset": start, "calls": calls.conversation(start, min(count, 100))}
+        return _unless_known(ApiAnswer(encode_json(body), digest_runs([run], str(sorted(query.items())))), known)
+
+    def _call(self, query: Query, known: str) -> ApiAnswer | None:
+        run, calls = self._recorded(query)
+        number = _number(query, "number", 0)
+        if not 1 <= number <= len(calls):
+            raise InputError(f"there is no call {number}", source=run.id)
+        return _unless_known(ApiAnswer(encode_json(calls.detail(number - 1)), digest_runs([run], str(number))), known)
+
+    def _workflow(self, query: Query, known: str) -> ApiAnswer | None:
+        run = self._library.run(query.get("id", ""))
+        if run.shape != "folder":
+            raise InputError("it is not a workflow run", source=run.id)
+        steps = [found for found in self._library.find() if found.part_of == run.id]
+        tag = digest_runs([run, *steps])
+        if tag == known:
+            return None
+        progress = read_progress(run.path / LOG)
+        manifest = read_manifest(run.path / MANIFEST)
+        body = {
+            "run": self._library.summary(run),
+            "workflow": manifest.workflow,
+            "started_at": manifest.started_at,
+            "offbook": manifest.version,
+            "steps": [{"place": place, "result": result} for place, result in progress.results.items()],
+            "recordings": [{"id": each.id, "name": each.path.stem} for each in steps],
+        }
+        return ApiAnswer(encode_json(body), tag)
+
+    def _compare(self, query: Query, known: str) -> ApiAnswer | None:
+        left, right = self._library.run(query.get("left", "")), self._library.run(query.get("right", ""))
+        tag = digest_runs([left, right], str(sorted(query.items())))
+        if tag == known:
+            return None
+        sides = self._library.summary(left), self._library.summary(right)
+        check_comparable(sides[0].kind, sides[1].kind)
+        key = ("compare", left.path, left.signature, right.path, right.signature)
+        found = self._keep(key, lambda: RunComparison(left.path, right.path, sides[0].kind))
+        start, count = _page(query)
+        pairs, total = found.page(start, count, only_changed=query.get("changed") == "1")
+        body = {
+            "kind": sides[0].kind,
+            "left": sides[0],
+            "right": sides[1],
+            "all": len(found.pairs),
+            "same": found.same,
+            "total": total,
+            "offset": start,
+            "pairs": pairs,
+        }
+        return ApiAnswer(encode_json(body), tag)
+
+    def _of_kind(self, kind: RunKind) -> list[tuple[ListedRun, FoundRun]]:
+        return [(run, found) for run, found in self._listed() if run.kind == kind]
+
+    def _explorations(self, query: Query, known: str) -> ApiAnswer | None:
+        listed = self._of_kind("exploration")
+        tag = digest_runs([found for _, found in listed])
+        if tag == known:
+            return None
+        groups: dict[str, list[ListedRun]] = {}
+        for run, _ in listed:
+            groups.setdefault(run.origin, []).append(run)
+        body = {"groups": [{"subject": subject, "runs": runs} for subject, runs in groups.items()]}
+        return ApiAnswer(encode_json(body), tag)
+
+    def _heatmap(self, query: Query, known: str) -> ApiAnswer | None:
+        subject = query.get("subject", "")
+        listed = [(run, found) for run, found in self._of_kind("exploration") if run.origin == subject]
+        if not listed:
+            raise InputError(f"there is no exploration of {subject!r}", source="view")
+        tag = digest_runs([found for _, found in listed], subject)
+        if tag == known:
+            return None
+        return ApiAnswer(encode_json(heat_history(subject, [(run, found.path) for run, found in listed])), tag)
+
+    def _scenarios(self, query: Query, known: str) -> ApiAnswer | None:
+        listed = self._of_kind("scenarios")
+        tag = digest_runs([found for _, found in listed])
+        if tag == known:
+            return None
+        return ApiAnswer(encode_json(suite_history([(run, found.path) for run, found in listed])), tag)
+
+    def _report(self, query: Query, known: str) -> ApiAnswer | None:
+        run = self._library.run(query.get("id", ""))
+        kind, tag = self._library.summary(run).kind, digest_runs([run], "report")
+        if tag == known:
+            return None
+        if kind == "exploration":
+            page = exploration_page(load_reported(run.path))
+        elif kind == "scenarios":
+            page = html_report(load_suite(read_regular(run.path), source=run.id))
+        else:
+            raise InputError("it has no report: only explorations and scenario runs do", source=run.id)
+        return ApiAnswer(page.replace(b"<header>", _WAY_BACK, 1), tag, "text/html; charset=utf-8")
+
+    def _keep(self, key: tuple[object, ...], make: Callable[[], T]) -> T:
+        """Return what was made for a key, and forget what was asked for longest ago."""
+        made: T = self._kept.pop(key) if key in self._kept else make()
+        self._kept[key] = made
+        for old in list(self._kept)[:-KEPT]:
+            self._kept.pop(old, None)
+        return made
+
+
+def _unless_known(answer: ApiAnswer, known: str) -> ApiAnswer | None:
+    return None if answer.tag == known else answer
+
+
+def _matches(run: ListedRun, words: list[str], kind: str) -> bool:
+    return (not kind or run.kind == kind) and all(word in run.searched for word in words)
+
+
+def _sorted(runs: list[ListedRun], by: str) -> list[ListedRun]:
+    """Return runs in the order of a field, like `cost_usd`, or `-cost_usd` for the largest first; else as they are."""
+    name = by.removeprefix("-")
+    if name not in ("id", "kind", "verdict", "cost_usd", "tokens", "took_s", "modified_at", "count"):
+        return runs
+    return sorted(runs, key=lambda run: getattr(run, name), reverse=by.startswith("-"))
+
+
+def _page(query: Query) -> tuple[int, int]:
+    return max(0, _number(query, "offset", 0)), max(0, min(MAX_PAGE, _number(query, "limit", 100)))
+
+
+def _number(query: Query, name: str, default: int) -> int:
+    text = query.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else default
