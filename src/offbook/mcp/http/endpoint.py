@@ -16,8 +16,15 @@ from msgspec.structs import replace
 from offbook.codecs.framing import encode_sse_event
 from offbook.mcp.answer import McpAnswer, error_answer, whole_answer
 from offbook.mcp.dialogue import subscriber
-from offbook.mcp.http.sse2024 import SseClients, opens_stream
-from offbook.mcp.http.streams import MAX_STREAM_BYTES, SSE_HEADERS, SSE_TYPE, ClientStreams, EventStream
+from offbook.mcp.http.streams import (
+    MAX_STREAM_BYTES,
+    SSE_HEADERS,
+    SSE_TYPE,
+    ClientStreams,
+    EventStream,
+    SseClients,
+    opens_stream,
+)
 from offbook.mcp.message import (
     CAPABILITIES_META,
     HANDSHAKE_VERSIONS,
