@@ -1,4 +1,4 @@
-"""Options and arguments that several commands share, and the arguments of a program after `--`."""
+"""Options that several commands share, the arguments of a program after `--`, and how to record on a recording."""
 
 from __future__ import annotations
 
@@ -278,3 +278,51 @@ def program_args(ctx: typer.Context) -> list[str] | None:
     """Return the arguments after `--`; None without `--`."""
     found: list[str] | None = ctx.meta.get(PROGRAM_ARGS_KEY)
     return found
+
+
+_MODES = "append adds this run, fresh replaces them, all replaces what is called again, new records what is missing"
+
+
+def require_record_mode(location: str, mode: RecordMode | None, *, default: RecordMode = "append") -> RecordMode:
+    """Return the mode to record with: as given, or the default for a recording without exchanges.
+
+    Raises:
+        InputError: the recording has exchanges, and no mode says what becomes of them; or it cannot be read.
+    """
+    from offbook.text import pluralize
+
+    size, failed = (0, 0) if mode is not None else _recorded_size(location)
+    if size:
+        reason = f"there {'is' if size == 1 else 'are'} {pluralize(size, 'exchange')} already"
+        if failed == size:
+            hint = "no call of that run got an answer: add --record-mode fresh to replace it"
+            raise InputError(f"{reason}, and all failed", source=location, hint=hint)
+        raise InputError(reason, source=location, hint=f"add --record-mode MODE: {_MODES}")
+    return mode or default
+
+
+def note_recorded(location: str, mode: RecordMode | None) -> None:
+    """Say on stderr that exchanges are added to those of a recording, if no mode says so.
+
+    Raises:
+        InputError: the recording cannot be read.
+    """
+    from offbook.cli.output.console import print_message
+    from offbook.text import pluralize
+
+    size, _ = (0, 0) if mode is not None else _recorded_size(location)
+    if size:
+        message = f"{location} has {pluralize(size, 'exchange')}: this run is added to them"
+        print_message("offbook: ", f"{message}; --record-mode fresh replaces them", is_err=True)
+
+
+def _recorded_size(location: str) -> tuple[int, int]:
+    """Return how many exchanges a recording has, and how many of them are failures of a model."""
+    from offbook.recording.call_cache import is_failure
+    from offbook.recording.stores.locate import open_store
+
+    store = open_store(location)
+    if not store.exists():
+        return 0, 0
+    document = store.load()
+    return document.size, sum(is_failure(exchange) for _, exchange in document)

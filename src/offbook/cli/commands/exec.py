@@ -22,10 +22,11 @@ from offbook.cli.options import (
 if TYPE_CHECKING:
     from offbook.cli.output.wire import WireReportFile
     from offbook.cli.run_program import ChildExit
-    from offbook.cli.runners.golden import GoldenCheck
-    from offbook.cli.runners.wire import WireArguments, WireTally
+    from offbook.cli.runners.wire import ExitDecision, WireArguments, WireTally
+    from offbook.scenarios.trajectory.golden import GoldenFile
 
 
+_FORK_EXAMPLE = "offbook exec --replay PATH --live-from call=4 --model NAME -- COMMAND …"
 SETTINGS = {"context_settings": {"allow_interspersed_args": False}}
 
 
@@ -108,7 +109,6 @@ def execute(
     from msgspec.structs import replace
 
     from offbook.cli.output.wire import WireReportFile, WireSummary
-    from offbook.cli.runners.fork import print_fork, print_fork_outcome, with_fork
     from offbook.cli.runners.wire import ExitPolicy, print_notes
     from offbook.errors import InputError
     from offbook.vendors import agent_variables, named_base_urls
@@ -121,21 +121,22 @@ def execute(
     network = NetworkOptions(intercepts=intercept, hosts=intercept_host, blocks=block_network)
     variables = [*agent_variables(command), *base_url_var]
     options = replace(options, mcp=mcp, base_url_vars=variables, network=network)
-    options = with_fork(options, live_from, model)
+    options = _with_fork(options, live_from, model)
     options.check()
     options = options.with_record_mode()
     policy = ExitPolicy(options, command, is_strict=strict_unused, may_ask_nothing=allow_no_calls)
     file = WireReportFile(report, options, command)
-    check = _golden_check(golden)
+    approved = _load_golden(golden)
     options.fault_plan()
     named_base_urls(base_url_var, "")
     _check_command(command[0])
     if not quiet:
         print_notes(options)
-        print_fork(options)
+        _print_fork(options)
     end, tally = _run(command, options, port=port, report=file, time_limit_s=time_limit)
     decision = policy.decide(end, tally)
-    decision = decision if check is None else check.decide(decision, tally, options)
+    if approved is not None:
+        decision = _golden_decision(decision, tally, options, approved)
     file.finish(tally, exit_code=decision.code, command_exit_code=end.code)
     summary = WireSummary(
         tally, options.recording, is_folder=options.is_folder, is_quiet=quiet, is_strict=strict_unused
@@ -144,16 +145,133 @@ def execute(
     if options.record is not None and (tally.failed or not (tally.totals.tries or end.code == 0)):
         _print_key_advice(tally, options)
     if not quiet:
-        print_fork_outcome(options, tally)
+        _print_fork_outcome(options, tally)
     raise typer.Exit(decision.code)
 
 
-def _golden_check(path: str | None) -> GoldenCheck | None:
+def _with_fork(options: WireArguments, live_from: str | None, model: str) -> WireArguments:
+    """Return the options of a run that leaves its recording at a call, if there is one like `call=4`.
+
+    The new recording is `today.live-from-4.json` beside `today.json`, unless the options name another.
+
+    Raises:
+        InputError: the call cannot be read, options exclude each other, or the new recording has exchanges already.
+    """
+    from msgspec.structs import replace
+
+    from offbook.errors import InputError
+
+    if live_from is None:
+        if model:
+            raise InputError("--model requires --live-from", hint=_FORK_EXAMPLE)
+        return options
+    number = _call_number(live_from)
+    if options.replay is None:
+        raise InputError("--live-from requires --replay", hint=_FORK_EXAMPLE)
+    _check_fork(options)
+    record = options.record or _fork_recording(options.replay, number)
+    forked = replace(options, live_from=number, model=model, record=record)
+    _check_fork_recording(forked)
+    return forked
+
+
+def _call_number(text: str) -> int:
+    import re
+
+    from offbook.errors import InputError
+
+    found = re.fullmatch(r"call=([1-9][0-9]{0,8})", text.strip())
+    if found is None:
+        raise InputError(f"expected call=N, got {text!r}", source="--live-from", hint="--live-from call=4")
+    return int(found[1])
+
+
+def _check_fork(options: WireArguments) -> None:
+    from offbook.errors import InputError
+
+    excluded = {
+        "--mcp": options.mcp is not None,
+        "a folder of recordings": options.is_folder,
+        "--lenient": options.is_lenient,
+        "--default-response": options.default_response is not None,
+        f"--record-mode {options.record_mode}": options.record_mode not in (None, "fresh"),
+    }
+    for what, is_given in excluded.items():
+        if is_given:
+            raise InputError(f"--live-from excludes {what}", hint="leave one of them out")
+
+
+def _fork_recording(recording: str, number: int) -> str:
+    from pathlib import Path
+
+    from offbook.errors import InputError
+
+    if "://" in recording:
+        raise InputError("a fork needs a new recording", source="--live-from", hint="add --record PATH")
+    return str(Path(recording).with_suffix(f".live-from-{number}.json"))
+
+
+def _check_fork_recording(options: WireArguments) -> None:
+    from offbook.errors import InputError
+    from offbook.recording.stores.locate import open_store
+
+    store = open_store(options.record or "")
+    if store.identity == open_store(options.replay or "").identity:
+        raise InputError(
+            "a fork does not write to the recording that it follows", source="--record", hint="name another"
+        )
+    if options.record_mode is None and store.exists() and store.load().size:
+        hint = "--record-mode fresh replaces it, and --record PATH writes another"
+        raise InputError("the recording of the fork is there already", source=store.location, hint=hint)
+
+
+def _print_fork(options: WireArguments) -> None:
+    """Say on stderr which calls are about to be live, if some are."""
+    from offbook.cli.output.console import print_message
+
+    if options.is_forked:
+        model = f" with {options.model}" if options.model else ""
+        message = f"live from call {options.live_from} on{model}; the whole run is recorded in {options.record}"
+        print_message("offbook: ", message, is_err=True)
+
+
+def _print_fork_outcome(options: WireArguments, tally: WireTally) -> None:
+    """Say on stderr what was replayed, what was live, and what that has cost."""
+    from offbook.cli.output.console import print_message
+    from offbook.text import pluralize
+
+    if options.is_forked:
+        served, live = tally.totals.outcomes["served"], tally.totals.outcomes["recorded"]
+        parts = [f"{served:,} from {options.replay}", f"{live:,} live for ${tally.totals.cost_usd:.4f}"]
+        message = f"{pluralize(served + live, 'answer')}: {', '.join(parts)}; recorded in {options.record}"
+        print_message("offbook: ", message, is_err=True)
+
+
+def _load_golden(path: str | None) -> tuple[str, GoldenFile] | None:
     if path is None:
         return None
-    from offbook.cli.runners.golden import GoldenCheck
+    from offbook.scenarios.trajectory.golden import load_golden
 
-    return GoldenCheck.load(path)
+    return path, load_golden(path)
+
+
+def _golden_decision(
+    decision: ExitDecision, tally: WireTally, options: WireArguments, approved: tuple[str, GoldenFile]
+) -> ExitDecision:
+    """Return the decision about a run; one that succeeded is a failure if its tool calls are not those approved."""
+    import shlex
+
+    from offbook.cli import FAILED, FINE
+    from offbook.cli.runners.wire import ExitDecision
+    from offbook.scenarios.trajectory.golden import describe_difference, turn_of
+
+    path, golden = approved
+    match = golden.match([turn_of(turn) for turn in tally.tool_turns])
+    if decision.code != FINE or match:
+        return decision
+    recording = shlex.quote(options.record or options.recording)
+    hint = f"approve them: offbook recording approve {recording} --golden {shlex.quote(path)}"
+    return ExitDecision(FAILED, f"the tool calls are {describe_difference(match, golden)}", hint)
 
 
 def _print_key_advice(tally: WireTally, options: WireArguments) -> None:

@@ -63,7 +63,7 @@ def record(
     from pathlib import Path
 
     from offbook.cli import FINE
-    from offbook.cli.record_mode import note_recorded
+    from offbook.cli.options import note_recorded
     from offbook.cli.runners.mcp import RecordedServer, hub_to, record_at_stdio, serve_until_signal
     from offbook.errors import InputError
 

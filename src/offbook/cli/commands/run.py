@@ -118,7 +118,7 @@ def _refuse_recording(recording: str | None, flow: str) -> None:
 
 
 def _mode(record: str | None, record_mode: RecordMode | None, mock_responses: str | None) -> Mode:
-    from offbook.cli.record_mode import require_record_mode
+    from offbook.cli.options import require_record_mode
     from offbook.errors import InputError
     from offbook.pipeline import Live, Mock, Record
 

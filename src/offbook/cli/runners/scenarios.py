@@ -13,10 +13,9 @@ from msgspec.structs import replace
 
 from offbook import __version__
 from offbook.cli import INTERRUPTED
-from offbook.cli.options import RecordMode
+from offbook.cli.options import RecordMode, require_record_mode
 from offbook.cli.output.console import print_message
 from offbook.cli.output.scenarios import ReportedInOrder, end_scenarios, scenario_reporters
-from offbook.cli.record_mode import require_record_mode
 from offbook.cli.run_program import Termination
 from offbook.clock import run
 from offbook.config import (

@@ -15,9 +15,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.cli import FAILED, FINE, MISMATCH, TIMED_OUT
-from offbook.cli.options import LatencyModel, RecordMode
+from offbook.cli.options import LatencyModel, RecordMode, require_record_mode
 from offbook.cli.output.console import FaultTally, fault_tally, print_message
-from offbook.cli.record_mode import require_record_mode
 from offbook.cli.run_program import ChildExit
 from offbook.cli.runners.events import NO_EVENTS, EventOptions
 from offbook.errors import InputError

@@ -14,10 +14,11 @@ from msgspec import Struct, field
 from offbook.errors import InputError
 from offbook.files import read_file, replace_file
 from offbook.messages import JsonObject, Message, ToolCall
-from offbook.recording.format.document import Document
+from offbook.recording.format.document import Document, rules_from_meta
 from offbook.recording.format.exchange import Exchange, RecordedToolCall
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules, apply_rules, check_rules
 from offbook.recording.redact.rules import redactor_in_force
+from offbook.recording.stores.locate import open_store
 from offbook.scenarios.trajectory.match import TrajectoryMatch, match_trajectory, read_calls
 from offbook.scenarios.trajectory.trajectory import Expectation, Trajectory, parse_assertions
 from offbook.schema_errors import check_keys, explain_json_error, explain_msgspec_error
@@ -221,3 +222,42 @@ def describe_difference(match: TrajectoryMatch, golden: GoldenFile) -> str:
     count = len(golden.variants)
     nearest = "" if count < 2 else f" (nearest of {pluralize(count, 'variant')})"
     return f"not as approved{nearest}: {match}"
+
+
+class Approval(Struct, frozen=True):
+    """What is approved for a recording: the file, what it holds now, and the number of the variant that was added."""
+
+    path: str
+    golden: GoldenFile
+    added: int | None = None
+
+
+def approve_recording(recording: str, *, path: str | None = None, replaces: bool = False) -> Approval:
+    """Add the trajectory of a recording to its golden ones, unless one of them is the same.
+
+    With `replaces`, it becomes the only one.
+
+    Raises:
+        InputError: the recording or the file cannot be read, or the file cannot be written.
+    """
+    file = golden_path(recording) if path is None else Path(path)
+    document = open_store(recording).load()
+    rules, turns = rules_from_meta(document.meta, source=recording), recorded_turns(document)
+    before = GoldenFile() if replaces or not file.exists() else load_golden(file)
+    if before.variants and before.match(turns):
+        return Approval(str(file), before)
+    rules = before.normalise if before.variants else rules
+    golden = before.with_variant(golden_variant(turns, rules, recording=recording), rules)
+    save_golden(file, golden)
+    return Approval(str(file), golden, added=len(golden.variants))
+
+
+def compare_recording(recording: str, *, path: str | None = None) -> str:
+    """Return how the trajectory of a recording differs from the nearest golden one; empty if it is one of them.
+
+    Raises:
+        InputError: the recording or the file cannot be read.
+    """
+    golden = load_golden(golden_path(recording) if path is None else path)
+    match = golden.match(recorded_turns(open_store(recording).load()))
+    return "" if match else describe_difference(match, golden)

@@ -9,7 +9,7 @@ import typer
 from offbook.cli.options import AsJson, Recording
 
 if TYPE_CHECKING:
-    from offbook.cli.runners.golden import Approval
+    from offbook.scenarios.trajectory.golden import Approval
 
 
 def approve(
@@ -39,8 +39,8 @@ def approve(
 
       offbook exec --replay runs/today.json --golden runs/today.golden -- python my_agent.py
     """
-    from offbook.cli.runners.golden import approve, compare_recording
     from offbook.errors import InputError
+    from offbook.scenarios.trajectory.golden import approve_recording, compare_recording
 
     if sum((replace, check, list_variants)) > 1:
         raise InputError("--replace, --check and --list exclude each other", hint="leave all but one out")
@@ -49,7 +49,7 @@ def approve(
     elif check:
         _print_difference(compare_recording(file, path=golden), as_json=as_json)
     else:
-        _print_approval(approve(file, path=golden, replaces=replace), as_json=as_json)
+        _print_approval(approve_recording(file, path=golden, replaces=replace), as_json=as_json)
 
 
 def _print_variants(file: str, golden: str | None, *, as_json: bool) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from offbook.cli.runners.watch import poll_changes, run_on_change
+from offbook.cli.commands.test import poll_changes, run_on_change
 from offbook.errors import InputError
 from tests.cli import scenes
 
