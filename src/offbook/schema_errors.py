@@ -6,7 +6,7 @@ import json
 import re
 from codecs import BOM_UTF8
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import msgspec
 from msgspec import DecodeError, Struct
@@ -15,6 +15,8 @@ from msgspec.structs import fields as struct_fields
 from offbook.errors import InputError
 from offbook.files import read_file
 from offbook.text import did_you_mean_file, shorten, suggestion
+
+T = TypeVar("T")
 
 
 def check_type(value: object, kind: type, *, source: str, hint: str = "") -> None:
@@ -141,6 +143,26 @@ def _check_pairs(pairs: list[tuple[str, Any]]) -> None:
         if name in names:
             raise RepeatedKeyError(f"the key {shorten(name)!r} is there twice")
         names.add(name)
+
+
+def decode_json(data: bytes, kind: type[T], *, source: str, hint: str = "", allows_repeats: bool = False) -> T:
+    """Decode JSON that a user gave to a value of this type.
+
+    Raises:
+        InputError: it is not JSON, has another shape, or has a key twice in an object unless it `allows_repeats`; names
+            `source`, the place in it and the reason.
+    """
+    try:
+        data.decode()
+        if not allows_repeats:
+            check_keys(data)
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.ValidationError as error:
+        reason, place = explain_msgspec_error(error)
+        raise InputError(reason, source=source, place=place.removeprefix("."), hint=hint) from None
+    except (DecodeError, UnicodeDecodeError, RecursionError) as error:
+        reason, place = explain_json_error(data, error)
+        raise InputError(reason, source=source, place=place, hint=hint) from None
 
 
 def explain_json_error(data: bytes, error: Exception) -> tuple[str, str]:

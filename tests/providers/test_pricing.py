@@ -120,7 +120,7 @@ def test_a_file_of_prices_is_loaded(tmp_path):
         (b'{"as_of": "x", "models": {"m": {"prompt": -1, "completion": 2}}}', "at least 0"),
         (b'{"as_of": "x", "models": {"m": {"prompt": 1, "completion": 2, "cache": 3}}}', "cache"),
         (b'{"as_of": "x", "models": {"\xff": {"prompt": 1, "completion": 2}}}', "not UTF-8"),
-        (b"\xff\xfe", "malformed"),
+        (b"\xff\xfe", "not UTF-8"),
     ],
 )
 def test_a_file_that_is_no_table_of_prices_is_refused_with_place_and_example(tmp_path, data, message):

@@ -28,7 +28,7 @@ from offbook.faults.order import HeldUntil, OrderFault
 from offbook.faults.site import At, PlannedFault, Site, ToolSite
 from offbook.faults.tools import ToolFault
 from offbook.files import read_file, write_output
-from offbook.schema_errors import check_keys, explain_json_error, explain_msgspec_error, json_value_at, shape_hint
+from offbook.schema_errors import decode_json, explain_msgspec_error, json_value_at, shape_hint
 from offbook.text import did_you_mean_file
 
 _LINE = re.compile(r'((?:"(?:[^"\\]|\\.)*"|[^":]|:(?!\s|$))*):(?:\s+|$)(.*)', re.DOTALL)
@@ -248,17 +248,12 @@ def _encode(plan: _PlanFile) -> bytes:
 
 
 def _decode(data: bytes, *, source: str) -> _PlanFile:
+    hint = f"a plan is like {_EXAMPLE}"
+    decode_json(data, msgspec.Raw, source=source, hint=hint, allows_repeats=not source)  # syntax comes before shape
     try:
-        data.decode()
-        msgspec.json.decode(data, type=msgspec.Raw)  # the syntax comes before the shape
-        if source:
-            check_keys(data)
         plan = msgspec.json.decode(data, type=_PlanFile)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, RecursionError) as error:
         raise _shape_error(data, error, source) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        reason, place = explain_json_error(data, error)
-        raise InputError(reason, source=source, place=place, hint=f"a plan is like {_EXAMPLE}") from None
     return _PlanFile(
         tuple(_check_line(planned, index, source) for index, planned in enumerate(plan.faults)), plan.chaos
     )

@@ -18,7 +18,7 @@ from offbook.mcp.connect import JOIN_VARIABLE
 from offbook.mcp.http.upstream import checked_url
 from offbook.messages import JsonObject
 from offbook.recording.format.keys import unfit_tool_reason
-from offbook.schema_errors import explain_json_error
+from offbook.schema_errors import decode_json
 
 CONFIG_VARIABLE = "OFFBOOK_MCP_CONFIG"
 """The environment variable with the path of the config that leads to us."""
@@ -112,12 +112,8 @@ def load_config(path: str | os.PathLike[str]) -> McpConfig:
         data = Path(path).read_bytes()
     except OSError as error:
         raise InputError(error.strerror or str(error), source=source, hint="name the agent's .mcp.json") from None
-    try:
-        document = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        reason, place = explain_json_error(data, error)
-        raise InputError(reason, source=source, place=place, hint=f"a config is like {_EXAMPLE}") from None
-    return parse_config(document, source=source)
+    hint = f"a config is like {_EXAMPLE}"
+    return parse_config(decode_json(data, object, source=source, hint=hint, allows_repeats=True), source=source)
 
 
 def parse_config(document: Any, *, source: str) -> McpConfig:

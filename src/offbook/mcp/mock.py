@@ -11,7 +11,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
 
-import msgspec
 from msgspec import Struct
 
 from offbook import __version__
@@ -32,7 +31,7 @@ from offbook.scenarios.mocks.real_tool import (
     build_real_tool,
     build_result_check,
 )
-from offbook.schema_errors import explain_json_error
+from offbook.schema_errors import decode_json
 from offbook.tools import Toolbox, ToolDef, ToolSpec
 from offbook.tools.dispatch import run_tool
 from offbook.tools.effects import UNDECLARED, ToolDeclaration
@@ -230,11 +229,7 @@ def schema_tools(path: str | os.PathLike[str]) -> StartTools:
         data = Path(path).read_bytes()
     except OSError as error:
         raise InputError(error.strerror or str(error), source=source) from None
-    try:
-        document = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        reason, place = explain_json_error(data, error)
-        raise InputError(reason, source=source, place=place, hint=f"like {_EXAMPLE}") from None
+    document = decode_json(data, object, source=source, hint=f"like {_EXAMPLE}", allows_repeats=True)
     listed = document.get("tools") if isinstance(document, dict) else document
     if not isinstance(listed, list) or not listed:
         raise InputError("expected a list of tools", source=source, place="tools", hint=f"like {_EXAMPLE}")

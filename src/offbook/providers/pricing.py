@@ -12,13 +12,12 @@ from functools import cache
 from os import PathLike
 from typing import TYPE_CHECKING, Annotated, Protocol, TypeAlias
 
-import msgspec
 from msgspec import Meta, Struct
 
 from offbook.errors import InputError
 from offbook.files import read_file
 from offbook.messages import Usage
-from offbook.schema_errors import check_keys, explain_json_error, explain_msgspec_error
+from offbook.schema_errors import decode_json
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, ModelPrice, Tier, TieredPrices
@@ -118,16 +117,10 @@ class PriceTable:
         """
         try:
             data = read_file(path)
-            check_keys(data)
-            return _parse(data)
         except OSError as error:
             raise InputError(error.strerror or str(error), source=str(path), hint=_EXAMPLE) from None
-        except msgspec.ValidationError as error:
-            reason, place = explain_msgspec_error(error)
-            raise InputError(reason, source=str(path), place=place.removeprefix("."), hint=_EXAMPLE) from None
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            reason, place = explain_json_error(data, error)
-            raise InputError(reason, source=str(path), place=place, hint=_EXAMPLE) from None
+        table = decode_json(data, _Table, source=str(path), hint=_EXAMPLE)
+        return PriceTable(table.models, as_of=table.as_of, free_providers=tuple(table.free_providers))
 
     @staticmethod
     def shipped() -> PriceTable:
@@ -195,11 +188,6 @@ def _undated(name: str) -> str:
 def _hint(model: str) -> str:
     price = f'{{"as_of": "2026-01-31", "models": {{"{model}": {{"prompt": 1.0, "completion": 2.0}}}}}}'
     return f"state it: export {PRICES_VARIABLE}=prices.json, a file like {price}, or prices= in Python"
-
-
-def _parse(data: bytes) -> PriceTable:
-    table = msgspec.json.decode(data, type=_Table)
-    return PriceTable(table.models, as_of=table.as_of, free_providers=tuple(table.free_providers))
 
 
 @cache

@@ -18,7 +18,7 @@ from offbook.errors import InputError
 from offbook.files import check_regular, replace_file
 from offbook.messages import result_text
 from offbook.recording.redact.rules import mask_encoded, mask_text
-from offbook.schema_errors import check_keys, explain_json_error, explain_msgspec_error
+from offbook.schema_errors import decode_json
 from offbook.text import pluralize, printable, shorten, suggestion
 
 if TYPE_CHECKING:
@@ -150,20 +150,11 @@ def decode_report(data: bytes, kind: type[T], *, version: int, source: str, hint
     Raises:
         InputError: it is not one, or one of another version; names the file, the place in it and the reason.
     """
-    try:
-        data.decode()
-        check_keys(data)
-        found = msgspec.json.decode(data, type=_ReportVersion).version
-        if found != version:
-            other = f"this offbook reads version {version}; run it again"
-            raise InputError(f"a report of version {found}", source=source, place="version", hint=other)
-        return msgspec.json.decode(data, type=kind)
-    except msgspec.ValidationError as error:
-        reason, place = explain_msgspec_error(error)
-        raise InputError(reason, source=source, place=place.removeprefix("."), hint=hint) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        reason, place = explain_json_error(data, error)
-        raise InputError(reason, source=source, place=place, hint=hint) from None
+    found = decode_json(data, _ReportVersion, source=source, hint=hint).version
+    if found != version:
+        other = f"this offbook reads version {version}; run it again"
+        raise InputError(f"a report of version {found}", source=source, place="version", hint=other)
+    return decode_json(data, kind, source=source, hint=hint, allows_repeats=True)  # there are none
 
 
 MAX_DEPTH = 100

@@ -22,7 +22,7 @@ from offbook.explore.verdict import Assessment, Invariant, Verdict, assess
 from offbook.faults import FaultPlan, PlannedFault
 from offbook.files import read_file
 from offbook.recording.redact.rules import mask_encoded
-from offbook.schema_errors import check_keys, explain_json_error, explain_msgspec_error
+from offbook.schema_errors import decode_json
 from offbook.subjects import is_regression
 from offbook.subjects.specs import DEFAULT_SETTINGS, AnySubjectSpec, ExploreSettings, load_invariants, open_subject
 
@@ -67,16 +67,9 @@ def load_regression(path: str | os.PathLike[str]) -> Regression:
     source = os.fspath(path)
     try:
         data = read_file(path)
-        check_keys(data)
-        return msgspec.json.decode(data, type=Regression)
     except OSError as error:
         raise InputError(error.strerror or str(error), source=source) from None
-    except msgspec.ValidationError as error:
-        reason, place = explain_msgspec_error(error)
-        raise InputError(reason, source=source, place=place.removeprefix(".")) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        reason, place = explain_json_error(data, error)
-        raise InputError(reason, source=source, place=place) from None
+    return decode_json(data, Regression, source=source)
 
 
 def reproduce(path: str | os.PathLike[str], *, declared: Sequence[str] = ()) -> CaseResult:

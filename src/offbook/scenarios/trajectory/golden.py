@@ -21,7 +21,7 @@ from offbook.recording.redact.rules import redactor_in_force
 from offbook.recording.stores.locate import open_store
 from offbook.scenarios.trajectory.match import TrajectoryMatch, match_trajectory, read_calls
 from offbook.scenarios.trajectory.trajectory import Expectation, Trajectory, parse_assertions
-from offbook.schema_errors import check_keys, explain_json_error, explain_msgspec_error
+from offbook.schema_errors import decode_json
 from offbook.text import did_you_mean_file, pluralize
 
 Turn: TypeAlias = tuple[ToolCall, ...]
@@ -84,18 +84,11 @@ def load_golden(path: str | os.PathLike[str]) -> GoldenFile:
     source = os.fspath(path)
     try:
         data = read_file(path)
-        check_keys(data)
-        found = msgspec.json.decode(data, type=GoldenFile)
-        check_rules(found.normalise, source=source)
     except OSError as error:
         hint = did_you_mean_file(source, "offbook recording approve PATH")
         raise InputError(error.strerror or str(error), source=source, hint=hint) from None
-    except msgspec.ValidationError as error:
-        reason, place = explain_msgspec_error(error)
-        raise InputError(reason, source=source, place=place.removeprefix("."), hint=_EXAMPLE) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        reason, place = explain_json_error(data, error)
-        raise InputError(reason, source=source, place=place, hint=_EXAMPLE) from None
+    found = decode_json(data, GoldenFile, source=source, hint=_EXAMPLE)
+    check_rules(found.normalise, source=source)
     for index, variant in enumerate(found.variants):
         _check_variant(variant, source=source, place=f"variants[{index}]")
     return found
