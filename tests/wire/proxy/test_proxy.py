@@ -296,13 +296,13 @@ class TestWhatIsRecorded:
     ):
         upstream.answer = lambda call: call.whole(chat_answer("Packed"))
         body = orjson.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}]})
-        headers = {"content-type": "application/json", "content-encoding": name}
-        asked = HTTP.post(server.url + "/v1/chat/completions", content=pack(body), headers=headers)
-        assert (upstream.calls[-1].body, upstream.calls[-1].headers["content-encoding"]) == (pack(body), name)
+        packed, headers = pack(body), {"content-type": "application/json", "content-encoding": name}
+        asked = HTTP.post(server.url + "/v1/chat/completions", content=packed, headers=headers)
+        assert (upstream.calls[-1].body, upstream.calls[-1].headers["content-encoding"]) == (packed, name)
         assert exchanges(path)[0].request_fields()["messages"][0]["content"] == "Hi"
         with offbook.serving(path) as replay:
             place = replay.url + "/v1/chat/completions"
-            assert HTTP.post(place, content=pack(body), headers=headers).content == asked.content
+            assert HTTP.post(place, content=packed, headers=headers).content == asked.content
             assert HTTP.post(place, content=body).content == asked.content
 
     def test_a_packing_that_is_not_known_is_passed_on_and_its_bytes_are_not_kept(self, server, upstream, path):
