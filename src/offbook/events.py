@@ -1,7 +1,8 @@
 """The events that offbook emits, as frozen values, and the sinks that receive them."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeAlias, cast
 
 from msgspec import Struct
 
@@ -356,6 +357,20 @@ class Sinks:
         self._reported.add(place)
         sink, event_name = type(self._sinks[place]).__name__, type(event).__name__
         logger.exception("%s failed on %s; the run continues, and further failures are not reported", sink, event_name)
+
+
+class ClosingSink(ABC):
+    """A sink that holds something: `close` releases it, and is called at the end of a `with` block."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release what the sink holds. Safe to call twice."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
 
 
 def guard_sink(sink: Sink) -> Sink:

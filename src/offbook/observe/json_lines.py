@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TextIO, get_args
+from typing import Any, TextIO, get_args
 
 import msgspec
 import orjson
@@ -15,14 +14,14 @@ from msgspec.structs import asdict
 
 from offbook.clock import Clock
 from offbook.errors import InputError
-from offbook.events import Event
+from offbook.events import ClosingSink, Event
 from offbook.files import open_output, open_regular
 from offbook.recording.redact.rules import mask_encoded
 
 _KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Event)}
 
 
-class JsonLinesSink:
+class JsonLinesSink(ClosingSink):
     """Writes each event as an object on a line of its own: `{"event": "CallStarted", …its fields}`.
 
     Every line is flushed, so that a crash loses none. The same run writes the same bytes.
@@ -50,14 +49,6 @@ class JsonLinesSink:
         """Close the file if the sink opened it. Safe to call twice."""
         if self._is_owner:
             self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def read_events(path: str | os.PathLike[str]) -> Iterator[Event]:

@@ -17,6 +17,7 @@ from offbook.events import (
     CallEnded,
     CallRecorded,
     CallStarted,
+    ClosingSink,
     Event,
     FallbackTaken,
     FaultFired,
@@ -314,6 +315,23 @@ class OtelSink:
 
 
 _TOKEN_BOUNDS = tuple(4.0**power for power in range(14))
+
+
+class ExportedOtelSink(ClosingSink):
+    """Passes events to an OtelSink with exporters of its own, which `close` shuts down."""
+
+    _sink: OtelSink
+
+    @property
+    def captures_content(self) -> bool:
+        """Whether spans have the messages of their calls."""
+        return self._sink.captures_content
+
+    def capture(self, content: CallContent) -> None:
+        self._sink.capture(content)
+
+    def emit(self, event: Event) -> None:
+        self._sink.emit(event)
 
 
 class _OperationMetrics:

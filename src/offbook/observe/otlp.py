@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from offbook.errors import InputError
-from offbook.events import CallContent, Event
-from offbook.observe.otel import OtelSink
+from offbook.observe.otel import ExportedOtelSink, OtelSink
 
 try:
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -52,7 +50,7 @@ class _MetricExporter(_FailureLog, OTLPMetricExporter):
         return self.noted(super().export(metrics_data, timeout_millis, **kwargs))
 
 
-class OtlpSink:
+class OtlpSink(ExportedOtelSink):
     """Sends the spans and metrics of OtelSink to the collector at `url`, such as `http://127.0.0.1:4318`.
 
     `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` describe the sender, `OTEL_EXPORTER_OTLP_HEADERS` has headers.
@@ -75,17 +73,6 @@ class OtlpSink:
         self._sink = OtelSink(self._tracers, meter_provider=self._meters, conversation_id=conversation_id)
 
     @property
-    def captures_content(self) -> bool:
-        """Whether spans have the messages of their calls."""
-        return self._sink.captures_content
-
-    def capture(self, content: CallContent) -> None:
-        self._sink.capture(content)
-
-    def emit(self, event: Event) -> None:
-        self._sink.emit(event)
-
-    @property
     def has_failed(self) -> bool:
         """Whether the collector did not accept something."""
         return self._spans.has_failed or self._metrics.has_failed
@@ -94,11 +81,3 @@ class OtlpSink:
         """Send what is left. Safe to call twice."""
         self._tracers.shutdown()
         self._meters.shutdown(timeout_millis=TIMEOUT_S * 1000)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import Thread
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 from wsgiref.simple_server import WSGIServer
 
 from offbook.errors import InputError
@@ -17,6 +16,7 @@ from offbook.events import (
     CacheUsed,
     CallEnded,
     CallRecorded,
+    ClosingSink,
     ContextCompacted,
     Event,
     FallbackTaken,
@@ -55,7 +55,7 @@ class _Series(dict[tuple[str, ...], M]):
         return series
 
 
-class PrometheusSink:
+class PrometheusSink(ClosingSink):
     """Counts and measures events as `offbook_*` metrics, which can be rendered or served.
 
     Args:
@@ -130,14 +130,6 @@ class PrometheusSink:
         server.shutdown()
         thread.join()
         server.server_close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _register(self) -> None:
         counter, histogram = self._counter, self._histogram

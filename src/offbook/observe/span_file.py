@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-from types import TracebackType
-from typing import Self
 
 from offbook.errors import InputError
-from offbook.events import CallContent, Event
 from offbook.observe.json_lines import open_for_writing
-from offbook.observe.otel import OtelSink
+from offbook.observe.otel import ExportedOtelSink, OtelSink
 
 try:
     from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -19,7 +16,7 @@ except ImportError as error:
     raise InputError(reason, source="SpanFileSink", hint=hint) from error
 
 
-class SpanFileSink:
+class SpanFileSink(ExportedOtelSink):
     """Writes every span of OtelSink to `path` when it ends, as one line of JSON. The file is replaced.
 
     Raises:
@@ -32,29 +29,10 @@ class SpanFileSink:
         self._provider.add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter(out=self._file, formatter=_line)))
         self._sink = OtelSink(self._provider)
 
-    @property
-    def captures_content(self) -> bool:
-        """Whether spans have the messages of their calls."""
-        return self._sink.captures_content
-
-    def capture(self, content: CallContent) -> None:
-        self._sink.capture(content)
-
-    def emit(self, event: Event) -> None:
-        self._sink.emit(event)
-
     def close(self) -> None:
         """Close the file. Safe to call twice."""
         self._provider.shutdown()
         self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _line(span: ReadableSpan) -> str:
