@@ -279,15 +279,10 @@ def _print_key_advice(tally: WireTally, options: WireArguments) -> None:
     import os
 
     from offbook.cli.output.console import print_message
-    from offbook.vendors import VENDORS, missing_keys
     from offbook.wire.proxy.upstream import missing_key_advice
 
     moved = [line.partition("=")[0] for line in options.upstreams]
-    advice = missing_key_advice(tally.calls, os.environ, moved=moved)
-    keyed = [name for name, vendor in VENDORS.items() if vendor.needs_key and not vendor.is_opt_in]
-    if not tally.totals.tries and len(missing := missing_keys(keyed, os.environ)) == len(keyed):
-        advice = f"it failed before its first call; SDKs want a key, and none is set: {', '.join(missing)}"
-    if advice:
+    if advice := missing_key_advice(tally.calls, os.environ, moved=moved, has_begun=bool(tally.totals.tries)):
         print_message("  hint: ", advice, is_err=True)
 
 

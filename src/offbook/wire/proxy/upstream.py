@@ -125,19 +125,33 @@ _UNAUTHORIZED = (401, 403)
 
 
 def missing_key_advice(
-    calls: Iterable[WireCall], environment: Mapping[str, str], *, moved: Collection[str] = ()
+    calls: Iterable[WireCall],
+    environment: Mapping[str, str],
+    *,
+    moved: Collection[str] = (),
+    has_begun: bool = True,
 ) -> str:
     """Return which variable to set, if live calls have failed for which the environment has no key; else empty.
 
     A call may have failed for want of a key if it was refused as unauthorized, or if the vendor's own servers were not
     even reached. Of the vendors that are `moved` to another address, as of those that the environment moves, only a
-    refusal counts.
+    refusal counts. A program that failed before it has begun to call may have done so if there is no key at all.
     """
+    if not has_begun:
+        return _advice_before_calls(environment)
     elsewhere = {*moved, *upstreams_from_environment(environment)}
     failed = [call for call in calls if call.failure]
     keyless = [call.vendor for call in failed if call.status in _UNAUTHORIZED or call.vendor not in elsewhere]
     missing = missing_keys(keyless, environment)
     return f"recording makes live calls, and no key is set: export {'=…, '.join(missing)}=…" if missing else ""
+
+
+def _advice_before_calls(environment: Mapping[str, str]) -> str:
+    keyed = [name for name, vendor in VENDORS.items() if vendor.needs_key and not vendor.is_opt_in]
+    missing = missing_keys(keyed, environment)
+    if len(missing) < len(keyed):
+        return ""
+    return f"it failed before its first call; SDKs want a key, and none is set: {', '.join(missing)}"
 
 
 class _Origin(Upstreams):
