@@ -1,7 +1,6 @@
 """Mocks of the tools of an agent under test."""
 
-from offbook.scenarios.mocks.failures import fails, garbled, hangs
-from offbook.scenarios.mocks.mock import MockContext, replayed, sequence
+from offbook.scenarios.mocks.mock import MockContext, fails, garbled, hangs, replayed, sequence
 from offbook.scenarios.mocks.mocked_tools import MockedCall, MockedTools, Mocks
 
 __all__ = [

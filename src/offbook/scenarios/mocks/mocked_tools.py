@@ -15,8 +15,15 @@ from msgspec.structs import asdict, replace
 from offbook.errors import InputError, MockError
 from offbook.messages import JsonObject, plain_str
 from offbook.recording.format.exchange import json_arguments
-from offbook.scenarios.mocks.failures import UncheckedAnswer
-from offbook.scenarios.mocks.mock import Mock, MockAnswer, MockContext, json_value, resolve_answer, to_mock
+from offbook.scenarios.mocks.mock import (
+    Mock,
+    MockAnswer,
+    MockContext,
+    UncheckedAnswer,
+    json_value,
+    resolve_answer,
+    to_mock,
+)
 from offbook.scenarios.mocks.real_tool import (
     UNKNOWN_TOOL,
     GivenSchema,
