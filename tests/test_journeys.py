@@ -23,11 +23,11 @@ SOURCE = str(ROOT / "src" / "offbook") + "/"
 MAP = (ROOT / "docs" / "design.md").read_text()
 QUESTION = [{"role": "user", "content": "Hi"}]
 LIMITS = {
-    "Replay a call": 14,
+    "Replay a call": 9,
     "One HTTP request": 18,
     "Record one streamed call": 35,
-    "Explore one case": 60,
-    "One scenario conversation": 40,
+    "Explore one case": 58,
+    "One scenario conversation": 20,
 }
 
 
