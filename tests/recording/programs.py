@@ -441,3 +441,80 @@ class Hanging(Provider):
 def hang_upstream(url):
     """Ask through a shared recording what is never answered."""
     asyncio.run(_say(RecordingProvider(Hanging(), url, record="new"), "Hi", step_id="greet"))
+
+
+class CountingServer:
+    """An MCP server that answers after a moment, and counts its requests on the Redis server of the recording."""
+
+    credentials = ()
+
+    def __init__(self, url):
+        self._client, self._key = redis.Redis.from_url(url.partition("?")[0]), f"mcp {url} "
+        self.server = None
+
+    def write(self, data):
+        asked = msgspec.json.decode(data)
+        if "id" in asked:
+            count = self._client.incr(self._key + asked["method"])
+            asyncio.get_running_loop().call_later(0.01, self._answer, asked, count)
+
+    def _answer(self, asked, count):
+        result = {"content": [{"type": "text", "text": f"answer {count}"}]}
+        if asked["method"] != "tools/call":
+            result = {"tools": [], "capabilities": {}, "serverInfo": {"name": "counting", "version": "1"}}
+        log = {"jsonrpc": "2.0", "method": "notifications/resources/list_changed"}
+        if asked["method"] == "initialize":
+            self.server.receive_from_server(msgspec.json.encode(log))
+        self.server.receive_from_server(msgspec.json.encode({"jsonrpc": "2.0", "id": asked["id"], "result": result}))
+
+
+class Answers:
+    """A client that waits for so many answers."""
+
+    def __init__(self, expected):
+        self.results, self.are_there, self._expected = {}, asyncio.Event(), expected
+
+    def write(self, data):
+        for line in data.splitlines():
+            message = msgspec.json.decode(line)
+            if "id" in message:
+                self.results[message["id"]] = message["result"]
+        if len(self.results) == self._expected:
+            self.are_there.set()
+
+    def end(self, exit_code):
+        self.are_there.set()
+
+
+def call_mcp_tools(url, children, calls):
+    """Fork children that make the same calls of an MCP server at once through a shared recording, each of them twice.
+
+    Each child tells what it was answered, and the counts of its cache.
+    """
+    from offbook.mcp.hub import McpHub  # noqa: PLC0415 - other programs need no MCP
+    from offbook.mcp.recorder import McpRecorder  # noqa: PLC0415
+    from offbook.mcp.stdio import LineServer  # noqa: PLC0415
+    from offbook.wire.backend import WireBackend  # noqa: PLC0415
+    from offbook.wire.options import WireOptions  # noqa: PLC0415
+
+    async def call(recorder):
+        session = McpHub(["s"], recorder=recorder).session("s", backend.sessions.named(""))
+        numbers = [number // 2 for number in range(2 * int(calls))]
+        client, upstream = Answers(len(numbers) + 2), CountingServer(url)
+        server = upstream.server = LineServer(session, client, upstream=upstream)
+        asked = [("initialize", {}), ("tools/list", {})]
+        asked += [("tools/call", {"name": "count", "arguments": {"number": number}}) for number in numbers]
+        for number, (method, params) in enumerate(asked):
+            message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+            server.receive(msgspec.json.encode(message) + b"\n")
+        await client.are_there.wait()
+        return [client.results[number]["content"][0]["text"] for number in range(2, len(asked))]
+
+    def work():
+        recorder = McpRecorder(url, mode="new")
+        answers = asyncio.run(call(recorder))
+        recorder.close()
+        tell(msgspec.json.encode([answers, recorder.cache.counts]).decode())
+
+    backend = WireBackend(WireOptions(responses={}, strict=True, has_tools=True))
+    _at_once(children, work)

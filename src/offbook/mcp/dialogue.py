@@ -4,7 +4,7 @@ server asks, and what the client answers."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from math import isfinite
 from typing import Any, Protocol
@@ -92,16 +92,20 @@ class AnswerSender:
     def send(self, request: Message, answer: McpAnswer, sink: AnswerSink, *, elapsed_ms: float = 0.0) -> None:
         """Send an answer. The times of its messages count from the request, which came `elapsed_ms` ago."""
         if answer.work is not None:
-            self._work[id_key(request.id)] = asyncio.ensure_future(self._send_after(answer.work, request, sink))
+            self.start(request, self._send_after(answer.work, request, sink))
             return
         if answer.noise:
             sink.write(answer.noise)
         self._send_from(request, answer, sink, 0, asyncio.get_running_loop().time() - elapsed_ms / 1000.0)
 
+    def start(self, request: Message, work: Coroutine[Any, Any, None]) -> None:
+        """Start what a request has to wait for. It ends when the client cancels the request, or leaves."""
+        key = id_key(request.id)
+        task = self._work[key] = asyncio.ensure_future(work)
+        task.add_done_callback(lambda _: self._work.pop(key) if self._work.get(key) is task else None)
+
     async def _send_after(self, work: Callable[[], Awaitable[McpAnswer]], request: Message, sink: AnswerSink) -> None:
-        answer = await work()
-        self._work.pop(id_key(request.id), None)
-        self.send(request, answer, sink)
+        self.send(request, await work(), sink)
 
     def _send_from(self, request: Message, answer: McpAnswer, sink: AnswerSink, place: int, started_s: float) -> None:
         """Send the messages from a place on."""

@@ -21,6 +21,7 @@ from offbook.mcp.http.upstream import HttpUpstream
 from offbook.mcp.recorder import McpRecorder
 from offbook.mcp.replay import NO_LATENCY, McpReplay, McpSource
 from offbook.mcp.session import McpSession, McpToolCall, ignore_tool_call
+from offbook.mcp.shared import SharedMcpReplay
 from offbook.mcp.stdio import READ_BYTES, LineServer, ServerProcess
 from offbook.messages import JsonObject, result_text
 from offbook.recording.format.exchange import ToolExchange
@@ -251,11 +252,13 @@ class McpHub:
 
     def _recorded(self, server: str, session: WireSession) -> McpSource | None:
         """Return the replay of a server from the recording of the session, or of the recorder."""
+        name = self._recorded_as(server, session)
+        if self.recorder is not None and self.recorder.cache is not None:
+            return SharedMcpReplay(name, self.recorder.cache, latency=self._latency)
         if self.recorder is not None:
             reader = self.recorder.replay
         else:
             reader = None if session.replay is None else session.replay.source.reader
-        name = self._recorded_as(server, session)
         return None if reader is None else McpReplay(name, reader.tools, latency=self._latency)
 
     def _server_at(self, path: str) -> str | None:

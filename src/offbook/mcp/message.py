@@ -111,6 +111,16 @@ class Message(Struct, frozen=True):
         return name if isinstance(name, str) else ""
 
 
+_UNCOUNTED_PREFIXES = ("notifications/", "logging/", "subscriptions/")
+_UNCOUNTED = frozenset(("initialize", "server/discover", "ping", "resources/subscribe", "resources/unsubscribe"))
+
+
+def is_counted(request: Message) -> bool:
+    """Return whether a request counts as a call. Discovery and lists do not: a client asks for them as it likes."""
+    method = request.method
+    return method not in _UNCOUNTED and not method.endswith("/list") and not method.startswith(_UNCOUNTED_PREFIXES)
+
+
 def parse_message(raw: bytes) -> Message:
     """Parse one message.
 

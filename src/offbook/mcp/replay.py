@@ -47,12 +47,12 @@ from offbook.recording.stores.store import ExchangeIndex, StoredExchange
 PROTOCOL = "mcp"
 """The protocol of the wire records of MCP: their frames are the lines that a server wrote."""
 
-DISCOVERIES = ("server/discover", "initialize")
-_EMPTY_RESULTS = frozenset(("ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"))
-_HANDSHAKE_METHODS = _EMPTY_RESULTS | {"initialize"}
+DISCOVERIES: tuple[str, ...] = ("server/discover", "initialize")
+EMPTY_RESULTS: frozenset[str] = frozenset(("ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"))
+_HANDSHAKE_METHODS = EMPTY_RESULTS | {"initialize"}
 """What clients of the modern era cannot ask for any more."""
 
-NO_LATENCY = Latency("constant", latency_ms=0.0, seed=0)
+NO_LATENCY: Latency = Latency("constant", latency_ms=0.0, seed=0)
 
 
 SERVER_REQUESTS = frozenset(("sampling/createMessage", "elicitation/create", "roots/list", "ping"))
@@ -173,15 +173,13 @@ class McpReplay:
         """Return the answer to a request; see `McpSource`."""
         if request.method in _HANDSHAKE_METHODS and request.era == "modern":
             return FoundAnswer(error_answer(request, METHOD_NOT_FOUND, f"Method not found: {request.method}"))
-        if request.method in _EMPTY_RESULTS:
+        if request.method in EMPTY_RESULTS:
             return FoundAnswer(result_answer(request, {}))
         if request.method == "subscriptions/listen":
             return FoundAnswer(_open_subscription(request))
         if request.method in DISCOVERIES:
             return FoundAnswer(self._discovery(request))
-        match = self._match(request)
-        if match.mismatch == "exhausted" and not request.tool and match.stored is not None:
-            match = self._last(request, match)
+        match = self._best_match(request)
         if match.stored is None and request.method == "tools/list" and not request.params.get("cursor"):
             return FoundAnswer(result_answer(request, {"tools": self._tools_by_name()}))
         if match.mismatch is not None or match.stored is None:
@@ -232,6 +230,13 @@ class McpReplay:
 
     def _key(self, request: Message) -> str:
         return f"{self.server}.{request.tool}" if request.tool else mcp_key(self.server, request.method)
+
+    def _best_match(self, request: Message) -> ExchangeMatch[ToolExchange]:
+        """Return what answers a request now: the next exchange; the last one again, unless it is a tool call."""
+        match = self._match(request)
+        if match.mismatch == "exhausted" and not request.tool and match.stored is not None:
+            return self._last(request, match)
+        return match
 
     def _match(self, request: Message) -> ExchangeMatch[ToolExchange]:
         key, fingerprint = self._key(request), arguments_hash(request)

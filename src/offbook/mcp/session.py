@@ -12,7 +12,7 @@ from msgspec import UNSET, Struct, field
 from msgspec.structs import replace
 
 from offbook.clock import SYSTEM_CLOCK, Clock
-from offbook.errors import RecordingMismatchError, RecordingWriteError
+from offbook.errors import InputError, RecordingMismatchError, RecordingUnavailableError, RecordingWriteError
 from offbook.faults.catalog import AnyOrderFault, AnyToolFault
 from offbook.faults.crash import Crash
 from offbook.faults.site import ToolSite
@@ -26,12 +26,15 @@ from offbook.mcp.message import (
     MISSED,
     Message,
     id_key,
+    is_counted,
     parse_message,
     recorded_arguments,
 )
 from offbook.mcp.recorder import McpRecorder
 from offbook.mcp.replay import DISCOVERIES, SERVER_REQUESTS, FoundAnswer, McpSource, call_outcome
+from offbook.mcp.shared import SharedMcpReplay
 from offbook.messages import JsonObject
+from offbook.recording.call_cache import OWN_TURN, CallTurn
 from offbook.recording.format.exchange import ToolExchange
 from offbook.recording.format.keys import split_mcp_key
 from offbook.recording.stores.store import StoredExchange
@@ -47,21 +50,13 @@ MAX_HELD_MESSAGES = 1_000
 
 UNRECORDED_NOTIFICATIONS = frozenset(("notifications/subscriptions/acknowledged", "notifications/cancelled"))
 _TOO_LARGE = f"the response has more than {MAX_RECORDED_BYTES:,} bytes"
-_UNCOUNTED_PREFIXES = ("notifications/", "logging/", "subscriptions/")
-_UNCOUNTED = frozenset(("initialize", "server/discover", "ping", "resources/subscribe", "resources/unsubscribe"))
-
-
-def is_counted(request: Message) -> bool:
-    """Return whether a request counts as a call. Discovery and lists do not: a client asks for them as it likes."""
-    method = request.method
-    return method not in _UNCOUNTED and not method.endswith("/list") and not method.startswith(_UNCOUNTED_PREFIXES)
 
 
 class McpCall(Struct, frozen=True):
     """A request that has arrived, with the fault that is to be applied to it.
 
     `number` is its number among all requests of the session, 0 if it does not count; `tool_call` its number among the
-    calls of its tool.
+    calls of its tool. `turn` is the right to make it, if other processes make the same.
     """
 
     request: Message
@@ -71,6 +66,7 @@ class McpCall(Struct, frozen=True):
     fault: AnyToolFault | AnyOrderFault | None = None
     mark: str = ""
     crash: Crash | None = None
+    turn: CallTurn = OWN_TURN
 
 
 class PendingCall(Struct):
@@ -176,6 +172,34 @@ class McpSession:
             return McpAnswer(work=partial(self._in_order, call, answer)) if self._is_ordered(call) else answer
         except RecordingMismatchError as error:
             return None if self.is_live else self._answer_miss(call, error)
+        except RecordingUnavailableError as error:
+            return self._refuse(call, error)
+
+    @property
+    def _shared(self) -> SharedMcpReplay | None:
+        return self.source if isinstance(self.source, SharedMcpReplay) else None
+
+    def needs_turn(self, call: McpCall) -> bool:
+        """Return whether other processes may make the same call, so that it has to wait; see `take_turn`."""
+        if self._shared is None or not self._shared.shares(call.request) or call.crash is not None:
+            return False
+        return self._lasting.answer(call.request) is None if call.fault is None else call.fault.runs_tool
+
+    async def take_turn(self, call: McpCall) -> McpCall | McpAnswer:
+        """Wait until a call is ours to make, and return it with its turn; or return the answer that is recorded."""
+        assert self._shared is not None
+        try:
+            while (turn := await self._shared.turn(call.request)).is_answered:
+                if (answer := self.answer(call)) is not None:
+                    return answer
+        except RecordingUnavailableError as error:
+            return self._refuse(call, error)
+        return replace(call, turn=turn, started_s=self._clock.monotonic_s())
+
+    def give_up(self, call: McpCall) -> None:
+        """Let others make a call that the real server is not going to answer. Safe to call twice."""
+        if self._shared is not None:
+            self._shared.give_up(call.turn)
 
     def is_held(self, call: McpCall) -> bool:
         """Return whether the client gets nothing of what the real server sends before `finish` has seen all of it."""
@@ -195,14 +219,14 @@ class McpSession:
         """
         clean = McpAnswer(messages=_without_dialogue(messages))  # the client has been asked already
         if len(messages[-1][1]) > MAX_RECORDED_BYTES:
+            self.give_up(call)
             self._note(call, clean, CallOutcome("passed", unrecorded=_TOO_LARGE), clean=clean)
             return None if call.fault is None else self._broken(call, clean)
         try:
             key = self._record(call, messages, credentials)
-        except RecordingWriteError as error:
-            logger.error("%s: not recorded, and so not answered: %s", self.server, error)  # noqa: TRY400
-            refusal = error_answer(call.request, INTERNAL_ERROR, f"the answer could not be recorded: {error.reason}")
-            return self._note(call, refusal, CallOutcome("refused", unrecorded=error.reason), clean=clean)
+        except (RecordingWriteError, RecordingUnavailableError) as error:
+            self.give_up(call)
+            return self._refuse(call, error, clean=clean)
         if call.fault is not None:
             return self._note(call, self._broken(call, clean), CallOutcome("fault", key), clean=clean)
         self._note(call, clean, CallOutcome("passed" if key is None else "recorded", key), clean=clean)
@@ -210,13 +234,24 @@ class McpSession:
         return None if listed is clean else listed
 
     def _record(self, call: McpCall, messages: Sequence[TimedMessage], credentials: Iterable[str]) -> str | None:
-        if self._recorder is None:
+        turn = call.turn if self._shared is None or call.turn is not OWN_TURN else self._shared.claim(call.request)
+        if self._recorder is None or turn is None:
             return None
-        return self._recorder.record(self._recorded_as, call.request, messages, credentials=credentials)
+        recorded = self._recorder.record(self._recorded_as, call.request, messages, credentials=credentials, turn=turn)
+        if self._shared is not None:
+            self._shared.note_recorded(turn, recorded)
+        return None if recorded is None else recorded.key
+
+    def _refuse(self, call: McpCall, error: InputError, *, clean: McpAnswer | None = None) -> McpAnswer:
+        """Return the answer to a call that cannot be recorded. `clean` is what the server answered, if it was asked."""
+        logger.error("%s: not recorded, and so not answered: %s", self.server, error)
+        refusal = error_answer(call.request, INTERNAL_ERROR, f"the answer could not be recorded: {error.reason}")
+        return self._note(call, refusal, CallOutcome("refused", unrecorded=error.reason), clean=clean)
 
     def lose(self, call: McpCall, reason: str, *, is_noted: bool = False) -> McpAnswer:
         """Return the answer to a call that the real server failed to answer; nothing is recorded. A request that does
         not count as a call is among the failures of the session if that `is_noted`."""
+        self.give_up(call)
         answer = error_answer(call.request, INTERNAL_ERROR, reason)
         if is_noted and not call.number:
             self.session.failures[reason] += 1
@@ -224,8 +259,16 @@ class McpSession:
 
     def note_own_message(self, message: Message) -> None:
         """Record a notification that the real server sent on its own."""
-        if self._recorder is not None and message.method not in UNRECORDED_NOTIFICATIONS:
-            self._recorder.record_own_message(self._recorded_as, message)
+        if message.method not in UNRECORDED_NOTIFICATIONS:
+            self._record_own(message)
+
+    def _record_own(self, message: Message, answer: Message | None = None) -> None:
+        turn = OWN_TURN if self._shared is None else self._shared.claim_own(message)
+        if self._recorder is None or turn is None:
+            return
+        recorded = self._recorder.record_own_message(self._recorded_as, message, answer, turn=turn)
+        if self._shared is not None:
+            self._shared.note_recorded(turn, recorded)
 
     def note_question(self, key: bytes, asked: Message, pending: PendingCall | None) -> None:
         """Note a request of the real server, for a call or on its own. `key` is its id, unique among all clients."""
@@ -236,8 +279,8 @@ class McpSession:
         asked, pending = self._asked.pop(key, (None, None))
         if pending is not None:
             pending.messages.append((self.elapsed_ms(pending.call), answer.raw))
-        elif asked is not None and self._recorder is not None and asked.method in SERVER_REQUESTS:
-            self._recorder.record_own_message(self._recorded_as, asked, answer)
+        elif asked is not None and asked.method in SERVER_REQUESTS:
+            self._record_own(asked, answer)
 
     def listen(self, listener: Callable[[OwnMessage], None]) -> Callable[[], None]:
         """Call `listener` with what the recorded server sends on its own, from now on, and with what nobody has heard

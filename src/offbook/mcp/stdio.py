@@ -29,7 +29,7 @@ from offbook.mcp.message import (
     parse_batch,
     parse_message,
 )
-from offbook.mcp.session import McpSession, PendingCall
+from offbook.mcp.session import McpCall, McpSession, PendingCall
 
 logger = logging.getLogger("offbook.wire")
 
@@ -130,6 +130,9 @@ class LineServer:
 
     def _receive_request(self, request: Message, sink: AnswerSink) -> bool:
         call = self._session.start(request)
+        if sink is self and self._session.needs_turn(call):  # a batch cannot wait for one of its calls
+            self._sender.start(request, self._take_turn(call))
+            return False
         answer = self._session.answer(call)
         if answer is None:
             self._pending[id_key(request.id)] = PendingCall(call)
@@ -139,6 +142,15 @@ class LineServer:
             key = id_key(request.id)
             self._listening[key] = self._session.listen(subscriber(request, self.write))
         return False
+
+    async def _take_turn(self, call: McpCall) -> None:
+        """Make a call that other processes may be making, too, or answer it when one of them has."""
+        taken = await self._session.take_turn(call)
+        if isinstance(taken, McpAnswer):
+            self._sender.send(call.request, taken, self)
+        elif self._upstream is not None:
+            self._pending[id_key(call.request.id)] = PendingCall(taken)
+            self._upstream.write(call.request.raw + b"\n")
 
     def _receive_other(self, message: Message) -> bool:
         if message.is_response and self._sender.receive(message):
@@ -153,6 +165,8 @@ class LineServer:
 
     def _cancel(self, request_id: Any) -> None:
         self._sender.cancel(request_id)
+        if (pending := self._pending.get(id_key(request_id))) is not None:
+            self._session.give_up(pending.call)
         self._listening.pop(id_key(request_id), lambda: None)()
 
     async def finish_work(self) -> None:

@@ -107,6 +107,14 @@ class CallCache:
         """Take the lease of a call, and return whether that is ours now, or nobody can be asked."""
         return self._reach(lambda: self._shared.acquire(call), otherwise=True)
 
+    def release(self, call: str) -> None:
+        """Give the lease of a call back. Without effect if it is not ours.
+
+        Raises:
+            InputError: the server cannot be reached; the lease ends by itself.
+        """
+        self._reach(lambda: self._shared.release(call), otherwise=None)
+
     def note_wait(self, waited_s: float) -> None:
         """Count a call that has waited for another process."""
         self.counts.waits += 1
@@ -114,7 +122,7 @@ class CallCache:
 
     def first_turn(self, call: str, check: Callable[[], bool]) -> CallTurn:
         """Return the turn of a call whose lease is ours, unless it was recorded just before we got it."""
-        turn = CallTurn(lambda: self._reach(lambda: self._shared.release(call), otherwise=None), call=call)
+        turn = CallTurn(lambda: self.release(call), call=call)
         with _released_on_error(turn):
             if self._reach(check, otherwise=False):
                 turn.release()

@@ -45,12 +45,11 @@ def open_recording(
     kind: ExchangeKind,
     first_to: ExchangeWriter | None = None,
     sink: Sink = NULL_SINK,
-    is_shared: bool = True,
 ) -> OpenRecording:
     """Open the recording at `location` for a recorder of that kind of exchanges, and create it if it does not exist.
 
     Each exchange is written to `first_to` before it is recorded. The sink gets an event for each lookup in a shared
-    recording. Unless it `is_shared`, no recording is: each process makes its own calls.
+    recording.
 
     Raises:
         InputError: the mode is unknown, the recording cannot be written, or the file is not a recording.
@@ -58,7 +57,7 @@ def open_recording(
     if mode not in get_args(RecordMode):
         known = ", ".join(get_args(RecordMode))
         raise InputError(f"unknown mode {mode!r}", source="record", hint=f"one of: {known}")
-    return OpenRecording(open_store(location), mode=mode, kind=kind, first_to=first_to, sink=sink, is_shared=is_shared)
+    return OpenRecording(open_store(location), mode=mode, kind=kind, first_to=first_to, sink=sink)
 
 
 class OpenRecording:
@@ -80,12 +79,11 @@ class OpenRecording:
         kind: ExchangeKind,
         first_to: ExchangeWriter | None = None,
         sink: Sink = NULL_SINK,
-        is_shared: bool = True,
     ) -> None:
         self._store, self._mode, self._first_to, self._lock = store, mode, first_to, threading.Lock()
         self._writer = ReplaceOnCloseWriter(store, kind, mode) if mode in ("all", "fresh") else store.write()
         size = self._writer.size if kind == "models" else self._writer.tool_size
-        self.cache = self._share(sink) if mode == "new" and is_shared else None
+        self.cache = self._share(sink) if mode == "new" else None
         self.found_any = self._writer.found_any if isinstance(self._writer, ReplaceOnCloseWriter) else size > 0
         self.has_answers = mode in ("once", "new") and (size > 0 or self.cache is not None)
         self.is_live = mode != "once" or not self.has_answers

@@ -239,9 +239,12 @@ class Forwarding:
         return self._is_streamed and self._has_ids and bool(self._client_key)
 
     def end(self) -> None:
-        """Leave the calls that are not answered to the streams by which the client resumes this one."""
+        """Leave the calls that are not answered to the streams by which the client resumes this one, or to others."""
         if self._is_resumable:
             self._elsewhere.calls |= self._pending
+            return
+        for pending in self._pending.values():
+            self._session.give_up(pending.call)
 
     def _failed(self, reason: str) -> HttpResponse | None:
         if self._has_head or self._is_streamed:

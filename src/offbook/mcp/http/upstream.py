@@ -84,7 +84,9 @@ class HttpUpstream:
         """Answer a request of a client by its session, or by the real server."""
         client = self._client_of(request, session)
         messages = _parsed(request) if request.method == "POST" else []
-        taken = client.take(messages, _client_key(request))
+        taken = await while_client_waits(client.take(messages, _client_key(request)), receive)
+        if taken is None:
+            return
         if messages and not taken.forwarded:
             response = client.respond(taken.answered, is_batch=is_batch(request.body))
             await send_response(response, scope, receive, send)
@@ -233,12 +235,12 @@ class _Client:
         self.streams = ClientStreams()
         self.only_stream: _OnlyStream | None = None
 
-    def take(self, messages: Sequence[Message], client_key: bytes) -> _TakenMessages:
-        """Take the messages of a request."""
+    async def take(self, messages: Sequence[Message], client_key: bytes) -> _TakenMessages:
+        """Take the messages of a request. One that is not in a batch waits for its turn."""
         taken = _TakenMessages({}, [], [])
         for message in messages:
             if message.is_request:
-                self._take_request(message, taken)
+                await self._take_request(message, taken, is_alone=len(messages) == 1)
             elif message.is_response and self.streams.sender.receive(message):
                 continue
             else:
@@ -250,9 +252,13 @@ class _Client:
             taken.pending.clear()
         return taken
 
-    def _take_request(self, request: Message, taken: _TakenMessages) -> None:
+    async def _take_request(self, request: Message, taken: _TakenMessages, *, is_alone: bool) -> None:
         call = self._session.start(request)
-        answer = self._session.answer(call)
+        if is_alone and self._session.needs_turn(call):
+            taken_turn = await self._session.take_turn(call)
+            call, answer = (call, taken_turn) if isinstance(taken_turn, McpAnswer) else (taken_turn, None)
+        else:
+            answer = self._session.answer(call)
         if answer is None:
             taken.pending[id_key(request.id)] = PendingCall(call)
             taken.forwarded.append(request)

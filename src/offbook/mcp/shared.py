@@ -1,0 +1,180 @@
+"""A recording of MCP servers that many processes share in mode `new`: what it answers, and whose turn a call is."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from contextlib import suppress
+from typing import TypeAlias
+
+from offbook.clock import pauses_until
+from offbook.errors import InputError, RecordingMismatchError
+from offbook.mcp.message import Message, arguments_hash
+from offbook.mcp.recorder import UNRECORDED_METHODS, RecordedExchange, own_arguments
+from offbook.mcp.replay import DISCOVERIES, EMPTY_RESULTS, NO_LATENCY, NOTHING_DUE, DueMessages, FoundAnswer, McpReplay
+from offbook.recording.call_cache import ANSWERED, CallCache, CallTurn, call_name
+from offbook.recording.format.exchange import hash_arguments
+from offbook.recording.format.keys import mcp_key
+from offbook.recording.latency import Latency
+from offbook.recording.match.cursor import SharedToolCursor
+
+_Place: TypeAlias = tuple[str, str]
+"""What equal calls have in common: the key in the recording, and the hash of the arguments."""
+
+_OWN_METHODS = UNRECORDED_METHODS | EMPTY_RESULTS | set(DISCOVERIES)
+"""What every process asks its own server."""
+
+
+class SharedMcpReplay(McpReplay):
+    """Answers the requests of one session to `server` from a recording that other processes add to meanwhile.
+
+    Only what was recorded answers: the rest, such as `ping`, is for the real server, which runs. Equal tool calls are
+    numbered, as their results may differ: the second call of every session gets the second answer. So that processes
+    agree on the numbers, equal calls of a session are made one after the other.
+    """
+
+    def __init__(self, server: str, cache: CallCache, *, latency: Latency = NO_LATENCY) -> None:
+        super().__init__(server, cache.reader.tools, latency=latency)
+        self._cursor = SharedToolCursor(cache.reader.tools)
+        self._cache = cache
+        self._counts = Counter[_Place]()
+        self._lines: dict[_Place, deque[object]] = {}
+        self._admitted = set[_Place]()
+        self._made: dict[CallTurn, tuple[_Place, object]] = {}
+        self._places: dict[int, _Place] = {}
+
+    def shares(self, request: Message) -> bool:
+        """Return whether one process makes such a request for all."""
+        return request.method not in _OWN_METHODS
+
+    def find(self, request: Message) -> FoundAnswer:
+        """Return the answer that is recorded now; see `McpSource`. It is for the first of equal calls that wait.
+
+        Raises:
+            RecordingMismatchError: there is none.
+            InputError: the recording cannot be reached.
+        """
+        place = self._place(request)
+        is_first = place in self._admitted or not self._lines.get(place)
+        self._admitted.discard(place)
+        if not is_first or not self._cache.has_answer(lambda: self._has_answer(request)):
+            raise RecordingMismatchError("no process has recorded this yet", kind="missing", key=place[0])
+        found = super().find(request)
+        assert found.stored is not None
+        self._places[found.stored.id] = place
+        return found
+
+    def use(self, found: FoundAnswer) -> DueMessages:
+        """Count an answer as served. The real server is there to send what it sends on its own."""
+        assert found.stored is not None
+        self._cursor.use(found.stored)
+        self._counts[self._places[found.stored.id]] += 1
+        self._cache.note_hit()
+        return NOTHING_DUE
+
+    async def turn(self, request: Message) -> CallTurn:
+        """Wait until a call is ours to make, or `find` has its answer. Equal calls have their turns in order.
+
+        `note_recorded` or `give_up` ends a turn that is ours.
+
+        Raises:
+            InputError: the recording cannot be reached.
+        """
+        place, me = self._place(request), object()
+        line = self._lines.setdefault(place, deque())
+        line.append(me)
+        try:
+            for pause_s in pauses_until(lambda: line[0] is me):
+                await self._cache.clock.sleep_s(pause_s)
+            turn = await self._turn(place, request)
+        except BaseException:
+            line.remove(me)
+            raise
+        if turn.is_answered:
+            line.remove(me)
+            self._admitted.add(place)
+        else:
+            self._made[turn] = place, me
+        return turn
+
+    async def _turn(self, place: _Place, request: Message) -> CallTurn:
+        def check() -> bool:
+            return self._has_answer(request)
+
+        if self._cache.has_answer(check):
+            return ANSWERED
+        return await self._cache.turn(self._name(place, is_numbered=bool(request.tool)), check)
+
+    def claim(self, request: Message) -> CallTurn | None:
+        """Return the turn to record a call that was made without one: of a batch, or what every process asks for.
+
+        Returns None if that is recorded, or another process does so now.
+
+        Raises:
+            InputError: the recording cannot be reached.
+        """
+        if request.method in UNRECORDED_METHODS:
+            return None
+        return self._claim(self._place(request), is_numbered=bool(request.tool))
+
+    def claim_own(self, message: Message) -> CallTurn | None:
+        """Return the turn to record a message that the server has sent on its own, like `claim`."""
+        place = mcp_key(self.server, message.method), hash_arguments(own_arguments(message))
+        return self._claim(place, is_numbered=True)
+
+    def _claim(self, place: _Place, *, is_numbered: bool) -> CallTurn | None:
+        name = self._name(place, is_numbered=is_numbered)
+        if not self._cache.acquire(name):
+            return None
+        if self._cache.has_answer(lambda: self._use_recorded(place, is_numbered=is_numbered)):
+            self._cache.release(name)
+            return None
+        turn = CallTurn(lambda: self._cache.release(name), call=name)
+        self._made[turn] = place, None
+        return turn
+
+    def _use_recorded(self, place: _Place, *, is_numbered: bool) -> bool:
+        """Return whether a message is recorded. The second of two equal ones is another, if they are numbered."""
+        match = self._cursor.match_key(place[0], "step_id", place[1])
+        if match is None or match.stored is None:
+            return False
+        if match.mismatch is None:
+            self._cursor.use(match.stored)
+            self._counts[place] += 1
+            return True
+        return not is_numbered and self._index.last(key=place[0], fingerprint=place[1]) is not None
+
+    def note_recorded(self, turn: CallTurn, recorded: RecordedExchange | None) -> None:
+        """End a turn of ours by what was recorded: its answer is for other processes."""
+        if recorded is None:
+            self.give_up(turn)
+        elif (place := self._end(turn)) is not None:
+            if recorded.id is not None:
+                self._cursor.note_used([recorded.id])
+            self._counts[place] += 1
+
+    def give_up(self, turn: CallTurn) -> None:
+        """End a turn of ours without an answer. Safe to call twice."""
+        if self._end(turn) is not None:
+            with suppress(InputError):  # the lease ends by itself
+                turn.release()
+
+    def _end(self, turn: CallTurn) -> _Place | None:
+        """Let the next one of equal calls have its turn; return None if that was done already."""
+        place, me = self._made.pop(turn, (None, None))
+        if place is not None and me is not None:
+            self._lines[place].remove(me)
+        return place
+
+    def _place(self, request: Message) -> _Place:
+        return self._key(request), arguments_hash(request)
+
+    def _name(self, place: _Place, *, is_numbered: bool) -> str:
+        key, fingerprint = place
+        return call_name(key, f"{fingerprint} {self._counts[place] if is_numbered else 0}")
+
+    def _has_answer(self, request: Message) -> bool:
+        return self.shares(request) and self._best_match(request).mismatch is None
+
+    def _aliases(self, key: str) -> dict[str, str]:
+        """None: they would have to be looked for in the whole recording at every call."""
+        return {}
