@@ -8,6 +8,7 @@ from hashlib import blake2b
 from typing import TypeVar
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from offbook.clock import SYSTEM_CLOCK, Clock, pauses_until
 from offbook.errors import RecordingUnavailableError
@@ -33,6 +34,11 @@ class CacheCounts(Struct):
     unreached: int = 0
     waits: int = 0
     gone: int = 0
+
+    def plus(self, other: CacheCounts) -> CacheCounts:
+        """Return the counts of both."""
+        fields = zip(astuple(self), astuple(other), strict=True)
+        return CacheCounts(*(ours + theirs for ours, theirs in fields))
 
 
 def _nothing() -> None:

@@ -313,7 +313,7 @@ def _run(
         discard_empty_recording(options.record),
         _muted_misses(),
         EffectReports(os.environ) as effects,
-        McpServers(options, os.environ) as mcp,
+        McpServers(options, os.environ, sink=sink) as mcp,
         ProgramNetwork(options.network, os.environ) as network,
         WireServer(
             replace(wire_options, sink=sink), port=port, mount=mcp.hub, interception=network.interception
@@ -330,7 +330,7 @@ def _run(
         keep_recording_of_failure(end, options)
         reported = effects.read(server, is_cut_off=end.is_late or end.code > SIGNALLED)
     tally = tally_wire_calls(server, usage, options.fault_plan(), reported)
-    return end, replace(tally, network=network.tally)
+    return end, replace(tally, network=network.tally, cache=mcp.cache_counts(tally.cache))
 
 
 def _check_command(name: str) -> None:

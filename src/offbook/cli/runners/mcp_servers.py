@@ -9,12 +9,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from offbook.errors import InputError
+from offbook.events import NULL_SINK, Sink
 
 if TYPE_CHECKING:
     from offbook.cli.runners.wire import WireArguments
     from offbook.mcp.config import McpConfig
     from offbook.mcp.hub import McpHub
     from offbook.mcp.recorder import McpRecorder
+    from offbook.recording.call_cache import CacheCounts
     from offbook.wire.replay_source import UnusedExchange
     from offbook.wire.server.wire_server import WireServer
 
@@ -27,7 +29,14 @@ class McpServers:
             server that `has_own_key`, which would go to the real servers.
     """
 
-    def __init__(self, options: WireArguments, environment: Mapping[str, str], *, has_own_key: bool = False) -> None:
+    def __init__(
+        self,
+        options: WireArguments,
+        environment: Mapping[str, str],
+        *,
+        sink: Sink = NULL_SINK,
+        has_own_key: bool = False,
+    ) -> None:
         if options.mcp is not None and options.record is not None and has_own_key:
             hint = "clients of MCP servers send the keys of those; leave out --api-key"
             raise InputError("MCP servers are not recorded behind an API key", source="--mcp", hint=hint)
@@ -37,9 +46,9 @@ class McpServers:
         self._recording = options.replay
         self._folder: TemporaryDirectory[str] | None = None
         if options.mcp is not None:
-            self._open(options.mcp, options, environment)
+            self._open(options.mcp, options, environment, sink)
 
-    def _open(self, path: str, options: WireArguments, environment: Mapping[str, str]) -> None:
+    def _open(self, path: str, options: WireArguments, environment: Mapping[str, str], sink: Sink) -> None:
         from offbook.mcp.config import load_config
         from offbook.mcp.hub import McpHub
         from offbook.mcp.recorder import McpRecorder
@@ -47,7 +56,7 @@ class McpServers:
 
         self._config = load_config(path)
         if options.record is not None:
-            self._recorder = McpRecorder(options.record, mode=options.record_mode or "append")
+            self._recorder = McpRecorder(options.record, mode=options.record_mode or "append", sink=sink)
         latency = Latency(options.latency_model, latency_ms=options.latency_ms, seed=0)
         try:
             self.hub = McpHub(self._config.servers, recorder=self._recorder, environment=environment, latency=latency)
@@ -91,6 +100,11 @@ class McpServers:
         if self.hub is None or self._recorder is not None or replay is None or self._recording is None:
             return []
         return self.hub.unused_exchanges(replay.source.reader.tools, self._recording)
+
+    def cache_counts(self, of_models: CacheCounts | None) -> CacheCounts | None:
+        """Return what a shared recording was used for, by models and by these servers; None if it is not shared."""
+        cache = None if self._recorder is None else self._recorder.cache
+        return of_models if cache is None or of_models is None else of_models.plus(cache.counts)
 
     def __enter__(self) -> Self:
         return self

@@ -70,7 +70,7 @@ def serve_here(
     with (
         options.events.open() as sink,
         discard_empty_recording(options.record),
-        McpServers(options, os.environ, has_own_key=has_own_key) as mcp,
+        McpServers(options, os.environ, sink=sink, has_own_key=has_own_key) as mcp,
     ):
         wire_options = replace(wire_options, sink=sink)
         server = WireServer(
@@ -90,7 +90,8 @@ def serve_here(
             next(iter(signals))
             signals.restore()
             usage = [*server.unused_exchanges(), *mcp.unused(server)], server.overused_exchanges()
-    return ServedTally(tally_wire_calls(server, usage, options.fault_plan()))
+    tally = tally_wire_calls(server, usage, options.fault_plan())
+    return ServedTally(replace(tally, cache=mcp.cache_counts(tally.cache)))
 
 
 def serve_in_processes(
