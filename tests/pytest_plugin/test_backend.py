@@ -4,7 +4,11 @@ import json
 
 import pytest
 
+from offbook.pytest_plugin.pending_recording import PendingRecording
+from offbook.recording.format.exchange import Exchange, ToolExchange
+from offbook.recording.stores.locate import open_store
 from tests.pytest_plugin.conftest import printed_output
+from tests.servers import redis_server
 
 GREETS = """
 def test_greets(offbook):
@@ -427,3 +431,23 @@ def test_record_modes_are_those_of_providers(project, mode):
     result.assert_outcomes(passed=1)
     left = {"new": False, "all": False, "append": True}[mode]
     assert ("not used in" in printed_output(result)) == left
+
+
+def test_of_tests_that_record_the_same_at_once_into_redis_the_first_to_pass_has_its_answers_kept():
+    url = redis_server.shared().url()
+    writer = open_store(url).write()
+    writer.append_tool("poll", ToolExchange(arguments={}, result="before"))
+    at_once = [PendingRecording(url, "new", found=None) for _ in range(2)]
+    for name, pending in zip("ab", at_once, strict=True):
+        writer = open_store(pending.location).write()
+        for key, fingerprint in (("greet", "1"), ("greet", "1"), ("only", name)):
+            writer.append(key, Exchange(content=f"{key} {name}", request_hash=fingerprint))
+        writer.append_tool("poll", ToolExchange(arguments={}, result=name))
+        writer.close()
+    for pending in at_once:
+        pending.merge(pending.added())
+        pending.remove()
+    document = open_store(url).load()
+    assert [exchange.content for _, exchange in document] == ["greet a", "greet a", "only a", "only b"]
+    assert [call.result for call in document.tools["poll"]] == ["before", "a"]
+    assert not [key for key in redis_server.shared().keys(url) if ":lease:" in key]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,12 +13,14 @@ from typing import TypeVar
 
 from msgspec import Struct
 
+from offbook.clock import pauses_until
 from offbook.recording.format.document import FORMAT_VERSION, AnyExchange, Document, Entries, exchanges_of
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.keys import is_mcp_key
 from offbook.recording.record_mode import RecordMode
 from offbook.recording.replace_on_close import FoundExchanges, keys_to_keep
 from offbook.recording.stores.locate import open_store
+from offbook.recording.stores.store import ExchangeIndex, RecordingWriter, SharedCalls, SharedReader
 
 E = TypeVar("E", bound=AnyExchange)
 
@@ -65,6 +70,9 @@ class PendingRecording:
     def merge(self, added: NewExchanges) -> None:
         """Merge what was recorded into the real recording, which others may write too. It is created even if empty.
 
+        Of a recording in Redis in mode `new`, the first test to pass has its answers kept: what another process has
+        recorded since this test began is not added again.
+
         Raises:
             InputError: it cannot be written.
         """
@@ -72,13 +80,20 @@ class PendingRecording:
             self._real.update(partial(self._replace, added, self._found))
             return
         writer = self._real.write()
+        shared = self._real.share() if self._mode == "new" else None
         try:
-            for key, exchange in added.calls:
-                writer.append(key, exchange)
-            for tool, call in added.tool_calls:
-                writer.append_tool(tool, call)
+            if shared is None:
+                _append(writer, added)
+            else:
+                with _one_at_a_time(shared):
+                    _append(writer, self._missing(added, shared.reader))
         finally:
             writer.close()
+
+    def _missing(self, added: NewExchanges, reader: SharedReader) -> NewExchanges:
+        """Return what the recording does not have by now."""
+        calls = _missing(added.calls, self._initial.entries, reader)
+        return NewExchanges(tuple(calls), tuple(_missing(added.tool_calls, self._initial.tools, reader.tools)))
 
     def _replace(self, added: NewExchanges, found: FoundExchanges, document: Document) -> None:
         kept = keys_to_keep(added.calls, document)
@@ -98,6 +113,45 @@ class PendingRecording:
     def remove(self) -> None:
         """Delete the temporary file. Safe to call twice."""
         self._folder.cleanup()
+
+
+_MERGE = "merge"
+"""The name of the lease of the process that merges a recording into a shared one."""
+
+
+@contextmanager
+def _one_at_a_time(shared: SharedCalls) -> Iterator[None]:
+    for pause_s in pauses_until(lambda: shared.acquire(_MERGE)):
+        time.sleep(pause_s)
+    try:
+        yield
+    finally:
+        shared.release(_MERGE)
+        shared.close()
+
+
+def _append(writer: RecordingWriter, added: NewExchanges) -> None:
+    for key, exchange in added.calls:
+        writer.append(key, exchange)
+    for tool, call in added.tool_calls:
+        writer.append_tool(tool, call)
+
+
+def _missing(added: Iterable[tuple[str, E]], before: Entries[E], now: ExchangeIndex[E]) -> Iterator[tuple[str, E]]:
+    """Yield the exchanges that were added to those of `before`, and of which `now` has no equal one in their place."""
+    places = Counter((key, exchange.fingerprint) for key in before for exchange in exchanges_of(before, key))
+    for key, exchange in added:
+        place = key, exchange.fingerprint
+        if _count(now, *place) <= places[place]:
+            yield key, exchange
+        places[place] += 1
+
+
+def _count(index: ExchangeIndex[E], key: str, fingerprint: str | None) -> int:
+    count, stored = 0, index.find(key=key, fingerprint=fingerprint, after=-1)
+    while stored is not None:
+        count, stored = count + 1, index.find(key=key, fingerprint=fingerprint, after=stored.id)
+    return count
 
 
 def _new_exchanges(before: Entries[E], now: Entries[E]) -> Iterator[tuple[str, E]]:
