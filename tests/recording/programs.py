@@ -99,12 +99,18 @@ def tell(line):
 
 
 def nursery():
-    """For each line read, bring up a child that records at that location until it is killed; tell when it is dead."""
+    """For each line read, bring up a child that records at that location until it is killed; tell when it is dead.
+
+    If the line has a number, the child shares the recording, and its calls from that number on are not answered.
+    """
     for number, line in enumerate(sys.stdin):
         child = os.fork()
         if not child:
             tell(f"born {os.getpid()}")
-            asyncio.run(record_for_ever(line.strip(), prefix=number))
+            location, *hangs_at = line.split()
+            if hangs_at:
+                asyncio.run(record_until_it_hangs(location, prefix=number, calls=int(hangs_at[0])))
+            asyncio.run(record_for_ever(location, prefix=number))
         os.waitpid(child, 0)
         tell("dead")
 
@@ -119,6 +125,39 @@ async def record_for_ever(location, *, prefix):
                 tell(f"model {name}")
                 tools["echo"](text=name)
                 tell(f"tool {name}")
+
+
+async def record_until_it_hangs(url, *, prefix, calls):
+    """Make calls of a model and of a tool in turn through a shared recording, and tell of each when it is done.
+
+    The last is not answered: tell when it is asked for.
+    """
+
+    async def hang(text):
+        tell(f"asked {text}")
+        await asyncio.Event().wait()
+
+    model, tools = RecordingProvider(Echo(), url, record="new"), record_tools({"echo": echo_later}, url, record="new")
+    for number in range(calls + 1):
+        if number == calls:
+            model = RecordingProvider(Hanging(), url, record="new")
+            tools = record_tools({"echo": hang}, url, record="new")
+        await make_call(number, f"{prefix}-{number}", model, tools)
+
+
+async def make_call(number, name, model, tools):
+    """Make a call of the model or of the tool, tell of it when it is done, and return what was told."""
+    if number % 2:
+        await tools["echo"](text=name)
+    else:
+        await _say(model, name, step_id=name)
+    done = f"{'tool' if number % 2 else 'model'} {name}"
+    tell(done)
+    return done
+
+
+async def echo_later(text):
+    return text
 
 
 def leave_unclosed(location, folder):
@@ -434,7 +473,7 @@ class Hanging(Provider):
     name = "hanging"
 
     async def send(self, request):
-        tell("asked")
+        tell(f"asked {request.messages[-1]['content']}")
         await asyncio.Event().wait()
 
 

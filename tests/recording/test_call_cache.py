@@ -136,7 +136,7 @@ async def test_a_call_that_is_cancelled_or_left_unread_keeps_nobody_waiting(url)
 
 async def test_a_lease_is_lost_by_a_process_that_dies(url):
     process = start(hang_upstream, url)
-    assert process.stdout.readline() == b"asked\n"
+    assert process.stdout.readline() == b"asked Hi\n"
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     (lease,) = leases(url)

@@ -1,5 +1,6 @@
 """A kill at any moment loses at most the call in flight, and a full disk loses only what it had no room for."""
 
+import asyncio
 import os
 import random
 import select
@@ -9,12 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from offbook.clock import FIRST_PAUSE_S
 from offbook.recording.format.document import Document
+from offbook.recording.record import RecordingProvider
 from offbook.recording.stores.locate import open_store
+from offbook.recording.stores.redis.leases import LEASE_S
+from offbook.recording.tool_record import record_tools
 from tests.every_case import EVERY_CASE
 from tests.servers import redis_server
 
-from .programs import close_on_a_full_disk, fill_the_disk, finish, nursery, start
+from .programs import Echo, close_on_a_full_disk, echo_later, fill_the_disk, finish, make_call, nursery, start
 
 KINDS = {"json": "{}/run.json", "sqlite": "sqlite:///{}/run.db"}
 
@@ -32,11 +37,14 @@ class Nursery:
     def __exit__(self, *_):
         finish(self._process)
 
-    def kill_one(self, location, *, after_calls=None, after_us=None):
-        """What a child had told of as done before it was killed: after that many calls, or microseconds."""
-        self._process.stdin.write(f"{location}\n".encode())
+    def kill_one(self, location, *, after_calls=None, after_us=None, in_call=None):
+        """What a child had told of as done before it was killed: after that many calls, or microseconds; or while its
+        call of that number was being made, which it tells of as asked."""
+        self._process.stdin.write(f"{location}{'' if in_call is None else f' {in_call}'}\n".encode())
         self._process.stdin.flush()
         pid = int(self._line().removeprefix("born "))
+        if in_call is not None:
+            after_calls = in_call + 1
         if after_us is not None:
             select.select([], [], [], after_us / 1_000_000)
         done = [self._line() for _ in range(after_calls or 0)]
@@ -90,17 +98,48 @@ def test_a_kill_loses_at_most_the_call_in_flight(tmp_path, kind, rounds):
             assert len(present - before - done) <= 1, moment
 
 
-def test_a_kill_loses_at_most_the_call_in_flight_in_redis_too():
+def test_a_kill_loses_at_most_the_call_in_flight_in_redis_too_and_no_call_stays_locked():
+    """Every other kill hits a process that holds the lease of a call which is being made: the next one makes it."""
     random_, reported, present = random.Random("redis"), set(), set()
-    store = open_store(redis_server.shared().url())
+    url = redis_server.shared().url()
+    store = open_store(url)
     with Nursery() as nursery_:
-        for _ in range(30 if EVERY_CASE else 6):
+        for round_ in range(30 if EVERY_CASE else 6):
             moment = random_.choice([{"after_calls": random_.randrange(40)}, {"after_us": random_.randrange(20_000)}])
-            done = set(nursery_.kill_one(store.location, **moment))
+            if round_ % 2:
+                moment = {"in_call": random_.randrange(20)}
+            done = set(nursery_.kill_one(url, **moment))
+            asked = {line for line in done if line.startswith("asked ")}
+            assert len(asked) == len(leases(url)) == round_ % 2, moment
+            done -= asked
             reported |= done
             before, present = present, names_of(store.load() if store.exists() else Document())
             assert present >= reported | before, moment
-            assert len(present - before - done) <= 1, moment
+            assert len(present - before - done) <= 1 - len(asked), moment
+            for line in asked:
+                made = asyncio.run(make_after_the_lease(url, moment["in_call"], line.removeprefix("asked ")))
+                reported.add(made)
+                present.add(made)
+
+
+def leases(url):
+    return [key for key in redis_server.shared().keys(url) if ":lease:" in key]
+
+
+async def make_after_the_lease(url, number, name):
+    """Make the call of a process that was killed: it waits until the lease of that has ended, and is made then."""
+    (lease,) = leases(url)
+    client = redis_server.shared().client
+    async with RecordingProvider(Echo(), url, record="new") as model:
+        with record_tools({"echo": echo_later}, url, record="new") as tools:
+            asking = asyncio.ensure_future(make_call(number, name, model, tools))
+            done, _ = await asyncio.wait([asking], timeout=FIRST_PAUSE_S)
+            assert not done
+            assert 0 < client.pttl(lease) <= LEASE_S * 1000
+            client.pexpire(lease, 1)  # as time does
+            made = await asking
+    assert leases(url) == []
+    return made
 
 
 @pytest.mark.parametrize("kind", KINDS)
