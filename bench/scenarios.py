@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
-import os
-from contextlib import redirect_stdout
-from pathlib import Path
-
-import orjson
+import subprocess
+import sys
 
 from bench.findings import Findings, Row, Table, at_least
 from bench.plan import Plan
+from bench.programs.computing_suite import write_suite
 from bench.stopwatch import Stopwatch, quiet, settled
 from bench.talks import CONVERSATIONS, TURNS, Talks, scenario_at
 from offbook import run
-from offbook.cli.runners.scenarios import ScenarioOptions, run_scenarios
-from offbook.pipeline import Replay
 
 SCENARIOS, REPEATS = 200, (5, 3)
+PROGRAM = "bench.programs.computing_suite"
 RUN, CALLS = "a run of the suite", "its calls of models alone"
 
 
@@ -32,86 +27,47 @@ def measure(plan: Plan) -> Findings:
     rows = [Row(row, [figures[name][row] for name in suites]) for row in (RUN, CALLS)]
     title = f"{SCENARIOS} scenarios with {CONVERSATIONS} conversations each, replayed in one process"
     table = Table(title, "conversations/s", list(suites), rows, base=RUN)
-    processes = measure_processes(plan)
+    processes, starts = measure_processes(plan)
     gained, possible = processes.ratios(TWO, ONE)[0], processes.ratios(BARE_TWO, BARE_ONE)[0]
     targets = at_least(f"a suite whose agent computes runs {AT_TWO:g} times as fast in two processes", [gained], AT_TWO)
     claim = f"it gains {OF_POSSIBLE:.0%} of what two bare processes gain or more"
     targets += at_least(claim, [gained / possible], OF_POSSIBLE)
-    return Findings("scenarios", [table, processes], targets, _notes(plan, suites))
+    return Findings("scenarios", [table, processes, starts], targets, _notes(plan, suites))
 
 
 ONE, TWO, AT_TWO = "in one process", "in two processes", 1.7
 BARE_ONE, BARE_TWO, OF_POSSIBLE = "the computing alone, in one", "the computing alone, in two", 0.85
-COMPUTING, COMPUTED, ROUNDS = 60, (7, 3), 20_000
-AGENT = """\
-import hashlib
+COMPUTING, SHORTEST, COMPUTED = 300, 2, (5, 3)
 
 
-async def handle(messages, ctx):
-    digest = messages[-1]["content"].encode()
-    for _ in range(ROUNDS):
-        digest = hashlib.sha256(digest).digest()
-    return (await ctx.provider.complete(messages, "m", step_id="answer")).content
-"""
+def measure_processes(plan: Plan) -> tuple[Table, Table]:
+    """Conversations a second of `offbook test --workers`, with its discovery and report, and for its processor time;
+    and how long the shortest suite takes, which is what starting and ending processes takes."""
+    long = write_suite(plan.library.folder / "computing", COMPUTING)
+    short = write_suite(plan.library.folder / "starting", SHORTEST)
+    work = {name: ("suite", str(long), processes) for name, processes in ((ONE, 1), (TWO, 2))}
+    work |= {name: ("bare", str(COMPUTING), processes) for name, processes in ((BARE_ONE, 1), (BARE_TWO, 2))}
+    starts = {name: ("suite", str(short), processes) for name, processes in ((ONE, 1), (TWO, 2))}
+    took, started = (_best_times(plan, each) for each in (work, starts))
+    rows = [Row(name, [COMPUTING / taken for taken in times]) for name, times in took.items()]
+    title, columns = f"{COMPUTING} conversations with an agent that computes", ["elapsed", "of processor time"]
+    table = Table(title, "conversations/s", columns, rows, base=ONE)
+    start_rows = [Row(name, [times[0] * 1000.0]) for name, times in started.items()]
+    return table, Table(f"{SHORTEST} of these conversations: the start", "ms", ["elapsed"], start_rows, base=ONE)
 
 
-def measure_processes(plan: Plan) -> Table:
-    """Conversations a second of `offbook test --workers`, with its discovery and report, and for its processor time."""
-    folder = _computing_suite(plan.library.folder / "computing")
-    best: dict[str, tuple[float, float]] = {}
-
-    def note(name: str, elapsed: float, of_processor: float) -> None:
-        before = best.get(name, (0.0, 0.0))
-        best[name] = max(elapsed, before[0]), max(of_processor, before[1])
-
-    for repeat in range(plan.repeats(*COMPUTED)):
-        plan.tell(f"scenarios: processes, repeat {repeat + 1} of {plan.repeats(*COMPUTED)}")
-        for name, workers in ((ONE, 1), (TWO, 2)):
-            note(name, *_rates_of_command(folder, workers))
-        for name, workers in ((BARE_ONE, 1), (BARE_TWO, 2)):
-            note(name, *_rates_of_computing(workers))
-    rows = [Row(name, list(rates)) for name, rates in best.items()]
-    title = f"{COMPUTING} conversations with an agent that computes"
-    return Table(title, "conversations/s", ["elapsed", "of processor time"], rows, base=ONE)
-
-
-def _computing_suite(folder: Path) -> Path:
-    folder.mkdir()
-    (folder / "computing_agent.py").write_text(AGENT.replace("ROUNDS", str(ROUNDS)))
-    (folder / "offbook.toml").write_text('[agent]\nhandler = "computing_agent:handle"\nprovider = "openai"\n')
-    declared = f"for index in range({COMPUTING}):\n    scenario(f'computes {{index}}', turns=['a'])\n"
-    (folder / "sim_computing.py").write_text(f"from offbook import scenario\n{declared}")
-    entry = {"content": "done", "model": "m"}
-    entries = {f"computes {index}/agent/1/agent.answer": entry for index in range(COMPUTING)}
-    (folder / "recording.json").write_bytes(orjson.dumps({"_version": 2, **entries}))
-    return folder
-
-
-def _rates_of_computing(processes: int) -> tuple[float, float]:
-    """The same work without conversations: what the machine has to give now."""
-    watch, before = Stopwatch(), sum(os.times()[:4])
-    with quiet(), watch.lap():
-        for pid in [_compute_in_fork(COMPUTING // processes) for _ in range(processes)]:
-            os.waitpid(pid, 0)
-    return COMPUTING / watch.total_us * 1e6, COMPUTING / (sum(os.times()[:4]) - before)
-
-
-def _compute_in_fork(conversations: int) -> int:
-    pid = os.fork()
-    if pid == 0:
-        for _ in range(conversations * ROUNDS):
-            hashlib.sha256(b"a").digest()
-        os._exit(0)
-    return pid
-
-
-def _rates_of_command(folder: Path, workers: int) -> tuple[float, float]:
-    config, recording = str(folder / "offbook.toml"), str(folder / "recording.json")
-    options = ScenarioOptions(mode=Replay(recording), config=config, workers=workers)
-    watch, before = Stopwatch(), sum(os.times()[:4])
-    with redirect_stdout(io.StringIO()), quiet(), watch.lap():
-        assert run_scenarios(options) == 0
-    return COMPUTING / watch.total_us * 1e6, COMPUTING / (sum(os.times()[:4]) - before)
+def _best_times(plan: Plan, work: dict[str, tuple[str, str, int]]) -> dict[str, tuple[float, float]]:
+    """The least that each took, in seconds and in seconds of processors. They take turns."""
+    best = dict.fromkeys(work, (float("inf"), float("inf")))
+    repeats = plan.repeats(*COMPUTED)
+    for repeat in range(repeats):
+        plan.tell(f"scenarios: processes, repeat {repeat + 1} of {repeats}")
+        for name, (what, place, processes) in work.items():
+            command = [sys.executable, "-m", PROGRAM, what, place, str(processes)]
+            printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+            elapsed_s, of_processors_s = map(float, printed.split())
+            best[name] = min(best[name][0], elapsed_s), min(best[name][1], of_processors_s)
+    return best
 
 
 def _suites(plan: Plan) -> dict[str, Talks]:
@@ -147,5 +103,6 @@ def _notes(plan: Plan, suites: dict[str, Talks]) -> list[str]:
         f"a conversation has {TURNS} turns with a mocked tool call each, a trajectory to match, and a judge",
         f"calls of models in a conversation: {made}; every call is fingerprinted and its drift checked",
         "its calls alone: the same requests, made before the clock starts, one after the other, on the same recording",
-        "processes: the whole command, with discovery and report; what else runs on the machine counts against two",
+        "processes: the whole command in a process of its own, with discovery and report, without imports",
+        "what else runs on the machine counts against two processes; the computing alone shows what two could gain now",
     ]
