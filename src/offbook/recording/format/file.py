@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, get_args
+from typing import Any, NoReturn, get_args
 
 import msgspec
 import orjson
@@ -14,7 +14,7 @@ from msgspec.structs import fields as struct_fields
 from offbook.errors import RecordingFormatError
 from offbook.faults.catalog import explain_fault_error
 from offbook.messages import JsonObject, Usage
-from offbook.recording.format.document import FORMAT_VERSION, Document, E, Entry, exchanges_of
+from offbook.recording.format.document import FORMAT_VERSION, Document, Entry, exchanges_of
 from offbook.recording.format.exchange import (
     Condition,
     Exchange,
@@ -167,29 +167,30 @@ def _parse_mcp(data: Raw, source: str) -> dict[str, ToolEntry]:
 
 def parse_exchange(key: str, data: bytes, *, source: str) -> Exchange:
     """Parse one exchange of a key, like `parse_document`."""
-    _check_utf8(data, place=_place(key), source=source)
-    return _single(_parse_entry(key, data, source), place=_place(key), source=source)
+    if not data.isascii():
+        _check_utf8(data, place=_place(key), source=source)
+    entry = _parse_entry(key, data, source)
+    return entry if isinstance(entry, Exchange) else _refuse_list(place=_place(key), source=source)
 
 
 def parse_tool_exchange(name: str, data: bytes, *, source: str) -> ToolExchange:
     """Parse one exchange of a tool, like `parse_tools`."""
-    _check_utf8(data, place=tool_key(name), source=source)
-    return _single(_parse_tool_entry(name, data, source), place=tool_key(name), source=source)
+    if not data.isascii():
+        _check_utf8(data, place=tool_key(name), source=source)
+    entry = _parse_tool_entry(name, data, source)
+    return entry if isinstance(entry, ToolExchange) else _refuse_list(place=tool_key(name), source=source)
 
 
 def _check_utf8(data: bytes, *, place: str, source: str) -> None:
     """Check what the parser leaves for later: a request is decoded when it is needed."""
     try:
-        if not data.isascii():
-            data.decode()
+        data.decode()
     except UnicodeDecodeError as error:
         raise RecordingFormatError(f"not UTF-8: {error.reason}", source=source, place=place) from None
 
 
-def _single(entry: E | list[E], *, place: str, source: str) -> E:
-    if isinstance(entry, list):
-        raise RecordingFormatError("expected one exchange, got a list", source=source, place=place)
-    return entry
+def _refuse_list(*, place: str, source: str) -> NoReturn:
+    raise RecordingFormatError("expected one exchange, got a list", source=source, place=place)
 
 
 def _document_from_parts(

@@ -194,9 +194,18 @@ def _packed(command: str, script: str, key: str, arguments: Sequence[bytes | str
     """Return a command that evaluates a script with one key, as it is sent."""
     pieces = [_packed_head(command, script, key, len(arguments))]
     for argument in arguments:
-        data = argument if isinstance(argument, bytes) else str(argument).encode()
-        pieces.append(b"$%d\r\n%b\r\n" % (len(data), data))
+        if isinstance(argument, int):
+            pieces.append(_packed_number(argument))
+        else:
+            data = argument.encode() if isinstance(argument, str) else argument
+            pieces.append(b"$%d\r\n%b\r\n" % (len(data), data))
     return [b"".join(pieces)]
+
+
+@lru_cache(maxsize=64)
+def _packed_number(number: int) -> bytes:
+    data = b"%d" % number
+    return b"$%d\r\n%b\r\n" % (len(data), data)
 
 
 @lru_cache(maxsize=64)

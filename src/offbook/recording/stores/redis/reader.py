@@ -278,7 +278,8 @@ class RedisIndex(Generic[E]):
     def _extend(self, key: str, slot: _Slot[E], *, ahead: int = 0) -> None:
         """Read further exchanges of a key, and some of those that follow in the recording."""
         arguments = (self._kind, key, slot.next, BATCH, ahead)
-        head, *rows = self._connection.run(READ, *arguments)
+        result = self._connection.run(READ, *arguments)
+        head, *rows = result.split(b"\n", 1) if isinstance(result, bytes) else result
         gone, slot.next, *ids = head.split(b" ")
         self.gone += int(gone)
         self._add(key, slot, zip(map(int, ids), rows, strict=False))

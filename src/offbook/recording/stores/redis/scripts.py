@@ -202,6 +202,10 @@ if ARGV[3] == '-1' then
 else
   ids = redis.call('ZRANGEBYSCORE', name .. ':k:' .. ARGV[2], '(' .. ARGV[3], '+inf', 'LIMIT', 0, ARGV[4])
 end
+if #ids == 1 and ARGV[5] == '0' then
+  local value = redis.call('GET', name .. ':x:' .. ids[1])
+  if value then return '0  ' .. ids[1] .. '\\n' .. value end
+end
 local result, last, gone, head = {''}, nil, 0, {'0', #ids == tonumber(ARGV[4]) and ids[#ids] or ''}
 for _, id in ipairs(ids) do
   local value = redis.call('GET', name .. ':x:' .. id)
@@ -234,7 +238,8 @@ return result
 ARGV: kind, key, the id after which to start (-1 is the beginning), how many, and how many of those that follow. Returns
 one flat list, which clients parse quicker than nested ones. Its first text has the number of those that are gone, the
 id to go on after (empty at the end), and the ids of those that are there; then come their values; and of those that
-follow, the size of the key before the member, and the value.
+follow, the size of the key before the member, and the value. A key with one exchange, as most are, is one text instead,
+with the value on the lines after the first.
 """
 
 FIND = Script(
