@@ -57,7 +57,7 @@ def measure(plan: Plan) -> Findings:
     notes = [
         "the floor of recording sends an exchange of the same size and its three index entries as one transaction",
         f"each figure is the best of several rounds of {CALLS} calls; the server has persistence off",
-        "elapsed times are mostly those in which client and server are woken in turn; beside a load, processor time counts",
+        "most of what elapses is the waking of client and server in turn; beside a load, compare processor time",
         "the server's own time is that of its commandstats, without reading from and writing to the network",
     ]
     return Findings("redis", [writes, reads, client, own], targets, notes)
