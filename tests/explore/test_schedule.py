@@ -15,7 +15,6 @@ from offbook.explore.schedule import (
     Pace,
     describe_time,
     left_out,
-    most_telling,
     parse_budget,
     rows_near_effects,
     schedule,
@@ -40,7 +39,7 @@ COLUMNS = {column for case in ALL for column in case.columns}
 
 
 def order_of(cases, near=()):
-    return [str(case) for case in schedule(cases, lambda case: case.is_in(near)).all]
+    return [str(case) for case in schedule(cases, near).within(None)]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +99,7 @@ def test_what_is_near_effects_comes_first_then_faults_of_tools_then_lost_answers
 
 @given(st.integers(0, len(ALL) + 5), st.sets(st.sampled_from(["1", "2", "3", "refund 1", "find 1"])))
 def test_no_budget_gives_a_fault_its_second_case_before_each_has_its_first(budget, near):
-    chosen = schedule(ALL, lambda case: case.is_in(near)).within(budget).all
+    chosen = schedule(ALL, near).within(budget)
     assert len(chosen) == min(budget, len(ALL))
     covered = [set(case.columns) for case in chosen]
     has_second = any(not columns - set().union(*covered[:place]) for place, columns in enumerate(covered))

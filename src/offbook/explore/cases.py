@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,6 +14,9 @@ from offbook.faults import At, FaultPlan, PlannedFault
 from offbook.faults.fault import FaultFamily
 
 LASTING = "always"
+
+CaseGroup: TypeAlias = Literal["single faults", "crashes", "orders", "pairs"]
+_GROUPS: dict[FaultFamily, CaseGroup] = {"crash": "crashes", "order": "orders"}
 
 
 class HeatmapCell(Struct, frozen=True):
@@ -37,6 +41,17 @@ class FaultCase(Struct, frozen=True):
     def family(self) -> FaultFamily:
         """What fails; of a pair, in its second fault."""
         return self.lines[-1].fault.family
+
+    @property
+    def group(self) -> CaseGroup:
+        """What it is one of: cases of the same group share a budget with those of the others."""
+        is_pair = not self.cells and len(self.lines) > 1
+        return "pairs" if is_pair else _GROUPS.get(self.family, "single faults")
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """The calls at which its fault fires, as the heatmap names them."""
+        return tuple(cell.row for cell in self.cells)
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -11,24 +11,28 @@ from msgspec.structs import replace
 
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import InputError
-from offbook.explore.cases import FaultCase, HeatmapCell, cases_of, pairs_of
+from offbook.explore.cases import FaultCase, HeatmapCell, cases_of
 from offbook.explore.options import ExploreOptions
 from offbook.explore.orders import OrderCases, order_cases, probe_plan
-from offbook.explore.run import ExploredSite, Run, sites_of
+from offbook.explore.pairs import Pairs, Waves
+from offbook.explore.run import Run, sites_of
 from offbook.explore.schedule import (
+    NO_DEADLINE,
     Deadline,
     LeftOut,
+    LeftOutGroup,
     Pace,
     Schedule,
     check_shard,
     in_case_order,
     left_out,
+    left_out_groups,
     parse_budget,
     rows_near_effects,
     schedule,
 )
 from offbook.explore.sharing import KnownRuns, leading_ids
-from offbook.explore.start_check import ForkingSubject, FreshRuns, affordable_sample, check_starts
+from offbook.explore.start_check import ForkingSubject, FreshRuns, check_starts, sample_limits
 from offbook.explore.verdict import FINDINGS, VERDICTS, Assessment, Verdict, assess, broken_invariants
 from offbook.faults import FaultPlan
 from offbook.recording.match.continuation import CONTINUATIONS, Continuation
@@ -68,10 +72,6 @@ def named_calls(clean: Run) -> set[str]:
     return {call.step_id for call in clean.calls if call.step_id} | {each.tool for each in clean.tools}
 
 
-PAIRED_FAULTS = ("connection_reset", "http_error 500", "timeout", "tool_error", "tool_lost")
-"""The faults that are tried as the second of a pair: the most likely ones."""
-
-
 class CaseResult(Struct, frozen=True):
     """A case, its run, and the assessment of the run. If it was run several times, it is the worst one.
 
@@ -104,15 +104,16 @@ class CaseResult(Struct, frozen=True):
 class Exploration(Struct, frozen=True):
     """The results of all cases of a subject, in order.
 
-    `left_out` is what the budget left out, by fault, and `not_tried` has the texts of those cases; an exploration that
-    was loaded from a report does not have them. `left_orders` is how many orders of calls were not tried because they
-    are too many. `elsewhere` are the cases of other shards.
+    `left_out` is what the budget left out, by fault, `left_groups` by group, and `not_tried` has the texts of those
+    cases; an exploration that was loaded from a report does not have them. `left_orders` is how many orders of calls
+    were not tried because they are too many. `elsewhere` are the cases of other shards.
     """
 
     subject: str
     clean: Run
     results: tuple[CaseResult, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
+    left_groups: tuple[LeftOutGroup, ...] = ()
     not_tried: frozenset[str] = frozenset()
     left_orders: int = 0
     elsewhere: tuple[FaultCase, ...] = ()
@@ -169,12 +170,13 @@ class ExecutedCase(Struct, frozen=True):
 class CaseExecutor(Protocol):
     """Runs the cases of a subject, serially or in parallel, and yields them in the order in which they come.
 
-    `workers` is how many run at once. The next case is taken from `cases` only when it starts.
+    `workers` is how many run at once. The next case is taken from `cases` only when it starts. Cases that have not
+    ended at the deadline are ended then, and not yielded, if they run in processes of their own.
     """
 
     workers: int
 
-    def run(self, cases: Iterable[FaultCase]) -> Iterator[ExecutedCase]: ...
+    def run(self, cases: Iterable[FaultCase], deadline: Deadline = NO_DEADLINE) -> Iterator[ExecutedCase]: ...
 
 
 def execute(subject: Subject, case: FaultCase) -> ExecutedCase:
@@ -185,15 +187,17 @@ def execute(subject: Subject, case: FaultCase) -> ExecutedCase:
 
 
 class SerialExecutor:
-    """Runs cases one after the other in this thread."""
+    """Runs cases one after the other in this thread. A case that has started ends by itself."""
 
     workers = 1
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
 
-    def run(self, cases: Iterable[FaultCase]) -> Iterator[ExecutedCase]:
+    def run(self, cases: Iterable[FaultCase], deadline: Deadline = NO_DEADLINE) -> Iterator[ExecutedCase]:
         for case in cases:
+            if deadline.has_passed:
+                return
             yield execute(self._subject, case)
 
 
@@ -204,13 +208,14 @@ OnCase = Callable[[CaseResult], object]
 class Explorer:
     """Explores a subject, or a shard of its cases.
 
-    Cases run in the order of the schedule, and are reported in their own order. A budget of time begins now. A shard
+    Cases run in the order of the schedule, and are reported in their own order. A shard
     also runs the single faults of others if it tries pairs: which there are depends on those runs.
 
     Args:
         executor: runs the cases; serially by default.
         pace: measures how long cases take.
         clock: what a budget of time is measured by.
+        start_s: when that time began, by this clock; now by default.
         on_begin: called before the first case, with the clean run and the number of cases.
         on_case: called with each result, in the order in which the cases run.
 
@@ -227,6 +232,7 @@ class Explorer:
         executor: CaseExecutor | None = None,
         pace: Pace | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        start_s: float | None = None,
         on_begin: OnBegin = lambda *_: None,
         on_case: OnCase = lambda _: None,
     ) -> None:
@@ -235,10 +241,17 @@ class Explorer:
         self._on_begin, self._on_case = on_begin, on_case
         self._budget = parse_budget(options.budget)
         check_shard(self._budget, options.shard)
-        self._deadline = Deadline(self._budget.time_s, clock)
+        self._clock = clock
+        self._deadline = Deadline(self._budget.time_s, clock, start_s=start_s)
         self._known = KnownRuns()
-        self._hidden = set[str]()
+        self._own_ids = set[str]()
+        self._shown = 0
         self._sampled: dict[str, ExecutedCase] = {}
+
+    @property
+    def has_time(self) -> bool:
+        """Whether the time of a budget is not over, so that the subject can still be run."""
+        return not self._deadline.has_passed
 
     @cached_property
     def clean(self) -> Run:
@@ -278,32 +291,52 @@ class Explorer:
 
     @property
     def affordable(self) -> list[FaultCase]:
-        """The cases with a single fault that a number as a budget allows, in their order; of a shard, its own."""
-        return in_case_order(self._own(self._schedule().all, self.cases), lambda case: case)
+        """The cases with a single fault that a number as a budget allows, in their order; of a shard, its own.
+
+        If pairs are tried, too, fewer of them run.
+        """
+        return in_case_order(self._own(self._schedule().within(self._budget.cases), self.cases), lambda case: case)
 
     def explore(self, only: Sequence[FaultCase] | None = None) -> Exploration:
         """Run the subject once without a fault, and then with each case, or only with those of `only`."""
         if only is not None:
-            self._begin(only, only)
+            self._own_ids, self._pace.cases = {case.id for case in only}, len(only)
+            self._pace.expect(only, self._executor.workers)
+            self._known.expect(only)
+            self._begin(only)
             places = {case.id: place for place, case in enumerate(only)}
             return self._exploration(only, sorted(self._run(only), key=lambda result: places[result.case.id]))
-        planned = self._schedule()
-        own = {case.id for case in self._own(planned.all, self.cases)}
-        self._hidden = {case.id for case in planned.all} - own
-        run = planned if self._options.pairs else planned.only(own)
-        self._begin(run.all, planned.all)
-        singles = _results_in_order([*self._run_or_share(run.first), *self._run_or_share(run.others)])
-        pairs, promises = self._pairs_after(singles) if self._options.pairs else ([], {})
-        room = None if self._budget.cases is None else max(0, self._budget.cases - len(planned.all))
-        chosen = schedule(pairs, lambda case: promises[case.id]).within(room).all
-        own_pairs = self._own(chosen, pairs)
-        self._expect(own_pairs)
-        shown = [each for each in singles if each.case.id not in self._hidden]
-        results = [*shown, *_results_in_order(self._run_or_share(own_pairs))]
-        own.update(case.id for case in own_pairs)
-        elsewhere = [case for case in (*planned.all, *chosen) if case.id not in own]
-        exploration = self._exploration([*self.cases, *pairs], results, elsewhere)
+        planned, pairs = self._schedule(), self._pairs()
+        waves = Waves(planned, pairs, most=self._budget.cases)
+        self._own_ids = {case.id for case in self._own(self.cases, self.cases)}
+        self._known.expect(self.cases)
+        self._expect([], waves)
+        self._begin(planned.within(self._budget.cases))
+        results = _results_in_order(self._run_waves(waves, pairs))
+        elsewhere = [case for case in waves.dealt if case.id not in self._own_ids]
+        exploration = self._exploration([*self.cases, *pairs.cases], results, elsewhere)
         return replace(exploration, left_orders=self._orders.left)
+
+    def _run_waves(self, waves: Waves, pairs: Pairs) -> Iterator[CaseResult]:
+        """Run what is dealt until nothing is left, or no time, and yield the results of this shard."""
+        while wave := waves.deal():
+            new = self._own([case for case in wave if case.group == "pairs"], pairs.cases)
+            self._own_ids.update(case.id for case in new)
+            run = [case for case in wave if self._is_own(case) or (pairs.are_wanted and case.group != "pairs")]
+            self._expect(run, waves)
+            has_run = False
+            for each in self._run_or_share(run):
+                has_run = True
+                if each.case.group != "pairs":
+                    pairs.add(each.case, each.run, is_finding=each.is_finding)
+                if self._is_own(each.case):
+                    yield each
+            if self._deadline.has_passed or (run and not has_run):
+                return
+
+    def _is_own(self, case: FaultCase) -> bool:
+        """Return whether it is a case of this shard; others run, too, if pairs depend on them, but are not reported."""
+        return case.id in self._own_ids
 
     def _own(self, cases: Sequence[FaultCase], among: Sequence[FaultCase]) -> list[FaultCase]:
         """Return the cases of this shard; those `among` all cases that may share a run are in one shard."""
@@ -313,24 +346,30 @@ class Explorer:
         ids = leading_ids(among)
         return [case for case in cases if shard.has(ids[case.id])]
 
-    def _begin(self, cases: Sequence[FaultCase], planned: Sequence[FaultCase]) -> None:
-        """Begin to run these cases. Those that are `planned` in all shards decide whether runs are forked."""
-        start = Exploration(self._subject.name, self.clean)
+    def _pairs(self) -> Pairs:
+        variants = self._options.variants if self._options.pairs else ()
+        return Pairs(self.clean, variants, first_number=len(self.cases) + 1)
+
+    def _begin(self, planned: Sequence[FaultCase]) -> None:
+        """Begin to run cases. Those that are `planned` in all shards decide whether runs are forked."""
         self._pace.deadline = self._deadline
-        self._expect(cases)
-        self._on_begin(start, sum(case.id not in self._hidden for case in cases))
-        left_s = self._deadline.left_s
+        self._on_begin(Exploration(self._subject.name, self.clean), self._pace.cases)
         self._sampled = check_starts(
             self._subject,
             planned,
             self._execute,
             lambda executed: self._worst(executed.runs)[1].verdict,
-            most=None if left_s is None else affordable_sample(left_s, run_s=self._pace.clean_s),
+            limits=sample_limits(self._deadline.left_s, run_s=self._pace.clean_s),
         )
 
-    def _expect(self, cases: Sequence[FaultCase]) -> None:
-        self._pace.expect(cases, self._executor.workers)
-        self._known.expect(cases)
+    def _expect(self, cases: Sequence[FaultCase], waves: Waves) -> None:
+        """Expect these cases now, and what may be dealt after them."""
+        others, pairs = waves.to_come()
+        if self._options.shard is not None:
+            others = [case for case in others if self._options.pairs or self._is_own(case)]
+            pairs //= self._options.shard.count
+        self._pace.expect([*cases, *others], self._executor.workers, pairs=pairs)
+        self._pace.cases = self._shown + pairs + sum(map(self._is_own, [*cases, *others]))
 
     def _exploration(
         self, cases: Sequence[FaultCase], results: Sequence[CaseResult], elsewhere: Sequence[FaultCase] = ()
@@ -342,13 +381,13 @@ class Explorer:
             self.clean,
             tuple(results),
             left_out=left_out(cases, tried),
+            left_groups=left_out_groups(cases, tried),
             not_tried=frozenset(str(case) for case in cases if case.id not in ids),
             elsewhere=tuple(elsewhere),
         )
 
     def _schedule(self) -> Schedule:
-        near = rows_near_effects(self.clean)
-        return schedule(self.cases, lambda case: case.is_in(near)).within(self._budget.cases)
+        return schedule(self.cases, rows_near_effects(self.clean))
 
     def _run_or_share(self, cases: Sequence[FaultCase]) -> Iterator[CaseResult]:
         """Run the cases; last those that may share a run with another one, if they do not."""
@@ -370,7 +409,8 @@ class Explorer:
                 yield self._note(self._sampled[case.id])
             else:
                 left.append(case)
-        executed = self._executor.run(case for case in left if self._deadline.allows(self._pace.expected_s(case)))
+        in_time = (case for case in left if self._deadline.allows(self._pace.expected_s(case)))
+        executed = self._executor.run(in_time, self._deadline)
         try:
             for each in executed:
                 yield self._note(each)
@@ -394,9 +434,16 @@ class Explorer:
         run, assessment = self._worst(executed.runs)
         result = CaseResult(executed.case, run, assessment, same_as)
         self._pace.note(executed.case, None if same_as else executed.real_s)
-        if executed.case.id not in self._hidden:
-            self._on_case(result)
+        if self._is_own(executed.case):
+            self._shown += 1
+            self._report(result)
         return result
+
+    def _report(self, result: CaseResult) -> None:
+        """Report a case, and keep time for the last reports: they may have twice as many cases as any before."""
+        start_s = self._clock.monotonic_s()
+        self._on_case(result)
+        self._deadline.keep_for_closing(2 * (self._clock.monotonic_s() - start_s))
 
     def _worst(self, runs: Iterable[Run]) -> tuple[Run, Assessment]:
         options = self._options
@@ -405,36 +452,9 @@ class Explorer:
         ]
         return min(assessed, key=lambda each: each[1].severity)
 
-    def _pairs_after(self, singles: Sequence[CaseResult]) -> tuple[list[FaultCase], dict[str, int]]:
-        """Return all pairs of faults: the second at a site that the run with the first one reached afterwards.
-
-        They are numbered behind all cases of one fault, in the order of the first faults. Also returns, by id, how many
-        reasons there are to try each before others: its first fault is a finding, its second one is near an effect.
-        """
-        variants = [variant for variant in self._options.variants if variant.name in PAIRED_FAULTS]
-        known: dict[frozenset[str], FaultCase] = {}
-        promises: dict[str, int] = {}
-        for single in singles:
-            if single.run.first_life is not None:  # sites are those of the first life
-                continue
-            near = rows_near_effects(single.run)
-            for lines, row in pairs_of(single.case, _sites_after(single), variants):
-                case = FaultCase(f"{len(self.cases) + len(known) + 1:04}", lines, ())
-                if known.setdefault(frozenset(map(str, lines)), case) is case:
-                    promises[case.id] = single.is_finding + (row in near)
-        return list(known.values()), promises
-
 
 def _results_in_order(results: Iterable[CaseResult]) -> list[CaseResult]:
     return in_case_order(results, lambda result: result.case)
-
-
-def _sites_after(single: CaseResult) -> list[ExploredSite]:
-    """Return the sites that a run with a fault reached after the fault."""
-    sites = sites_of(single.run)
-    lines = [replace(line.at, chunk=None) for line in single.case.lines]
-    fired = [place for place, site in enumerate(sites) if site.at in lines or replace(site.at, attempt=None) in lines]
-    return sites[fired[-1] + 1 :] if fired else []
 
 
 def _clean_run_problem(run: Run) -> str:

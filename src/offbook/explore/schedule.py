@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import InputError
-from offbook.explore.cases import FaultCase
+from offbook.explore.cases import CaseGroup, FaultCase
 from offbook.explore.run import ModelCall, Run
 from offbook.faults.fault import FaultFamily
 from offbook.shard import Shard
@@ -67,24 +67,37 @@ CLOSING_SHARE = 0.03
 
 
 class Deadline:
-    """When the last case should have ended: when the time is over, but for what is to be done afterwards."""
+    """When the last case has to have ended: when the time is over, but for what is to be done afterwards.
 
-    def __init__(self, time_s: float | None, clock: Clock = SYSTEM_CLOCK) -> None:
+    The time begins at `start_s` by the clock, now by default.
+    """
+
+    def __init__(self, time_s: float | None, clock: Clock = SYSTEM_CLOCK, *, start_s: float | None = None) -> None:
         self._clock = clock
-        self._at_s = None if time_s is None else clock.monotonic_s() + time_s * (1.0 - CLOSING_SHARE)
+        self._end_s = None if time_s is None else (clock.monotonic_s() if start_s is None else start_s) + time_s
+        self._closing_s = 0.0 if time_s is None else time_s * CLOSING_SHARE
+
+    def keep_for_closing(self, time_s: float) -> None:
+        """Keep at least so much time for what comes after the last case."""
+        self._closing_s = max(self._closing_s, time_s)
 
     @property
     def has_passed(self) -> bool:
-        return self._at_s is not None and self._clock.monotonic_s() >= self._at_s
+        return self.left_s is not None and self.left_s <= 0.0
 
     def allows(self, expected_s: float) -> bool:
         """Return whether a case that takes so long would end in time, if it started now."""
-        return self._at_s is None or self._clock.monotonic_s() + expected_s < self._at_s
+        return self.left_s is None or expected_s < self.left_s
 
     @property
     def left_s(self) -> float | None:
         """How long cases may still run; None without a deadline."""
-        return None if self._at_s is None else max(0.0, self._at_s - self._clock.monotonic_s())
+        if self._end_s is None:
+            return None
+        return max(0.0, self._end_s - self._closing_s - self._clock.monotonic_s())
+
+
+NO_DEADLINE: Deadline = Deadline(None)
 
 
 def rows_near_effects(run: Run) -> frozenset[str]:
@@ -116,44 +129,58 @@ def _effects_after(call: ModelCall, following: Sequence[ModelCall], run: Run) ->
 
 
 class Schedule(Struct, frozen=True):
-    """Cases in the order in which they run: `first` the most telling one of each class, then the `others`."""
+    """Cases in the order in which they run.
+
+    `first` is the most telling one of each family of faults, `next` one of each fault and one at each call, `others`
+    are the rest.
+    """
 
     first: tuple[FaultCase, ...]
+    next: tuple[FaultCase, ...]
     others: tuple[FaultCase, ...]
 
-    def within(self, cases: int | None) -> Schedule:
-        """Return the part that this number of cases allows."""
-        if cases is None:
-            return self
-        return Schedule(self.first[:cases], self.others[: max(0, cases - len(self.first))])
-
-    def only(self, ids: Collection[str]) -> Schedule:
-        """Return the part with these ids."""
-        first, others = (tuple(case for case in part if case.id in ids) for part in (self.first, self.others))
-        return Schedule(first, others)
-
-    @property
-    def all(self) -> list[FaultCase]:
-        return [*self.first, *self.others]
+    def within(self, cases: int | None) -> list[FaultCase]:
+        """Return those that this number of cases allows."""
+        return [*self.first, *self.next, *self.others][:cases]
 
 
-def schedule(cases: Sequence[FaultCase], promise: Callable[[FaultCase], int]) -> Schedule:
+def schedule(cases: Sequence[FaultCase], near: Collection[str]) -> Schedule:
     """Return the cases, the most telling ones first; of equally telling ones, in their order.
 
-    Those of the largest `promise` come first (near effects, behind findings), then faults of tools, then answers that
-    are lost or doubled; faults that last come behind their like. But each family of faults gets its most telling case
-    before any other case runs, and then each fault, as the heatmap has it, before one of them gets its second.
+    Those in the rows `near` effects come first, then faults of tools, then answers that are lost or doubled; faults
+    that last come behind their like. But each family of faults gets its most telling case before any other case runs,
+    then each fault, as the heatmap has it, before one of them gets its second, and then each call. Of the others,
+    single faults, crashes and orders take turns.
     """
-    ranked = sorted(cases, key=lambda case: (-promise(case), *_rank(case)))
-    known = set[str]()
-    first = [case for case in ranked if _has_new([case.family], known)]
-    known = {column for case in first for column in case.columns}
-    first += [case for case in ranked if _has_new(case.columns, known)]
-    chosen = {case.id for case in first}
-    return Schedule(tuple(first), tuple(case for case in ranked if case.id not in chosen))
+    ranked = sorted(cases, key=lambda case: (not case.is_in(near), *rank(case)))
+    first = _first_of_each(ranked, lambda case: [case.family], [])
+    known = [*first, *_first_of_each(ranked, lambda case: case.columns, first)]
+    known += _first_of_each(ranked, lambda case: case.rows, known)
+    ids = {case.id for case in known}
+    others = take_turns([case for case in ranked if case.id not in ids], lambda case: case.group)
+    return Schedule(tuple(first), tuple(known[len(first) :]), tuple(others))
 
 
-def _rank(case: FaultCase) -> tuple[bool, ...]:
+def _first_of_each(
+    cases: Iterable[FaultCase], names_of: Callable[[FaultCase], Iterable[str]], known: Iterable[FaultCase]
+) -> list[FaultCase]:
+    """Return the first case that has each of the names, for the names that none of the `known` cases has."""
+    names = {name for case in known for name in names_of(case)}
+    return [case for case in cases if _has_new(names_of(case), names)]
+
+
+def take_turns(cases: Iterable[FaultCase], group_of: Callable[[FaultCase], object]) -> list[FaultCase]:
+    """Return the cases with the first one of each group before the second one of any, and so on."""
+    counts = Counter[object]()
+    turns: list[tuple[int, FaultCase]] = []
+    for case in cases:
+        turns.append((counts[group_of(case)], case))
+        counts[group_of(case)] += 1
+    return [case for _, case in sorted(turns, key=lambda each: each[0])]
+
+
+def rank(case: FaultCase) -> tuple[bool, ...]:
+    """Return how telling a case is by its faults alone, the most telling one first."""
     faults = [line.fault for line in case.lines]
     is_of_tool = any(fault.is_for_tools for fault in faults)
     loses_answer = any("loses_answer" in fault.traits for fault in faults)
@@ -165,11 +192,6 @@ def _has_new(names: Iterable[str], known: set[str]) -> bool:
     new = set(names) - known
     known |= new
     return bool(new)
-
-
-def most_telling(cases: Sequence[FaultCase], budget: int | None, near: Collection[str] = ()) -> list[FaultCase]:
-    """Return at most `budget` of the cases, in their order. `near` are the rows near effects."""
-    return in_case_order(schedule(cases, lambda case: case.is_in(near)).within(budget).all, lambda case: case)
 
 
 T = TypeVar("T")
@@ -189,6 +211,17 @@ class LeftOut(Struct, frozen=True):
     tried: int
 
 
+class LeftOutGroup(Struct, frozen=True):
+    """How many `cases` of a group (single faults, crashes, orders, pairs) a budget has left out, `of` how many.
+
+    Only the pairs behind single faults that have run are known, and counted.
+    """
+
+    group: CaseGroup
+    cases: int
+    of: int
+
+
 def left_out(cases: Iterable[FaultCase], tried: Iterable[FaultCase]) -> tuple[LeftOut, ...]:
     """Return what of the `cases` is not among those that were tried, by fault."""
     run = list(tried)
@@ -200,6 +233,15 @@ def left_out(cases: Iterable[FaultCase], tried: Iterable[FaultCase]) -> tuple[Le
     return tuple(LeftOut(families[each], each, count, counts[each]) for each, count in columns.items())
 
 
+def left_out_groups(cases: Iterable[FaultCase], tried: Iterable[FaultCase]) -> tuple[LeftOutGroup, ...]:
+    """Return the same by group."""
+    ids = {case.id for case in tried}
+    known = list(cases)
+    totals = Counter(case.group for case in known)
+    missing = Counter(case.group for case in known if case.id not in ids)
+    return tuple(LeftOutGroup(group, missing[group], total) for group, total in totals.items() if missing[group])
+
+
 class Pace:
     """Measures cases, and estimates the real time of those to come.
 
@@ -207,22 +249,27 @@ class Pace:
     none, as those of the same type, then of the same family, then all that have run. So faults that make a run wait
     count for what they cost, even if all of them come last. Before the first case, nothing but the clean run is known,
     which also loads what the others find loaded: they take at most as long.
+
+    `cases` is how many there are, with those that have ended; about so many as long as it `has_guesses`.
     """
 
     def __init__(self) -> None:
         self.clean_s = 0.0
-        self.deadline = Deadline(None)
+        self.cases = 0
+        self.deadline = NO_DEADLINE
         self._workers = 1
         self._left: Counter[tuple[str, ...]] = Counter()
+        self._pairs = 0
         self._held = set[tuple[str, ...]]()
         self._counts: Counter[str] = Counter()
         self._times_s: dict[str, float] = {}
         self._lock = Lock()  # a terminal is drawn from another thread
 
-    def expect(self, cases: Iterable[FaultCase], workers: int) -> None:
-        """Note that these cases are to come, so many at once."""
+    def expect(self, cases: Iterable[FaultCase], workers: int, *, pairs: int = 0) -> None:
+        """Note that from now on these cases are to come, so many at once, and then about so many `pairs`."""
         with self._lock:
-            self._workers = workers
+            self._workers, self._pairs = workers, pairs
+            self._left.clear()
             for case in cases:
                 self._left[names := tuple(_names(case))] += 1
                 if any("holds_back" in line.fault.traits for line in case.lines):
@@ -247,10 +294,20 @@ class Pace:
 
         A program waits in real time, for as long as it likes.
         """
+        if self.remaining_s < LONG_S:
+            return ""
         waiting = self.waiting if is_program else 0
         waits = f", and what the program waits in {waiting:,} that hold an answer back" if waiting else ""
-        is_long = self.remaining_s >= LONG_S
-        return f"{pluralize(cases, 'case')}, at most about {describe_time(self.remaining_s)}{waits}" if is_long else ""
+        count = f"{'about ' if self.has_guesses else ''}{pluralize(cases, 'case')}"
+        left_s = self.deadline.left_s
+        if left_s is not None and left_s < self._total_s:
+            return f"{count}, the most telling ones first, for {describe_time(left_s)}"
+        return f"{count}, at most about {describe_time(self.remaining_s)}{waits}"
+
+    @property
+    def has_guesses(self) -> bool:
+        """Whether pairs are to come of which only the number is known, and that only about."""
+        return self._pairs > 0
 
     @property
     def waiting(self) -> int:
@@ -261,10 +318,14 @@ class Pace:
     @property
     def remaining_s(self) -> float:
         """How long the cases to come will take, at most as long as they may."""
+        left_s = self.deadline.left_s
+        return self._total_s if left_s is None else min(self._total_s, left_s)
+
+    @property
+    def _total_s(self) -> float:
         with self._lock:
             total_s = sum(count * self._expected_s(names) for names, count in self._left.items() if count > 0)
-        estimate_s, left_s = total_s / self._workers, self.deadline.left_s
-        return estimate_s if left_s is None else min(estimate_s, left_s)
+            return (total_s + self._pairs * self._expected_s(("pairs", "all"))) / self._workers
 
     def _expected_s(self, names: Iterable[str]) -> float:
         measured = next((name for name in names if self._counts[name]), None)
@@ -276,6 +337,7 @@ def _names(case: FaultCase) -> Iterator[str]:
     yield f"fault {case.columns[0]}"
     yield f"type {case.lines[-1].fault.type}"
     yield f"family {case.family}"
+    yield case.group
     yield "all"
 
 

@@ -37,8 +37,9 @@ class KnownRuns:
         self._wanted.update(key for case in cases if (key := _shared_key(case)) is not None)
 
     def add(self, case: FaultCase, runs: tuple[Run, ...]) -> None:
-        """Take the runs of a case, if others may share them."""
-        if (key := _key(case.lines)) in self._wanted:
+        """Take the runs of a case, if others may share them: a pair, if its first fault is also tried as lasting."""
+        key, first = _key(case.lines), _key(case.lines[:1])
+        if key in self._wanted or first in self._wanted:
             self._known[key] = case, runs
 
     def split(self, cases: Sequence[FaultCase]) -> tuple[list[FaultCase], list[FaultCase]]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Protocol, TypeVar, runtime_checkable
+
+from msgspec import Struct
 
 from offbook.explore.cases import FaultCase
 from offbook.explore.run import Run
@@ -15,7 +17,7 @@ FEWEST_CASES = 10
 """How many cases there are, at least, if some are run both ways."""
 FEWEST, MOST, SHARE = 3, 8, 0.05
 TIME_SHARE = 0.1
-"""The part of a budget of time in which cases are run both ways."""
+"""The part of a budget of time in which cases are expected to run both ways; they are waited for twice as long."""
 
 Executed = TypeVar("Executed")
 
@@ -67,9 +69,21 @@ def sample_of(cases: Sequence[FaultCase]) -> list[FaultCase]:
     return quick[: min(MOST, max(FEWEST, int(len(cases) * SHARE)))]
 
 
-def affordable_sample(left_s: float, *, run_s: float) -> int:
-    """Return how many cases to run both ways, at most, if a run that is started anew takes so long: at least one."""
-    return max(1, int(left_s * TIME_SHARE / max(run_s, 1e-3)))
+class SampleLimits(Struct, frozen=True):
+    """How many cases are run both ways, at most, and how long they are waited for. None is no limit."""
+
+    cases: int | None = None
+    time_s: float | None = None
+
+
+NO_LIMITS = SampleLimits()
+
+
+def sample_limits(left_s: float | None, *, run_s: float) -> SampleLimits:
+    """Return the limits if so much time is left, and a run that is started anew takes so long: at least one case."""
+    if left_s is None:
+        return NO_LIMITS
+    return SampleLimits(max(1, int(left_s * TIME_SHARE / max(run_s, 1e-3))), 2 * left_s * TIME_SHARE)
 
 
 def check_starts(
@@ -79,22 +93,30 @@ def check_starts(
     verdict_of: Callable[[Executed], str],
     *,
     workers: int = 2,
-    most: int | None = None,
+    limits: SampleLimits = NO_LIMITS,
 ) -> dict[str, Executed]:
-    """Run a sample of the cases both ways, of `most` so many; if a verdict differs, start all runs anew.
+    """Run a sample of the cases both ways; if a verdict differs, start all runs anew.
 
     `execute` runs a case, started anew if its second argument is true. Returns the forked cases of the sample by id,
-    which need not be run again; none if a verdict differs.
+    which need not be run again; none if a verdict differs. A case that has not ended both ways in time is not compared,
+    and goes on.
     """
     if not isinstance(subject, ForkingSubject) or not subject.is_forked:
         return {}
-    sample = sample_of(cases)[:most]
-    with ThreadPoolExecutor(workers) as pool:
+    sample = sample_of(cases)[: limits.cases]
+    pool = ThreadPoolExecutor(workers)
+    try:
         started = [(pool.submit(execute, case, False), pool.submit(execute, case, True)) for case in sample]
-        pairs = [(forked.result(), fresh.result()) for forked, fresh in started]
-    for case, pair in zip(sample, pairs, strict=True):
-        forked, fresh = map(verdict_of, pair)
-        if forked != fresh:
-            subject.start_fresh(f"{case} is {fresh!r} if it is started anew in real time, and {forked!r} if it is not")
+        wait([run for both in started for run in both], timeout=limits.time_s)
+    finally:
+        pool.shutdown(wait=limits.time_s is None, cancel_futures=True)
+    ended = {}
+    for case, (forked, fresh) in zip(sample, started, strict=True):
+        if not forked.done() or not fresh.done() or forked.cancelled() or fresh.cancelled():
+            continue
+        verdict, other = verdict_of(forked.result()), verdict_of(fresh.result())
+        if verdict != other:
+            subject.start_fresh(f"{case} is {other!r} if it is started anew in real time, and {verdict!r} if it is not")
             return {}
-    return {case.id: forked for case, (forked, _) in zip(sample, pairs, strict=True)}
+        ended[case.id] = forked.result()
+    return ended

@@ -109,7 +109,7 @@ def _explored_cases(node: pytest.Item) -> list[ExploredCase | None]:
         return [None]
     run, budget = recorded_run(store.load()), parse_budget(marker.budget)
     cases, near = cases_of(sites_of(run), variants), rows_near_effects(run)
-    planned = schedule(cases, lambda case: case.is_in(near)).within(budget.cases).all
+    planned = schedule(cases, near).within(budget.cases)
     if budget.time_s is None:
         planned = in_case_order(planned, lambda case: case)
     numbered = {case.id: case for case in cases_of(sites_of(_without_steps(run)), variants)}

@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from offbook.explore.explorer import CaseResult
 from offbook.explore.schedule import LeftOut
 from offbook.recording.redact.rules import mask_text
-from offbook.report.exploration.report_input import ReportInput
+from offbook.report.exploration.report_input import ReportInput, left_out_by_group
 from offbook.report.reporter import one_line
 from offbook.report.scenarios.figures import failure_notes, figures_of, parse_location
 from offbook.scenarios.result import ScenarioResult, SuiteResult
@@ -113,7 +113,7 @@ def exploration_junit(report_input: ReportInput) -> bytes:
     """Return the exploration as JUnit XML: a test case for each of its cases.
 
     A finding is a failure. A case that is undecided is skipped, and so are the cases of a fault that a budget left out,
-    as one. An exploration that ended early has an error of its own. Times are those of the runs by their own clocks.
+    as one. The output of the suite says how many that are. An exploration that ended early has an error of its own. Times are those of the runs by their own clocks.
     """
     root = Element("testsuites", name="offbook explore")
     suite = SubElement(root, "testsuite", name=clean_xml(report_input.exploration.subject))
@@ -123,6 +123,8 @@ def exploration_junit(report_input: ReportInput) -> bytes:
         _add_left_out(suite, each)
     if not report_input.is_complete:
         add_incomplete(suite, "exploration")
+    if left := left_out_by_group(report_input.exploration):
+        SubElement(suite, "system-out").text = clean_xml(f"left out: {left}")
     latency_s = sum(each.run.took_s for each in report_input.exploration.results)
     for element in (root, suite):
         count_cases(element, suite.findall("testcase"), latency_s=latency_s)

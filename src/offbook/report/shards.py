@@ -128,6 +128,7 @@ def merge_explorations(shards: Sequence[LoadedShard]) -> MergedExploration:
         first.exploration.clean,
         tuple(in_case_order(results, lambda each: each.case)),
         left_out=first.exploration.left_out,
+        left_groups=first.exploration.left_groups,
         not_tried=frozenset(first.report.not_tried),
         left_orders=first.exploration.left_orders,
     )

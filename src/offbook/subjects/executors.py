@@ -15,6 +15,7 @@ from offbook.explore.cases import FaultCase
 from offbook.explore.explorer import CaseExecutor, ExecutedCase, SerialExecutor, Subject, execute, next_continuation
 from offbook.explore.processes.isolation import wait_for_any
 from offbook.explore.run import Run
+from offbook.explore.schedule import NO_DEADLINE, Deadline
 from offbook.subjects.forked_run import IsolatedSubject, StartedRun
 
 
@@ -28,12 +29,12 @@ class StoppableSubject(Subject, Protocol):
 
 
 class ThreadExecutor:
-    """Runs several cases at once in threads."""
+    """Runs several cases at once in threads. At a deadline it stops the subject."""
 
     def __init__(self, subject: StoppableSubject, workers: int) -> None:
         self._subject, self.workers = subject, workers
 
-    def run(self, cases: Iterable[FaultCase]) -> Iterator[ExecutedCase]:
+    def run(self, cases: Iterable[FaultCase], deadline: Deadline = NO_DEADLINE) -> Iterator[ExecutedCase]:
         waiting, started = iter(cases), list[Future[ExecutedCase]]()
         with ThreadPoolExecutor(self.workers) as pool:
             try:
@@ -44,7 +45,12 @@ class ThreadExecutor:
                         yield started.pop(0).result()
                     if not started:
                         return
-                    wait([each for each in started if not each.done()], return_when=FIRST_COMPLETED)
+                    running = [each for each in started if not each.done()]
+                    if not wait(running, timeout=deadline.left_s, return_when=FIRST_COMPLETED).done:
+                        ended = [each.result() for each in started if each.done()]
+                        self._subject.stop()
+                        yield from ended
+                        return
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 self._subject.stop()
@@ -90,7 +96,7 @@ class ForkExecutor:
     def __init__(self, subject: IsolatedSubject, workers: int) -> None:
         self._subject, self.workers = subject, workers
 
-    def run(self, cases: Iterable[FaultCase]) -> Iterator[ExecutedCase]:
+    def run(self, cases: Iterable[FaultCase], deadline: Deadline = NO_DEADLINE) -> Iterator[ExecutedCase]:
         waiting = iter(cases)
         started: list[_StartedCase] = []
         try:
@@ -102,17 +108,20 @@ class ForkExecutor:
                     yield executed
                 if not started:
                     return
-                _wait(started)
+                if not _wait(started, limit_s=deadline.left_s):
+                    yield from [case.executed for case in started if case.executed is not None]
+                    return
         finally:
             for case in started:
                 case.kill()
 
 
-def _wait(started: Sequence[_StartedCase]) -> None:
-    """Wait until the run of one of the cases has ended."""
-    wait_for_any([case.current.process for case in started if case.current is not None])
+def _wait(started: Sequence[_StartedCase], *, limit_s: float | None) -> bool:
+    """Wait until the run of one of the cases has ended, and return whether one has."""
+    has_ended = wait_for_any([case.current.process for case in started if case.current is not None], limit_s=limit_s)
     for case in started:
         case.advance()
+    return has_ended
 
 
 class RayAddress(Struct, frozen=True):
@@ -138,6 +147,6 @@ def executor_of(subject: Subject, workers: Workers) -> CaseExecutor:
     count = worker_count(workers)
     if isinstance(subject, IsolatedSubject):
         return ForkExecutor(subject, count)
-    if isinstance(subject, StoppableSubject) and count > 1:
+    if isinstance(subject, StoppableSubject):
         return ThreadExecutor(subject, count)
     return SerialExecutor(subject)

@@ -93,8 +93,10 @@ class RegressionFolder:
     def __init__(self, folder: str | os.PathLike[str], kind: Regression) -> None:
         self._folder, self._kind = Path(folder), kind
 
-    def keep(self, subject: Subject, clean: Run, found: Iterable[CaseResult]) -> list[Path]:
-        """Write a file for each finding, with as few faults as it needs, and return the files, new or not.
+    def keep(self, subject: Subject, clean: Run, found: Iterable[CaseResult], *, minimises: bool = True) -> list[Path]:
+        """Write a file for each finding, and return the files, new or not.
+
+        If it `minimises`, each has as few faults as the finding needs; that takes further runs.
 
         Raises:
             InputError: the folder cannot be written to.
@@ -104,7 +106,8 @@ class RegressionFolder:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             known = {file.read_bytes(): file for file in self._files()}
-            return [self._write(*each, known) for each in minimiser.minimise_all(found)]
+            kept = minimiser.minimise_all(found) if minimises else ((each, each.case.lines) for each in found)
+            return [self._write(*each, known) for each in kept]
         except OSError as error:
             raise InputError(error.strerror or str(error), source=str(self._folder)) from None
 

@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from offbook.errors import InputError, OffbookError
 from offbook.explore.cases import FaultCase
 from offbook.explore.explorer import ExecutedCase
+from offbook.explore.schedule import NO_DEADLINE, Deadline
 from offbook.subjects.executors import RayAddress
 from offbook.subjects.specs import AnySubjectSpec, ExploreSettings, ProgramSpec, ScenarioSpec
 from offbook.workers.cases import CasesSpec, decode_results, encode_batch
@@ -145,7 +146,7 @@ class RayExecutor:
         pid: int = self._ray.get(self._actors[number].pid.remote())
         return pid
 
-    def run(self, cases: Iterable[FaultCase]) -> Iterator[ExecutedCase]:
+    def run(self, cases: Iterable[FaultCase], deadline: Deadline = NO_DEADLINE) -> Iterator[ExecutedCase]:
         waiting, started = iter(cases), list[_StartedBatch]()
         while True:
             started += self._start(waiting, started)
@@ -154,7 +155,9 @@ class RayExecutor:
                 yield from results
             if not started:
                 return
-            self._wait([batch for batch in started if batch.results is None])
+            if not self._wait([batch for batch in started if batch.results is None], deadline):
+                yield from (each for batch in started for each in batch.results or ())
+                return
 
     def _start(self, waiting: Iterator[FaultCase], started: list[_StartedBatch]) -> Iterator[_StartedBatch]:
         """Start batches until each actor has one, and one to go on with."""
@@ -168,12 +171,13 @@ class RayExecutor:
     def _batch_size(self) -> int:
         return 1 if self._case_s is None else min(max(int(BATCH_S / max(self._case_s, 1e-6)), 1), MAX_BATCH)
 
-    def _wait(self, batches: list[_StartedBatch]) -> None:
-        """Wait until one of the batches has ended, and take all that have."""
-        done, _ = self._ray.wait([batch.reference for batch in batches], num_returns=1)
+    def _wait(self, batches: list[_StartedBatch], deadline: Deadline) -> bool:
+        """Wait until one of the batches has ended, and take all that have. Return whether one has in time."""
+        done, _ = self._ray.wait([batch.reference for batch in batches], num_returns=1, timeout=deadline.left_s)
         for batch in batches:
             if batch.reference in done:
                 self._take(batch)
+        return bool(done)
 
     def _take(self, batch: _StartedBatch) -> None:
         try:

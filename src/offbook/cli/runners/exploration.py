@@ -22,6 +22,7 @@ from offbook.cli.output.exploration import (
 )
 from offbook.cli.parse import check_models, parse_state
 from offbook.cli.run_program import Interruption, Termination
+from offbook.clock import SYSTEM_CLOCK
 from offbook.config import import_from, plan_run
 from offbook.config.recordings import is_folder, slug
 from offbook.errors import InputError
@@ -249,6 +250,7 @@ class _Exploration:
         self, spec: AnySubjectSpec, settings: ExploreSettings, options: ExploreArguments, before: Exploration | None
     ) -> None:
         self._spec, self._settings, self._options, self._before = spec, settings, options, before
+        self._start_s = SYSTEM_CLOCK.monotonic_s()
         self.so_far, self._pace = PartialExploration(), Pace()
         self.reporter = ExplorationReporters(*self._reporters())
 
@@ -258,7 +260,7 @@ class _Exploration:
             explorer = self._explorer(subject, executor)
             exploration = explorer.explore(self._only(explorer))
             self.reporter.finish(exploration)
-            self._keep(subject, exploration)
+            self._keep(subject, exploration, minimises=explorer.has_time)
         return self._exit_code(exploration)
 
     def list_cases(self) -> int:
@@ -302,7 +304,15 @@ class _Exploration:
         )
         reporter = ExplorationReporters(self.so_far, self.reporter)
         begin = self._begin(reporter)
-        return Explorer(subject, wish, executor=executor, pace=self._pace, on_begin=begin, on_case=reporter.on_case)
+        return Explorer(
+            subject,
+            wish,
+            executor=executor,
+            pace=self._pace,
+            start_s=self._start_s,
+            on_begin=begin,
+            on_case=reporter.on_case,
+        )
 
     def _begin(self, reporter: ExplorationReporter) -> OnBegin:
         """Return what is called before the first case: it also says how often a program runs its tools for real."""
@@ -387,7 +397,7 @@ class _Exploration:
             self._spec, [*options, *(word for line in case.lines for word in ("--fault", str(line)))]
         )
 
-    def _keep(self, subject: Subject, exploration: Exploration) -> None:
+    def _keep(self, subject: Subject, exploration: Exploration, *, minimises: bool) -> None:
         """Write a regression file for each cause."""
         if self._options.regress is None:
             return
@@ -400,7 +410,9 @@ class _Exploration:
             invariants=self._options.invariants,
         )
         first = [cause.results[0] for cause in causes_of_findings(exploration)]
-        files = RegressionFolder(self._options.regress, kind).keep(subject, exploration.clean, first)
+        files = RegressionFolder(self._options.regress, kind).keep(
+            subject, exploration.clean, first, minimises=minimises
+        )
         for file in files if not self._options.is_quiet else ():
             echo(f"kept: offbook replay --plan {file}", err=self._options.is_json)
 

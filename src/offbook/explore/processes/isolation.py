@@ -22,7 +22,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from math import ceil
+from math import ceil, inf
 from typing import ClassVar, NoReturn, Protocol
 
 from msgspec import Struct
@@ -240,11 +240,16 @@ class ForkedProcess:
         return [self._pipe] if self._is_open and self.ending is None else []
 
 
-def wait_for_any(processes: Sequence[ForkedProcess]) -> None:
-    """Wait until one of the processes has ended."""
+def wait_for_any(processes: Sequence[ForkedProcess], *, limit_s: float | None = None) -> bool:
+    """Wait until one of the processes has ended, at most for `limit_s`, and return whether one has."""
+    end_s = inf if limit_s is None else _now_s() + limit_s
     while not [each for each in processes if each.poll()]:
+        left_s = end_s - _now_s()
+        if left_s <= 0:
+            return False
         pipes = [pipe for each in processes for pipe in each.pipes]
-        _wait_for_input(pipes, min(each.wait_s() for each in processes))
+        _wait_for_input(pipes, min(left_s, *(each.wait_s() for each in processes)))
+    return True
 
 
 def _wait_for_input(pipes: Sequence[int], limit_s: float) -> None:

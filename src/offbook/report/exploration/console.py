@@ -57,7 +57,7 @@ class LiveHeatmap:
     def on_case(self, result: CaseResult) -> None:
         """Show a case that ended."""
         self._ended.append(result)
-        further, tenth = len(self._ended) - self._printed, max(self._cases, self._printed) // 10
+        further, tenth = len(self._ended) - self._printed, max(self._total, self._printed) // 10
         if not self._console.is_terminal and further >= max(1, tenth):
             self._printed = len(self._ended)
             self._console.print(self._counts(self._so_far()), soft_wrap=True)
@@ -71,10 +71,15 @@ class LiveHeatmap:
         lines = list(self._drawing.heatmap(heatmap_of(so_far)))
         has_room = len(lines) + LINES_BESIDE <= self._console.height
         ended = len(so_far.results)
-        bar = ProgressBar(total=max(1, self._cases, ended), completed=ended, width=BAR_COLUMNS)
+        bar = ProgressBar(total=max(1, self._total, ended), completed=ended, width=BAR_COLUMNS)
         below = Table.grid(padding=(0, 1))
         below.add_row(bar, self._counts(so_far, self._live_figures(so_far)))
         return Group(*(lines if has_room else ()), Text(), below)
+
+    @property
+    def _total(self) -> int:
+        """How many cases there are. While single faults run, pairs become known."""
+        return self._pace.cases or self._cases
 
     def _so_far(self) -> Exploration:
         return replace(self._start, results=tuple(self._ended))
@@ -87,8 +92,9 @@ class LiveHeatmap:
 
     def _counts(self, so_far: Exploration, live: str = "") -> Text:
         ended, counts = len(so_far.results), verdict_counts(so_far)
-        expected = f"{ended:,} of " if ended < self._cases else ""
-        cases = f"{expected}{pluralize(max(self._cases, ended), 'case')}{live}"
+        about = "about " if self._pace.has_guesses else ""
+        expected = f"{ended:,} of {about}" if ended < self._total else ""
+        cases = f"{expected}{pluralize(max(self._total, ended), 'case')}{live}"
         return Text(f"{cases}{counts and f': {counts}'}", style="dim")
 
 

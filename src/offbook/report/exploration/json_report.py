@@ -12,7 +12,7 @@ from offbook.explore.cases import FaultCase, HeatmapCell
 from offbook.explore.compare import Coverage, ExplorationComparison, coverage_of
 from offbook.explore.explorer import CaseResult, Exploration
 from offbook.explore.run import Run
-from offbook.explore.schedule import LeftOut, in_case_order
+from offbook.explore.schedule import LeftOut, LeftOutGroup, in_case_order
 from offbook.explore.verdict import VERDICTS, Assessment, Verdict
 from offbook.faults import PlannedFault
 from offbook.files import read_file
@@ -84,6 +84,7 @@ class ExplorationReport(Struct, frozen=True, kw_only=True):
     findings: int
     left: int
     left_out: tuple[LeftOut, ...]
+    left_groups: tuple[LeftOutGroup, ...]
     left_orders: int
     tally: dict[Verdict, int]
     rows: tuple[str, ...]
@@ -114,6 +115,7 @@ class _StoredExploration(Struct, frozen=True, kw_only=True):
     clean: Run
     explored: tuple[_StoredCase, ...]
     left_out: tuple[LeftOut, ...] = ()
+    left_groups: tuple[LeftOutGroup, ...] = ()
     left_orders: int = 0
     is_complete: bool = True
     shard: ShardReport | None = None
@@ -132,6 +134,7 @@ def exploration_json(report_input: ReportInput) -> bytes:
         findings=len(exploration.findings),
         left=exploration.left,
         left_out=exploration.left_out,
+        left_groups=exploration.left_groups,
         left_orders=exploration.left_orders,
         tally=exploration.counts,
         rows=tuple(exploration.rows),
@@ -229,7 +232,14 @@ def _decode(data: bytes, source: str) -> _StoredExploration:
 
 def _exploration(kept: _StoredExploration, source: str) -> Exploration:
     results = tuple(_read_case(each, f"explored[{place}]", source) for place, each in enumerate(kept.explored))
-    return Exploration(kept.subject, kept.clean, results, kept.left_out, left_orders=kept.left_orders)
+    return Exploration(
+        kept.subject,
+        kept.clean,
+        results,
+        left_out=kept.left_out,
+        left_groups=kept.left_groups,
+        left_orders=kept.left_orders,
+    )
 
 
 def _case_report(explored: CaseResult, report_input: ReportInput) -> CaseReport:

@@ -203,17 +203,33 @@ def exploration_notes(exploration: Exploration) -> list[str]:
     return [*_left_out_notes(exploration), *_sharing_notes(exploration)]
 
 
+LEFT_OUT_HINT = "for the rest: a larger --budget, or a --shard for each of several machines, like 1/4"
+
+
 def _left_out_notes(exploration: Exploration) -> Iterator[str]:
-    """Yield how many cases of which faults were left out, then the faults and the families of which none was tried."""
+    """Yield how many cases were left out, of which groups and of which faults, then the faults and the families of
+    which none was tried, and how to run the rest."""
     left = exploration.left_out
+    if exploration.left_groups:
+        yield f"left out: {left_out_by_group(exploration)}"
     if left:
-        yield f"left out: {_listed([f'{each.cases:,} of {each.fault}' for each in left])}"
+        yield f"by fault: {_listed([f'{each.cases:,} of {each.fault}' for each in left])}"
     untried = [each.fault for each in left if not each.tried]
     if untried:
         yield f"not tried at all, for the budget is too small: {_listed(untried)}"
     families = {each.case.family for each in exploration.results}
     for family in dict.fromkeys(each.family for each in left if each.family not in families):
         yield f"no fault of the family {family!r} was tried"
+    if left:
+        yield LEFT_OUT_HINT
+
+
+def left_out_by_group(exploration: Exploration) -> str:
+    """`640 of 1,109 single faults, 20,113 of 20,200 pairs and all pairs behind those single faults`; empty if none."""
+    groups = exploration.left_groups
+    text = ", ".join(f"{each.cases:,} of {each.of:,} {each.group}" for each in groups)
+    has_both = {"single faults", "pairs"} <= {each.group for each in groups}
+    return f"{text} and all pairs behind those single faults" if has_both else text
 
 
 def _listed(items: Sequence[str]) -> str:

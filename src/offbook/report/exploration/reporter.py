@@ -36,7 +36,7 @@ class ExplorationReporter(Protocol):
     """
 
     def begin(self, exploration: Exploration, cases: int) -> None:
-        """Begin after the clean run, before so many cases; pairs of faults are not counted."""
+        """Begin after the clean run, before so many cases; of pairs, before about so many."""
         ...
 
     def on_case(self, result: CaseResult) -> None:
