@@ -9,7 +9,7 @@ from offbook.errors import InputError
 from offbook.explore.explorer import Exploration, Explorer, SerialExecutor
 from offbook.explore.options import ExploreOptions, select_variants
 from offbook.explore.run import Run
-from offbook.explore.schedule import LeftOut, Pace
+from offbook.explore.schedule import LeftOut, LeftOutGroup, Pace
 from tests.explore.runs import UNDECLARED, clean_run, model_call, streamed, tool_run
 
 CLEAN = clean_run(calls=(model_call(1), model_call(2)), tools=(tool_run(),))
@@ -106,8 +106,8 @@ def test_some_cases_alone_can_be_run():
 
 def test_an_executor_runs_the_cases_and_the_results_come_in_their_order():
     class Backwards(SerialExecutor):
-        def run(self, cases):
-            return iter(list(super().run([*cases][::-1]))[::-1])
+        def run(self, cases, deadline):
+            return iter(list(super().run([*cases][::-1], deadline))[::-1])
 
     subject = Broken()
     exploration = Explorer(
@@ -152,8 +152,8 @@ def pairs(subject, faults):
 def test_pairs_have_their_second_fault_behind_the_first():
     assert pairs(Told(), "connection_reset,http_error 401") == [
         "call=1 attempt=1: connection_reset; call=2 attempt=1: connection_reset",
-        "call=1: connection_reset; call=2 attempt=1: connection_reset",
         "call=1 attempt=1: http_error 401; call=2 attempt=1: connection_reset",
+        "call=1: connection_reset; call=2 attempt=1: connection_reset",
     ]
 
 
@@ -173,8 +173,8 @@ def test_the_first_fault_may_fire_inside_a_stream():
     clean = clean_run(calls=(streamed("text"), model_call(2)))
     assert pairs(Told(clean), "stream_stall,timeout") == [
         "call=1 attempt=1: timeout 60000; call=2 attempt=1: timeout 60000",
-        "call=1: timeout 60000; call=2 attempt=1: timeout 60000",
         "call=1 attempt=1 chunk=0: stream_stall; call=2 attempt=1: timeout 60000",
+        "call=1: timeout 60000; call=2 attempt=1: timeout 60000",
     ]
 
 
@@ -201,25 +201,66 @@ def test_pairs_that_the_budget_leaves_out_are_counted():
     assert [each.left for each in (some, only_singles)] == [len(every.results) - 5, len(every.results) - 4]
 
 
-class StoppedClock:
-    """A clock that goes on by a second each time that it is read."""
+class SetClock:
+    """A clock that goes on when it is told to."""
 
-    def __init__(self, step_s=1.0):
-        self._now_s, self._step_s = 0.0, step_s
+    def __init__(self):
+        self.now_s = 0.0
 
     def monotonic_s(self):
-        self._now_s += self._step_s
-        return self._now_s
+        return self.now_s
+
+
+class Slow(Broken):
+    """A subject whose runs take a second each by a clock."""
+
+    def __init__(self, clock, clean=CLEAN):
+        super().__init__(clean)
+        self._clock = clock
+
+    def run(self, plan):
+        self._clock.now_s += 1.0
+        return super().run(plan)
 
 
 def test_a_budget_of_time_starts_no_further_case_and_says_which_it_left_out():
-    options = ExploreOptions(variants=once("http_error 401,tool_lost"), budget="4s")
-    subject = Broken()
-    exploration = Explorer(subject, options, clock=StoppedClock()).explore()
+    options = ExploreOptions(variants=once("http_error 401,tool_lost"), budget="3s")
+    subject = Slow(clock := SetClock())
+    exploration = Explorer(subject, options, clock=clock).explore()
     assert subject.plans[1:] == ["tool=refund call=1: tool_lost", "call=1 attempt=1: http_error 401"]
     assert [each.case.id for each in exploration.results] == ["0001", "0003"]
     assert exploration.left_out == (LeftOut("model", "http_error 401", 1, 1),)
+    assert exploration.left_groups == (LeftOutGroup("single faults", 1, 3),)
     assert exploration.not_tried == {"call=2 attempt=1: http_error 401"}
+
+
+def test_a_budget_of_time_is_the_beginning_of_the_whole_and_has_pairs():
+    whole, cut = Slow(SetClock()), Slow(clock := SetClock())
+    options = ExploreOptions(variants=once("connection_reset,http_error 401,tool_lost"), pairs=True)
+    Explorer(whole, options).explore()
+    exploration = Explorer(cut, replace(options, budget="6s"), clock=clock).explore()
+    assert cut.plans == whole.plans[: len(cut.plans)]
+    assert {each.case.group for each in exploration.results} == {"single faults", "pairs"}
+    assert {each.group for each in exploration.left_groups} == {"single faults", "pairs"}
+
+
+def test_time_for_reports_is_kept_free_twice_as_much_as_one_of_a_case_has_taken():
+    clock, subject = SetClock(), Slow(SetClock())
+
+    def report(_):
+        clock.now_s += 4.0
+
+    options = ExploreOptions(variants=once("http_error 401,tool_lost"), budget="12s")
+    exploration = Explorer(subject, options, clock=clock, on_case=report).explore()
+    assert (len(exploration.results), clock.now_s) == (1, 4.0)  # a second one would leave 4 s for 8 s of reports
+
+
+def test_the_time_before_an_explorer_counts():
+    clock = SetClock()
+    clock.now_s = 100.0
+    options = ExploreOptions(variants=once("http_error 401"), budget="10s")
+    assert Explorer(Broken(), options, clock=clock, start_s=90.0).explore().results == ()
+    assert Explorer(Broken(), options, clock=clock, start_s=99.0).explore().results
 
 
 def test_a_case_that_would_end_after_the_budget_does_not_start():
@@ -232,21 +273,5 @@ def test_a_case_that_would_end_after_the_budget_does_not_start():
 
 def test_a_budget_that_is_over_before_the_first_case_leaves_out_all():
     options = ExploreOptions(variants=once("http_error 401"), budget="1s")
-    exploration = Explorer(Broken(), options, clock=StoppedClock()).explore()
+    exploration = Explorer(Slow(clock := SetClock()), options, clock=clock).explore()
     assert (exploration.results, exploration.left) == ((), 2)
-
-
-def test_pairs_behind_findings_and_near_effects_come_first():
-    clean = clean_run(
-        calls=(model_call(1), model_call(2), model_call(3, asks_for=(("refund", {}),))), tools=(tool_run(),)
-    )
-    crashes = {"call=1 attempt=1: http_error 500": {"broken": ("no",), "calls": clean.calls, "tools": clean.tools}}
-    subject = type("Crashes", (Told,), {"special": crashes})(clean)
-    variants = [replace(each, is_persistent=False) for each in select_variants("http_error 500,http_error 400")]
-    Explorer(subject, ExploreOptions(variants=variants, pairs=True)).explore()
-    pairs = [plan.replace("\n", "; ") for plan in subject.plans if "\n" in plan]
-    assert pairs[:2] == [
-        "call=1 attempt=1: http_error 500; call=3 attempt=1: http_error 500",
-        "call=1 attempt=1: http_error 500; call=2 attempt=1: http_error 500",
-    ]
-    assert len(pairs) == 6

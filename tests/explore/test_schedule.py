@@ -3,18 +3,21 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from offbook.errors import InputError
-from offbook.explore.cases import cases_of
-from offbook.explore.options import select_variants
+from offbook.explore.cases import FaultCase, cases_of
+from offbook.explore.options import CRASH_VARIANTS, select_variants
 from offbook.explore.run import sites_of
 from offbook.explore.schedule import (
     Budget,
     Deadline,
     LeftOut,
+    LeftOutGroup,
     Pace,
     describe_time,
     left_out,
+    left_out_groups,
     parse_budget,
     rows_near_effects,
     schedule,
@@ -109,11 +112,19 @@ def test_no_budget_gives_a_fault_its_second_case_before_each_has_its_first(budge
     assert len({case.family for case in chosen}) == min(budget, len(families))
 
 
-def test_the_most_telling_cases_keep_their_order_and_numbers():
-    few = most_telling(ALL, 7, rows_near_effects(RUN))
-    assert [case.id for case in few] == sorted(case.id for case in few)
-    assert all(case in ALL for case in few)
-    assert most_telling(ALL, None) == ALL
+def test_after_each_fault_each_call_gets_a_case_before_any_gets_its_second():
+    planned = schedule(ALL, rows_near_effects(RUN))
+    rows = {row for case in ALL for row in case.rows}
+    assert {row for case in (*planned.first, *planned.next) for row in case.rows} == rows
+    assert sorted(planned.within(None), key=lambda case: case.id) == ALL
+
+
+def test_single_faults_crashes_and_orders_take_turns():
+    crashes = cases_of(sites_of(RUN), select_variants("crash", CRASH_VARIANTS))
+    numbered = [replace(case, id=f"9{case.id}") for case in crashes]
+    others = [case.group for case in schedule([*ALL, *numbered], ()).others]
+    assert others[:6] == ["single faults", "crashes"] * 3
+    assert others.count("crashes") > 3
 
 
 def test_what_was_left_out_is_counted_by_fault():
@@ -125,6 +136,8 @@ def test_what_was_left_out_is_counted_by_fault():
         LeftOut("tool", "tool_lost", 2, 0),
         LeftOut("tool", "tool_lost, always", 2, 0),
     )
+    assert left_out_groups(cases, cases) == ()
+    assert left_out_groups(cases, cases[:2]) == (LeftOutGroup("single faults", 12, 14),)
 
 
 SITES = sites_of(clean_run(calls=tuple(model_call(number) for number in range(1, 6))))
@@ -157,8 +170,17 @@ def test_slow_faults_that_come_last_count_for_what_they_cost():
 def test_a_fault_that_was_not_measured_costs_as_much_as_its_like():
     pace = pace_of(*FAST)
     pace.note(FAST[0], 3.0)
-    pace.expect(SLOW, 1)
+    pace.expect([*FAST[1:], *SLOW], 1)
     assert pace.remaining_s == 4 * 3.0 + 5 * 3.0
+
+
+def test_pairs_to_come_cost_as_much_as_pairs_and_before_the_first_as_much_as_all_cases():
+    pace = pace_of(*FAST)
+    pace.note(FAST[0], 3.0)
+    pace.expect([], 2, pairs=10)
+    assert pace.remaining_s == 10 * 3.0 / 2
+    pace.note(FaultCase("9", (*FAST[0].lines, *SLOW[1].lines), ()), 5.0)
+    assert pace.remaining_s == 10 * 5.0 / 2
 
 
 def test_a_family_that_was_not_measured_costs_as_much_as_all_that_has_run_and_not_as_the_clean_run():
@@ -194,9 +216,19 @@ def test_a_long_exploration_is_announced_and_a_short_one_is_not():
 
 
 def test_no_more_time_is_left_than_the_budget_has():
-    pace = pace_of(*FAST)
-    pace.deadline = Deadline(3.0, FixedClock())
-    assert pace.remaining_s == pytest.approx(2.91)
+    pace = pace_of(*FAST, clean_s=9.0)
+    pace.deadline = Deadline(10.0, FixedClock())
+    assert pace.remaining_s == pytest.approx(9.7)
+    pace.expect(FAST, 1, pairs=1000)
+    assert pace.estimate(1005, is_program=True) == "about 1,005 cases, the most telling ones first, for 10 s"
+
+
+def test_time_is_kept_for_what_comes_after_the_last_case_and_the_start_counts():
+    deadline = Deadline(10.0, FixedClock(), start_s=-4.0)
+    assert deadline.left_s == pytest.approx(5.7)
+    deadline.keep_for_closing(2.0)
+    deadline.keep_for_closing(1.0)
+    assert (deadline.left_s, deadline.allows(3.9), deadline.allows(4.0)) == (4.0, True, False)
 
 
 @pytest.mark.parametrize(

@@ -137,6 +137,7 @@ def test_what_a_budget_left_out_is_skipped_once_for_each_fault():
     assert (suite.attrib["tests"], suite.attrib["skipped"]) == ("7", "2")
     assert suite[6].attrib["name"] == "left out: timeout"
     assert suite[6].find("skipped").attrib == {"message": "the budget left out 3 cases of timeout; 0 tried"}
+    assert suite.find("system-out").text == "left out: 3 of 9 single faults"
 
 
 def test_what_is_no_finding_passes():

@@ -2,13 +2,16 @@
 
 import os
 import sys
+from threading import Event
 
 import pytest
 
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase
-from offbook.explore.explorer import Explorer, SerialExecutor
+from offbook.explore.explorer import Explorer
 from offbook.explore.options import ExploreOptions, select_variants
+from offbook.explore.run import Run
+from offbook.explore.schedule import Deadline
 from offbook.faults import FaultPlan, parse_fault
 from offbook.subjects.executors import ForkExecutor, ThreadExecutor, executor_of
 from offbook.subjects.function import FunctionSubject
@@ -107,6 +110,34 @@ def test_an_executor_that_is_left_ends_its_processes(recording):
     assert list(runs) == []
 
 
+class Endless:
+    """A program that runs until it is stopped."""
+
+    name = "endless"
+
+    def __init__(self):
+        self._stopped = Event()
+
+    def run(self, plan, continuation="stubborn"):
+        assert self._stopped.wait(60)
+        return Run(hung="it was stopped")
+
+    def stop(self):
+        self._stopped.set()
+
+
+async def endless(harness):
+    await hello(harness)
+    while True:
+        pass
+
+
+def test_cases_that_run_at_the_deadline_are_ended_and_not_reported(recording):
+    late = Deadline(0.0)
+    assert list(executor_of(Endless(), 2).run(cases_of(3), late)) == []
+    assert list(ForkExecutor(FunctionSubject(endless, recording), 2).run(cases_of(3), late)) == []
+
+
 def test_no_case_is_no_run(recording):
     assert list(ForkExecutor(FunctionSubject(hello, recording), 2).run([])) == []
 
@@ -153,7 +184,6 @@ def test_each_kind_of_subject_has_its_executor(project, recording, monkeypatch):
     spec = ProgramSpec(recording=str(recording), command=("true",))
     with open_subject(spec, ExploreSettings()) as program:
         assert isinstance(executor_of(program, "auto"), ThreadExecutor)
-        assert isinstance(executor_of(program, 1), SerialExecutor)
 
 
 @pytest.mark.parametrize(

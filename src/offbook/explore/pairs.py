@@ -164,7 +164,8 @@ class Waves:
         others = [*(case for stage in stages[self._stage :] for case in stage), *self._others]
         if not self._pairs.are_wanted:
             return ([] if self._stage else others[: self._most]), 0
-        pairs = self._pairs.waiting + self._pairs.expected_behind([*self._wave, *others])
+        running = [case for case in self._wave if case.group != "pairs"]
+        pairs = self._pairs.waiting + self._pairs.expected_behind([*running, *others])
         if self._most is None:
             return others, pairs
         room = self._most - len(self.dealt)

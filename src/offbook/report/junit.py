@@ -113,7 +113,8 @@ def exploration_junit(report_input: ReportInput) -> bytes:
     """Return the exploration as JUnit XML: a test case for each of its cases.
 
     A finding is a failure. A case that is undecided is skipped, and so are the cases of a fault that a budget left out,
-    as one. The output of the suite says how many that are. An exploration that ended early has an error of its own. Times are those of the runs by their own clocks.
+    as one; the output of the suite says how many there are of which group. An exploration that ended early has an error
+    of its own. Times are those of the runs by their own clocks.
     """
     root = Element("testsuites", name="offbook explore")
     suite = SubElement(root, "testsuite", name=clean_xml(report_input.exploration.subject))

@@ -59,8 +59,11 @@ def test_a_different_result_is_shown_beside_the_clean_one_each_difference_once()
 def test_what_a_budget_left_out_and_calls_that_met_no_fault_are_reported():
     exploration = explorations.naive(left=3)
     output = shown(replace(exploration, results=exploration.results[:1]))
-    assert "1 case, 0 findings: 1 recovered; the budget left out 3 cases\nleft out: 3 of timeout\n" in output
-    assert "\nnot tried at all, for the budget is too small: timeout\n" in output
+    assert (
+        "1 case, 0 findings: 1 recovered; the budget left out 3 cases\n"
+        "left out: 3 of 9 single faults\nby fault: 3 of timeout\n"
+        "not tried at all, for the budget is too small: timeout\nfor the rest: a larger --budget, "
+    ) in output
     assert "met no fault: 2 agent, find_order 1, refund 1\n" in output
 
 

@@ -10,7 +10,7 @@ from offbook.explore.schedule import LeftOut
 from offbook.explore.verdict import VERDICTS, Assessment
 from offbook.report.exploration import exploration_reporter_of
 from offbook.report.exploration.page import exploration_page
-from offbook.report.exploration.report_input import ReportOptions
+from offbook.report.exploration.report_input import LEFT_OUT_HINT, ReportOptions
 from tests.report import browser
 from tests.report.exploration import explorations
 
@@ -236,8 +236,9 @@ def test_no_findings_are_reported_as_none_and_a_budget_with_what_it_left_out(loo
     assert page.locator("#findings").inner_text().splitlines()[-1] == "None."
     assert page.locator("#totals").inner_text() == "6 cases, 0 findings; the budget left out 12 cases"
     assert page.locator("header .note").all_inner_texts() == [
-        "left out: 9 of timeout; 3 of tool_error",
+        "by fault: 9 of timeout; 3 of tool_error",
         "not tried at all, for the budget is too small: tool_error",
+        LEFT_OUT_HINT,
     ]
 
 
