@@ -15,7 +15,7 @@ from offbook.explore.cases import FaultCase, HeatmapCell, cases_of
 from offbook.explore.options import ExploreOptions
 from offbook.explore.orders import OrderCases, order_cases, probe_plan
 from offbook.explore.pairs import Pairs, Waves
-from offbook.explore.run import Run, sites_of
+from offbook.explore.run import Run, named_calls, sites_of
 from offbook.explore.schedule import (
     NO_DEADLINE,
     Deadline,
@@ -65,11 +65,6 @@ def next_continuation(runs: Sequence[Run]) -> Continuation | None:
     if runs and runs[0].continuation != CONTINUATIONS[0]:
         return None
     return next(iter(CONTINUATIONS[len(runs) :]), None)
-
-
-def named_calls(clean: Run) -> set[str]:
-    """Return the steps and tools of a clean run. Without others, no run can go on."""
-    return {call.step_id for call in clean.calls if call.step_id} | {each.tool for each in clean.tools}
 
 
 class CaseResult(Struct, frozen=True):
@@ -208,8 +203,8 @@ OnCase = Callable[[CaseResult], object]
 class Explorer:
     """Explores a subject, or a shard of its cases.
 
-    Cases run in the order of the schedule, and are reported in their own order. A shard
-    also runs the single faults of others if it tries pairs: which there are depends on those runs.
+    Cases run in the order of the schedule, and are reported in their own order. A shard also runs the single faults of
+    others if it tries pairs: which there are depends on those runs.
 
     Args:
         executor: runs the cases; serially by default.
@@ -284,17 +279,13 @@ class Explorer:
     @cached_property
     def _orders(self) -> OrderCases:
         """Return the orders in which calls can end, if they are to be tried: a run shows which overlap."""
-        if not any(variant.needs_overlap for variant in self._options.variants):
-            return OrderCases()
-        overlaps = self._subject.run(probe_plan(self.clean)).overlaps
+        is_wanted = any(variant.needs_overlap for variant in self._options.variants)
+        overlaps = self._subject.run(probe_plan(self.clean)).overlaps if is_wanted else ()
         return order_cases(self.clean, overlaps, first_number=len(self._single_faults) + 1)
 
     @property
     def affordable(self) -> list[FaultCase]:
-        """The cases with a single fault that a number as a budget allows, in their order; of a shard, its own.
-
-        If pairs are tried, too, fewer of them run.
-        """
+        """The single faults that a number as a budget allows, in their order, of a shard its own; pairs leave fewer."""
         return in_case_order(self._own(self._schedule().within(self._budget.cases), self.cases), lambda case: case)
 
     def explore(self, only: Sequence[FaultCase] | None = None) -> Exploration:
@@ -312,7 +303,7 @@ class Explorer:
         self._known.expect(self.cases)
         self._expect([], waves)
         self._begin(planned.within(self._budget.cases))
-        results = _results_in_order(self._run_waves(waves, pairs))
+        results = in_case_order(self._run_waves(waves, pairs), lambda result: result.case)
         elsewhere = [case for case in waves.dealt if case.id not in self._own_ids]
         exploration = self._exploration([*self.cases, *pairs.cases], results, elsewhere)
         return replace(exploration, left_orders=self._orders.left)
@@ -440,7 +431,7 @@ class Explorer:
         return result
 
     def _report(self, result: CaseResult) -> None:
-        """Report a case, and keep time for the last reports: they may have twice as many cases as any before."""
+        """Report a case, and keep time for the last reports, which may have twice as many cases as any before."""
         start_s = self._clock.monotonic_s()
         self._on_case(result)
         self._deadline.keep_for_closing(2 * (self._clock.monotonic_s() - start_s))
@@ -451,10 +442,6 @@ class Explorer:
             (run, assess(run, self.clean, invariants=options.invariants, optional=options.optional)) for run in runs
         ]
         return min(assessed, key=lambda each: each[1].severity)
-
-
-def _results_in_order(results: Iterable[CaseResult]) -> list[CaseResult]:
-    return in_case_order(results, lambda result: result.case)
 
 
 def _clean_run_problem(run: Run) -> str:

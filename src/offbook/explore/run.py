@@ -436,3 +436,8 @@ def _recorded_tools(document: Document) -> Iterator[ToolRun]:
         calls[tool] += 1
         arguments = exchange.arguments if isinstance(exchange.arguments, dict) else {}
         yield ToolRun(tool=tool, call=calls[tool], arguments=arguments)
+
+
+def named_calls(clean: Run) -> set[str]:
+    """Return the steps and tools of a clean run. Without others, no run can go on."""
+    return {call.step_id for call in clean.calls if call.step_id} | {each.tool for each in clean.tools}

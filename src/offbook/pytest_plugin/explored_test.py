@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from offbook.clock import refuse_in_loop
 from offbook.errors import InputError, OffbookError
 from offbook.explore.cases import FaultCase, cases_of
-from offbook.explore.explorer import CaseResult, named_calls, next_continuation
+from offbook.explore.explorer import CaseResult, next_continuation
 from offbook.explore.harness import Harness
 from offbook.explore.monitor import RunMonitor
 from offbook.explore.options import select_variants
-from offbook.explore.run import ModelCall, Run, recorded_run, sites_of
+from offbook.explore.run import ModelCall, Run, named_calls, recorded_run, sites_of
 from offbook.explore.schedule import LeftOut, in_case_order, left_out, parse_budget, rows_near_effects, schedule
 from offbook.explore.verdict import Assessment, assess
 from offbook.faults import FaultPlan

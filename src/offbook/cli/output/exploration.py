@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from offbook.cli import FAILED, FINE
 from offbook.cli.output.console import echo_json, print_message
 from offbook.explore.compare import compare_explorations
 from offbook.explore.explorer import CaseResult, Exploration
-from offbook.explore.schedule import Pace
+from offbook.explore.schedule import Pace, in_case_order
 from offbook.explore.verdict import Verdict
 from offbook.report.exploration import ExplorationReporter, exploration_reporter_of
 from offbook.report.exploration.json_report import exploration_json
@@ -95,6 +96,31 @@ class DeclaredErrors:
                 hint = did_you_mean(name, others, kind="errors that are not declared") if others else ""
                 message = f"--declared {name}: no run has ended with it"
                 print_message("note: ", "; ".join(filter(None, [message, hint])), is_err=True)
+
+
+class PartialExploration:
+    """Collects the cases of an exploration that may be interrupted."""
+
+    def __init__(self) -> None:
+        self._start: Exploration | None = None
+        self._ended: list[CaseResult] = []
+
+    def begin(self, exploration: Exploration, cases: int) -> None:
+        self._start, self._ended = exploration, []
+
+    def on_case(self, result: CaseResult) -> None:
+        self._ended.append(result)
+
+    def finish(self, exploration: Exploration, *, is_complete: bool = True) -> None:
+        """Do nothing: the exploration is reported as a whole."""
+
+    def report(self, reporter: ExplorationReporter) -> bool:
+        """Report the cases that ended, and return whether the exploration had begun."""
+        if self._start is None:
+            return False
+        results = in_case_order(self._ended, lambda each: each.case)
+        reporter.finish(replace(self._start, results=tuple(results)), is_complete=False)
+        return True
 
 
 class ExplorationOutput(Struct, frozen=True, kw_only=True):

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from offbook import __version__
 from offbook.cli import FAILED, FINE, INTERRUPTED
 from offbook.cli.output.console import echo, echo_json, ending_document, print_message
 from offbook.cli.output.exploration import (
     ExplorationOutput,
+    PartialExploration,
     exploration_exit_code,
     print_regression,
     regression_document,
@@ -27,9 +27,9 @@ from offbook.config import import_from, plan_run
 from offbook.config.recordings import is_folder, slug
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase
-from offbook.explore.explorer import CaseExecutor, CaseResult, Exploration, Explorer, OnBegin, Subject
+from offbook.explore.explorer import CaseExecutor, Exploration, Explorer, OnBegin, Subject
 from offbook.explore.options import VARIANTS, ExploreOptions, select_variants
-from offbook.explore.schedule import Pace, check_shard, in_case_order, parse_budget
+from offbook.explore.schedule import Pace, check_shard, parse_budget
 from offbook.explore.start_check import ForkingSubject
 from offbook.explore.verdict import FINDINGS, Verdict
 from offbook.faults import parse_fault
@@ -163,31 +163,6 @@ class SubjectArguments(Struct, frozen=True, kw_only=True):
         return ScenarioSpec(
             recording=recording, file=file, scenario=scenario.name, agent=plan.agents[0], config=self.config
         )
-
-
-class PartialExploration:
-    """Collects the cases of an exploration that may be interrupted."""
-
-    def __init__(self) -> None:
-        self._start: Exploration | None = None
-        self._ended: list[CaseResult] = []
-
-    def begin(self, exploration: Exploration, cases: int) -> None:
-        self._start, self._ended = exploration, []
-
-    def on_case(self, result: CaseResult) -> None:
-        self._ended.append(result)
-
-    def finish(self, exploration: Exploration, *, is_complete: bool = True) -> None:
-        """Do nothing: the exploration is reported as a whole."""
-
-    def report(self, reporter: ExplorationReporter) -> bool:
-        """Report the cases that ended, and return whether the exploration had begun."""
-        if self._start is None:
-            return False
-        results = in_case_order(self._ended, lambda each: each.case)
-        reporter.finish(replace(self._start, results=tuple(results)), is_complete=False)
-        return True
 
 
 def run_exploration(spec: AnySubjectSpec, settings: ExploreSettings, options: ExploreArguments) -> int:
@@ -410,9 +385,8 @@ class _Exploration:
             invariants=self._options.invariants,
         )
         first = [cause.results[0] for cause in causes_of_findings(exploration)]
-        files = RegressionFolder(self._options.regress, kind).keep(
-            subject, exploration.clean, first, minimises=minimises
-        )
+        folder = RegressionFolder(self._options.regress, kind)
+        files = folder.keep(subject, exploration.clean, first, minimises=minimises)
         for file in files if not self._options.is_quiet else ():
             echo(f"kept: offbook replay --plan {file}", err=self._options.is_json)
 
