@@ -1,4 +1,6 @@
-"""The command line, and the exit codes of its commands."""
+"""The command line, the exit codes of its commands, and when the current command was started."""
+
+from contextvars import ContextVar
 
 FINE = 0
 FAILED = 1
@@ -17,3 +19,6 @@ SIGNALLED = 128
 INTERRUPTED = 130
 TERMINATED = 143
 """Ended by SIGTERM."""
+
+start_s: ContextVar[float] = ContextVar("start_s")
+"""When the current command was started, by the monotonic clock: before the imports that it needs."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gc
 import sys
+import time
 
-from offbook.cli import BAD_INPUT, FAILED, INTERRUPTED, MISMATCH
+from offbook.cli import BAD_INPUT, FAILED, INTERRUPTED, MISMATCH, start_s
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ OBJECTS_BETWEEN_COLLECTIONS = 100_000
 
 def main() -> None:
     """Run the command. An expected error prints one message and sets the exit code, without a traceback."""
+    start_s.set(time.monotonic())
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     from offbook.cli.app import app
     from offbook.errors import InputError, OffbookError, RecordingMismatchError

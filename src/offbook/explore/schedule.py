@@ -69,13 +69,16 @@ CLOSING_SHARE = 0.03
 class Deadline:
     """When the last case has to have ended: when the time is over, but for what is to be done afterwards.
 
-    The time begins at `start_s` by the clock, now by default.
+    The time begins at `start_s` by the clock, now by default. If it began before, what has to be loaded took that time,
+    and to close it takes time, too: half as much is kept for that.
     """
 
     def __init__(self, time_s: float | None, clock: Clock = SYSTEM_CLOCK, *, start_s: float | None = None) -> None:
         self._clock = clock
-        self._end_s = None if time_s is None else (clock.monotonic_s() if start_s is None else start_s) + time_s
-        self._closing_s = 0.0 if time_s is None else time_s * CLOSING_SHARE
+        now_s = clock.monotonic_s()
+        begin_s = now_s if start_s is None else start_s
+        self._end_s = None if time_s is None else begin_s + time_s
+        self._closing_s = max((now_s - begin_s) / 2, 0.0 if time_s is None else time_s * CLOSING_SHARE)
 
     def keep_for_closing(self, time_s: float) -> None:
         """Keep at least so much time for what comes after the last case."""

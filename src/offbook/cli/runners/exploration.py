@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from offbook import __version__
-from offbook.cli import FAILED, FINE, INTERRUPTED
+from offbook.cli import FAILED, FINE, INTERRUPTED, start_s
 from offbook.cli.output.console import echo, echo_json, ending_document, print_message
 from offbook.cli.output.exploration import (
     ExplorationOutput,
@@ -22,7 +22,6 @@ from offbook.cli.output.exploration import (
 )
 from offbook.cli.parse import check_models, parse_state
 from offbook.cli.run_program import Interruption, Termination
-from offbook.clock import SYSTEM_CLOCK
 from offbook.config import import_from, plan_run
 from offbook.config.recordings import is_folder, slug
 from offbook.errors import InputError
@@ -225,7 +224,6 @@ class _Exploration:
         self, spec: AnySubjectSpec, settings: ExploreSettings, options: ExploreArguments, before: Exploration | None
     ) -> None:
         self._spec, self._settings, self._options, self._before = spec, settings, options, before
-        self._start_s = SYSTEM_CLOCK.monotonic_s()
         self.so_far, self._pace = PartialExploration(), Pace()
         self.reporter = ExplorationReporters(*self._reporters())
 
@@ -284,7 +282,7 @@ class _Exploration:
             wish,
             executor=executor,
             pace=self._pace,
-            start_s=self._start_s,
+            start_s=start_s.get(None),
             on_begin=begin,
             on_case=reporter.on_case,
         )
