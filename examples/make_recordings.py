@@ -12,11 +12,11 @@ from pathlib import Path
 
 from local_model import serving
 from offbook import OpenAIProvider, RecordingProvider, WorkflowEngine, record_tools, run
-from offbook.templates.demo import refund_naive, refund_tools
+from offbook.cli.templates.demo import refund_naive, refund_tools
 from workflow_model import answer
 
 WORKFLOWS = Path(__file__).parent / "workflows"
-TEMPLATES = Path(__file__).parents[1] / "src" / "offbook" / "templates"
+TEMPLATES = Path(__file__).parents[1] / "src" / "offbook" / "cli" / "templates"
 NAMES = ("chain", "fan_out", "loop", "router", "subworkflow", "support", "tool_loop")
 DEMO_FILES = ("support.yaml", "support_tools.py", "recordings/support.json")
 

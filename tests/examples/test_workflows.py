@@ -12,7 +12,7 @@ from offbook.workflow import WorkflowEngine, load_workflow, parse_workflow
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = ROOT / "examples" / "workflows"
 RECORDINGS = WORKFLOWS / "recordings"
-TEMPLATES = ROOT / "src" / "offbook" / "templates"
+TEMPLATES = ROOT / "src" / "offbook" / "cli" / "templates"
 RESULTS = {
     "chain": ("title", "Hot Water, Long Nights"),
     "fan_out": ("verdict", "Open it, and sell coffee too."),

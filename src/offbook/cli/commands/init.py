@@ -102,7 +102,7 @@ def _files(kind: str) -> dict[str, Traversable]:
     """Return the templates of a project by the names of its files. Those of its kind replace the common ones."""
     from importlib.resources import files
 
-    projects = files("offbook").joinpath("templates", "projects")
+    projects = files("offbook.cli").joinpath("templates", "projects")
     found: dict[str, Traversable] = {}
     for folder in ("common", kind.replace("-", "_")):
         for name, template in _walk(projects.joinpath(folder)):

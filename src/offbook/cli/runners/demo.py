@@ -13,6 +13,9 @@ import typer
 from offbook import __version__
 from offbook.cli.output.console import print_message
 from offbook.cli.runners.workflow import RunOptions, run_workflow
+from offbook.cli.templates.demo.refund_fixed import answer as answer_with_care
+from offbook.cli.templates.demo.refund_naive import answer as answer_naively
+from offbook.cli.templates.demo.refund_tools import TOOLS, GaveUpError
 from offbook.clock import run
 from offbook.errors import InputError, RecordingMismatchError
 from offbook.explore.cases import FaultCase
@@ -25,9 +28,6 @@ from offbook.report.exploration import exploration_reporter_of
 from offbook.report.exploration.report_input import ReportOrigin, verdict_counts
 from offbook.subjects.executors import executor_of
 from offbook.subjects.function import FunctionSubject
-from offbook.templates.demo.refund_fixed import answer as answer_with_care
-from offbook.templates.demo.refund_naive import answer as answer_naively
-from offbook.templates.demo.refund_tools import TOOLS, GaveUpError
 from offbook.text import pluralize
 from offbook.workflow.engine.engine import WorkflowEngine
 from offbook.workflow.engine.result import WorkflowResult

@@ -2,8 +2,8 @@
 
 import asyncio
 
+from offbook.cli.templates.demo.refund_tools import MODEL, OPENING, GaveUpError, describe_result
 from offbook.providers.provider import Provider
-from offbook.templates.demo.refund_tools import MODEL, OPENING, GaveUpError, describe_result
 from offbook.tools import Toolbox
 
 
