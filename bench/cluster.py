@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import msgspec
 import orjson
+from msgspec import Struct
 
 from bench.findings import Findings, Row, Table, at_least
 from bench.plan import Plan
 from bench.stopwatch import Stopwatch, quiet, settled
 from offbook.explore.cases import FaultCase
-from offbook.explore.explorer import CaseExecutor, Explorer, Subject
+from offbook.explore.explorer import CaseExecutor, Explorer
 from offbook.explore.options import ExploreOptions, select_variants
 from offbook.subjects.executors import RayAddress, executor_of
 from offbook.subjects.specs import DEFAULT_SETTINGS, WorkflowSpec, open_subject
@@ -26,39 +30,54 @@ START, TASK = "until the first case", "a call to an actor, there and back"
 FAULTS = "http_error,timeout,connection_reset,empty_response,partial_response,malformed_response"
 
 
+class Figures(Struct):
+    """Cases a second and the seconds until the first case, by who runs them, and what a call to an actor takes."""
+
+    cases: int
+    workers: int
+    rates: dict[str, float]
+    start_s: dict[str, float]
+    task_us: float
+
+
 def measure(plan: Plan) -> Findings:
-    """The cases of one workflow, on as many workers as there are cores."""
+    """The cases of one workflow, on as many workers as there are cores, from a process that has loaded no more than the
+    command does: its forks are the worker processes."""
     if importlib.util.find_spec("ray") is None:
         return Findings("cluster", notes=["Ray is not installed: nothing was measured"])
-    with _in_project(plan.library.folder / "cluster") as spec, open_subject(spec, DEFAULT_SETTINGS) as subject:
+    plan.tell("cluster: worker processes, and Ray")
+    repeats = plan.repeats(*REPEATS)
+    command = [sys.executable, "-m", "bench.cluster", str(plan.library.folder / "cluster"), str(repeats)]
+    printed = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
+    found = msgspec.json.decode(printed.splitlines()[-1], type=Figures)
+    title = f"{found.cases} cases of a workflow with {STEPS} calls, on {found.workers} cores"
+    rows = [Row(name, [rate]) for name, rate in found.rates.items()]
+    table = Table(title, "cases/s", ["cases"], rows, base=PROCESSES)
+    starts = Table("starting", "s", [START], [Row(name, [found.start_s[name]]) for name in found.rates], base=PROCESSES)
+    task = Table("what Ray takes", "µs", ["best"], [Row(TASK, [found.task_us])], base=TASK)
+    claim = f"Ray runs {OF_PROCESSES:g} times as many cases a second as worker processes, or more, once it runs"
+    targets = at_least(claim, table.ratios(RAY, PROCESSES), OF_PROCESSES)
+    notes = [f"best of {repeats} repeats, after the start, which is told apart"]
+    return Findings("cluster", [table, starts, task], targets, notes)
+
+
+def compare(folder: Path, repeats: int) -> Figures:
+    """Run the cases with worker processes, and then with Ray."""
+    with _in_project(folder) as spec, open_subject(spec, DEFAULT_SETTINGS) as subject, ExitStack() as stack:
         cases = Explorer(subject, ExploreOptions(variants=select_variants(FAULTS))).cases
-        return _compare(plan, spec, subject, cases)
-
-
-def _compare(plan: Plan, spec: WorkflowSpec, subject: Subject, cases: Sequence[FaultCase]) -> Findings:
-    plan.tell("cluster: worker processes")
-    processes = executor_of(subject, "auto")
-    with settled():  # before Ray is loaded, whose threads and memory make forking slower
-        start_s = {PROCESSES: 1.0 / _rate(processes, cases[:1])}
-        rates = {PROCESSES: max(_rate(processes, cases) for _ in range(plan.repeats(*REPEATS)))}
-    plan.tell("cluster: Ray")
-    started = Stopwatch()
-    with ExitStack() as stack:
+        processes = executor_of(subject, "auto")
+        with settled():  # before Ray is loaded, whose threads and memory make forking slower
+            start_s = {PROCESSES: 1.0 / _rate(processes, cases[:1])}
+            rates = {PROCESSES: max(_rate(processes, cases) for _ in range(repeats))}
+        started = Stopwatch()
         with started.lap():
             executor = stack.enter_context(open_ray_executor(RayAddress(), spec, DEFAULT_SETTINGS))
             list(executor.run(cases[: executor.workers]))
         start_s[RAY] = started.total_us / 1e6
         stack.enter_context(settled())
-        rates[RAY] = max(_rate(executor, cases) for _ in range(plan.repeats(*REPEATS)))
+        rates[RAY] = max(_rate(executor, cases) for _ in range(repeats))
         task_us = _call_us(executor)
-    title = f"{len(cases)} cases of a workflow with {STEPS} calls, on {executor.workers} cores"
-    table = Table(title, "cases/s", ["cases"], [Row(name, [rate]) for name, rate in rates.items()], base=PROCESSES)
-    starts = Table("starting", "s", [START], [Row(name, [start_s[name]]) for name in rates], base=PROCESSES)
-    task = Table("what Ray takes", "µs", ["best"], [Row(TASK, [task_us])], base=TASK)
-    claim = f"Ray runs {OF_PROCESSES:g} times as many cases a second as worker processes, or more, once it runs"
-    targets = at_least(claim, table.ratios(RAY, PROCESSES), OF_PROCESSES)
-    notes = [f"best of {plan.repeats(*REPEATS)} repeats, after the start, which is told apart"]
-    return Findings("cluster", [table, starts, task], targets, notes)
+        return Figures(len(cases), executor.workers, rates, start_s, task_us)
 
 
 def _rate(executor: CaseExecutor, cases: Sequence[FaultCase]) -> float:
@@ -95,3 +114,7 @@ def _in_project(folder: Path) -> Iterator[WorkflowSpec]:
         yield WorkflowSpec(recording="run.json", file="flow.yaml")
     finally:
         os.chdir(before)
+
+
+if __name__ == "__main__":
+    print(msgspec.json.encode(compare(Path(sys.argv[1]), int(sys.argv[2]))).decode(), flush=True)
