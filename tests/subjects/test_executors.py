@@ -132,6 +132,15 @@ async def endless(harness):
         pass
 
 
+class Instant(Endless):
+    def run(self, plan, continuation="stubborn"):
+        return Run(result="done")
+
+
+def test_no_case_is_lost_however_soon_it_ends():
+    assert [each.case.id for each in ThreadExecutor(Instant(), 3).run(cases_of(500))] == [f"{n}" for n in range(500)]
+
+
 def test_cases_that_run_at_the_deadline_are_ended_and_not_reported(recording):
     late = Deadline(0.0)
     assert list(executor_of(Endless(), 2).run(cases_of(3), late)) == []

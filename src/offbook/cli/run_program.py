@@ -203,4 +203,6 @@ class Termination:
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         self.has_come = True
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts commands in the background like that
+            raise KeyboardInterrupt
         signal.raise_signal(signal.SIGINT)

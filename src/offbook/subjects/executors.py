@@ -41,12 +41,12 @@ class ThreadExecutor:
                 while True:
                     free = self.workers - sum(not each.done() for each in started)
                     started += (pool.submit(execute, self._subject, case) for case in islice(waiting, free))
-                    while started and started[0].done():
-                        yield started.pop(0).result()
                     if not started:
                         return
+                    while started and started[0].done():
+                        yield started.pop(0).result()
                     running = [each for each in started if not each.done()]
-                    if not wait(running, timeout=deadline.left_s, return_when=FIRST_COMPLETED).done:
+                    if running and not wait(running, timeout=deadline.left_s, return_when=FIRST_COMPLETED).done:
                         ended = [each.result() for each in started if each.done()]
                         self._subject.stop()
                         yield from ended
