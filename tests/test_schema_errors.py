@@ -28,7 +28,13 @@ def complaint(declare, place):
 @pytest.mark.parametrize(
     ("fault", "text", "inside", "reason", "hint"),
     [
-        ({"type": "tmeout"}, "", "type", "unknown fault type 'tmeout'", f"did you mean 'timeout'? {TYPES}"),
+        (
+            {"type": "tmeout"},
+            "",
+            "type",
+            "unknown fault type 'tmeout'",
+            'did you mean \'timeout\'? for example {"type":"timeout"}',
+        ),
         ({"type": "zzz"}, "", "type", "unknown fault type 'zzz'", TYPES),
         ({"type": 5}, "", "type", "expected a string", TYPES),
         ({"type": ["timeout"]}, "", "type", "expected a string", None),
@@ -38,17 +44,17 @@ def complaint(declare, place):
             {"type": "timeout", "after_ms": -1},
             "timeout -1",
             "after_ms",
-            "expected a number of at least 0",
-            "fields: after_ms",
+            "expected a number of at least 0, got -1",
+            'for example {"type":"timeout","after_ms":5000}',
         ),
-        ({"type": "timeout", "after_ms": "x"}, "timeout x", "after_ms", "expected a number, got a string", None),
+        ({"type": "timeout", "after_ms": "x"}, "timeout x", "after_ms", "expected a number, got 'x'", None),
         ({"type": "http_error"}, "http_error", "", "the field status_code is missing", None),
         (
             {"type": "http_error", "status_code": 99},
             "http_error 99",
             "status_code",
-            "expected an integer of at least 100",
-            None,
+            "expected an integer of at least 100, got 99",
+            'for example {"type":"http_error","status_code":503}',
         ),
         ({"type": "unknown_tool", "a": 1}, "unknown_tool a=1", "", "unknown field 'a'", None),
         (
@@ -56,29 +62,41 @@ def complaint(declare, place):
             'http_error 500 headers={"a":1}',
             "headers[...]",
             "expected a string, got an integer",
-            "fields: body, headers, status_code",
+            'for example {"type":"http_error","status_code":503,"headers":{"retry-after":"30"}}',
         ),
         (
             {"type": "stream_truncate", "raise": "Boom"},
             "stream_truncate raise=Boom",
             "raise",
             "unknown value 'Boom'",
-            "one of: ConnectionError, TimeoutError, clean, cut, error_event, malformed",
+            (
+                "one of: ConnectionError, TimeoutError, clean, cut, error_event, malformed; "
+                'for example {"type":"stream_truncate","raise":"ConnectionError"}'
+            ),
         ),
-        ({"type": "slow_drip", "every_ms": -1}, "slow_drip -1", "every_ms", "expected a number of at least 0", None),
+        (
+            {"type": "slow_drip", "every_ms": -1},
+            "slow_drip -1",
+            "every_ms",
+            "expected a number of at least 0, got -1",
+            None,
+        ),
         (
             {"type": "wrong_content_type", "content_type": "text/\nhtml"},
             'wrong_content_type "text/\\nhtml"',
             "content_type",
-            "expected a string in another format",
-            "plain ASCII, as a header may have: text/plain",
+            "expected a string in another format, got 'text/\\nhtml'",
+            (
+                "plain ASCII, as a header may have: text/plain; "
+                'for example {"type":"wrong_content_type","content_type":"text/html; charset=utf-8"}'
+            ),
         ),
         (
             {"type": "wrong_shape", "raw": "[1,"},
             "wrong_shape [1,",
             "",
             f"raw is not JSON: {CUT_SHORT}; malformed_response takes any text",
-            "fields: raw",
+            'fields: raw; for example {"type":"wrong_shape"}',
         ),
     ],
 )
@@ -93,7 +111,11 @@ def test_a_wrong_fault_is_explained_alike_in_a_recording_a_plan_and_a_line(fault
     assert recorded == listed
     assert planned == (*recorded[:2], recorded[2].replace(TYPES, TYPES + OF_TOOLS))
     if text:
-        assert complaint(lambda: parse_fault(f"everywhere: {text}"), "") == recorded
+        *alike, in_line = complaint(lambda: parse_fault(f"everywhere: {text}"), "")
+        assert [*alike, in_line.partition("for example '")[0]] == [
+            *recorded[:2],
+            recorded[2].partition("for example {")[0],
+        ]
 
 
 def test_a_fault_that_is_no_object_is_explained_with_the_types():

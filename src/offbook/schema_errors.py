@@ -14,7 +14,7 @@ from msgspec.structs import fields as struct_fields
 
 from offbook.errors import InputError
 from offbook.files import read_file
-from offbook.text import did_you_mean_file, shorten, suggestion
+from offbook.text import did_you_mean, did_you_mean_file, shorten, suggestion
 
 T = TypeVar("T")
 
@@ -50,12 +50,12 @@ def describe_type(value: object) -> str:
     return "a str" if isinstance(value, str) else type(value).__name__
 
 
-_OTHER_FORM = "expected a string in another format"
+OTHER_FORM = "expected a string in another format"
 _REWORDINGS = (
     (r"^Object missing required field `(.*)`", r"the field \1 is missing"),
     (r"^Object contains unknown field `(.*)`", r"unknown field '\1'"),
     (r"^Invalid enum value ", "unknown value "),
-    (r"^Expected `str` matching regex .*", _OTHER_FORM),
+    (r"^Expected `str` matching regex .*", OTHER_FORM),
     (r"^Expected ", "expected "),
     (r"^Number out of range", "a number that is too large"),
     (r" of length >= (\d+)$", r" of length \1 or more"),
@@ -77,12 +77,22 @@ def shape_hint(reason: str, path: str, shape: type[Struct]) -> str:
     kinds = {info.encode_name: info.type for info in struct_fields(shape)}
     if not kinds:
         return "it has no fields beside type"
-    if "unknown value" in reason:
-        return f"one of: {', '.join(get_args(kinds[path.lstrip('.')]))}"
-    if _OTHER_FORM in reason:
+    if unknown := re.search(r"unknown value '(.*)'", reason):
+        values = get_args(kinds[path.lstrip(".")])
+        return " ".join(filter(None, [did_you_mean(unknown[1], values), f"one of: {', '.join(values)}"]))
+    if OTHER_FORM in reason:
         return str(get_args(kinds[path.lstrip(".")])[1].description)
     unknown = re.search(r"unknown field '(.*)'", reason)
     return suggestion(unknown[1] if unknown else "", kinds, kind="fields")
+
+
+def with_value(reason: str, value: Any) -> str:
+    """Return the reason why a value is wrong with the value itself, if that is text or a number."""
+    if not reason.startswith("expected") or not isinstance(value, str | int | float):
+        return reason
+    return (
+        f"{reason.partition(', got ')[0]}, got {shorten(repr(value) if isinstance(value, str) else json.dumps(value))}"
+    )
 
 
 def explain_msgspec_error(error: Exception) -> tuple[str, str]:

@@ -131,7 +131,7 @@ def _near_file(missing: Path) -> str:
         return f"there is no folder {str(shown)!r}"
     names = sorted(each.name for each in folder.iterdir() if not each.name.startswith("."))
     stems = {Path(name).stem: name for name in reversed(names)}
-    if close := _close_name(missing.stem, list(stems), cutoff=_CLOSE_FILE):
+    if close := closest_name(missing.stem, list(stems), cutoff=_CLOSE_FILE):
         return f"did you mean {str(shown / stems[close])!r}?"
     alike = [name for name in names if missing.suffix and name.endswith(missing.suffix)]
     more = ", …" if len(alike) > MAX_FILES else ""
@@ -140,15 +140,15 @@ def _near_file(missing: Path) -> str:
 
 
 def _closest(name: str, names: list[str]) -> str:
-    close = _close_name(name, names)
+    close = closest_name(name, names)
     return f"did you mean {close!r}?" if close else ""
 
 
-def _close_name(name: str, names: list[str], *, cutoff: float = CLOSE) -> str:
+def closest_name(name: str, names: Iterable[str], *, cutoff: float = CLOSE) -> str:
     """Return the name that is closest to one that is not there; empty if none is close."""
     import difflib  # noqa: PLC0415 - only errors need it
 
-    return next(iter(difflib.get_close_matches(name, names, n=1, cutoff=cutoff)), "")
+    return next(iter(difflib.get_close_matches(name, list(names), n=1, cutoff=cutoff)), "")
 
 
 def _list_names(names: list[str], kind: str) -> str:

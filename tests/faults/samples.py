@@ -96,6 +96,7 @@ TOOL_SAMPLES = [
 ]
 
 texts = st.text(max_size=12) | st.sampled_from(["", "30", "null", "a b", 'say "hi"', "a=b", "x: y", "{", '"', "\n"])
+names = texts.filter(bool)
 counts = st.integers(1, 10**6)
 times_ms = st.sampled_from([0.0, 0.5, 5000.0]) | st.floats(0, 1e10)
 json_values = st.recursive(
@@ -104,6 +105,7 @@ json_values = st.recursive(
     max_leaves=6,
 )
 header_texts = st.from_regex(r"[!-~]([ -~]{0,9}[!-~])?", fullmatch=True) | st.sampled_from(["404", "a b", '"', "null"])
+header_names = st.from_regex(r"[a-zA-Z0-9-]{1,9}", fullmatch=True) | st.sampled_from(["a.b", "x_y", "~"])
 stream_faults = st.one_of(
     st.builds(
         StreamTruncate,
@@ -115,14 +117,14 @@ stream_faults = st.one_of(
 faults = st.one_of(
     st.sampled_from(SAMPLES),
     stream_faults,
-    st.builds(HttpError, st.integers(100, 999), st.dictionaries(texts, texts, max_size=3), texts),
+    st.builds(HttpError, st.integers(400, 599), st.dictionaries(header_names, header_texts, max_size=3), texts),
     st.builds(MalformedResponse, texts),
     st.builds(PartialResponse, st.sampled_from(["whole", "half"])),
     st.builds(Refusal, texts),
     st.builds(Slow, times_ms),
     st.builds(SlowDrip, times_ms),
     st.builds(Timeout, times_ms),
-    st.builds(ToolCallFault, texts, st.dictionaries(texts, json_values, max_size=3), texts),
+    st.builds(ToolCallFault, names, st.dictionaries(texts, json_values, max_size=3), texts),
     st.builds(WrongContentType, header_texts),
     st.builds(WrongShape, json_values.map(json.dumps)),
 )
@@ -134,11 +136,11 @@ tool_faults = st.one_of(
     st.builds(ToolTimeout, times_ms),
 )
 call_numbers = st.fixed_dictionaries({}, optional={"call": counts}) | st.fixed_dictionaries({"since": counts})
-tool_sites = st.builds(lambda tool, numbers: At(tool=tool, **numbers), texts, call_numbers)
+tool_sites = st.builds(lambda tool, numbers: At(tool=tool, **numbers), names, call_numbers)
 sites = st.builds(
     lambda workflow, step_id, numbers, attempt: At(workflow=workflow, step_id=step_id, attempt=attempt, **numbers),
-    st.none() | texts,
-    st.none() | texts,
+    st.none() | names,
+    st.none() | names,
     call_numbers,
     st.none() | counts,
 )

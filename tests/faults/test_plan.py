@@ -5,11 +5,14 @@ import json
 import random
 from collections import Counter
 
+import msgspec
 import pytest
 from hypothesis import given
 
+from offbook import MockProvider
 from offbook.errors import InputError, ProviderError
 from offbook.faults import (
+    FAULT_TYPES,
     At,
     Chaos,
     ConnectionReset,
@@ -28,6 +31,7 @@ from offbook.faults import (
     chaos,
     parse_fault,
 )
+from offbook.faults.catalog import PLANNED_FAULT_TYPES
 from tests.fakes import Echo, user
 from tests.faults.samples import planned_faults, plans
 
@@ -197,7 +201,7 @@ def test_the_example_in_the_hint_is_a_plan(tmp_path):
         (
             '{"chaos": {"seed": 1, "rate": 1, "faults": [{"type": "timeout", "after": 5}]}}',
             "chaos.faults[0]",
-            "did you mean 'after_ms'? fields: after_ms",
+            'did you mean \'after_ms\'? fields: after_ms; for example {"type":"timeout","after_ms":5000}',
         ),
     ],
 )
@@ -233,7 +237,7 @@ def test_a_file_that_cannot_be_written_is_refused(tmp_path):
         (At().fail(Timeout(-5.0)), "faults[0].fault.after_ms", "expected a number of at least 0"),
         (At().fail(Timeout(float("inf"))), "faults[0].fault.after_ms", "expected a number, got null"),
         (At().fail(StreamTruncate(0, "Boom")), "faults[0].fault.raise", "unknown value 'Boom'"),
-        (At().fail(HttpError("500")), "faults[0].fault.status_code", "expected an integer, got a string"),
+        (At().fail(HttpError("500")), "faults[0].fault.status_code", "expected an integer, got '500'"),
         (PlannedFault(At(chunk=3), Timeout()), "faults[0].at.chunk", "timeout does not fire inside a stream"),
         (
             PlannedFault(At(), ToolLost()),
@@ -352,3 +356,57 @@ def test_chaos_that_makes_no_sense_is_refused(wrong, place, reason):
         chaos(**{"seed": 7, "rate": 0.5, "faults": FAULTS} | wrong)
     assert caught.value.place == place
     assert reason in caught.value.reason
+
+
+@pytest.mark.parametrize(
+    ("at", "fault", "place", "reason"),
+    [
+        ({}, {"type": "http_error", "status_code": 999}, "status_code", "400 to 599, got 999"),
+        ({}, {"type": "http_error", "status_code": 302}, "status_code", "400 to 599, got 302"),
+        ({}, {"type": "http_error", "status_code": 200}, "status_code", "400 to 599, got 200"),
+        ({}, {"type": "http_error", "status_code": 500, "headers": {"": "x"}}, "headers", "'' is not the name of a"),
+        (
+            {},
+            {"type": "http_error", "status_code": 500, "headers": {"a": "x\ny"}},
+            "headers.a",
+            "cannot be in a header",
+        ),
+        ({}, {"type": "ws_close", "code": 1006}, "code", "no server sends 1006"),
+        ({}, {"type": "ws_close", "reason": "x" * 124}, "reason", "at most 123 bytes"),
+        ({}, {"type": "held_until", "tool": "refund"}, "call", "which call of 'refund' is not said"),
+        ({}, {"type": "held_until", "tool": "a", "step": "b", "call": 1}, "step", "one of a tool or one of a step"),
+        ({"tool": "a"}, {"type": "injected_text", "instruction": " "}, "instruction", "the instruction is empty"),
+        ({"tool": "a"}, {"type": "injected_text", "instruction": "ignroe"}, "instruction", "unknown value 'ignroe'"),
+    ],
+)
+def test_a_value_that_means_nothing_is_refused_wherever_a_plan_has_it(tmp_path, at, fault, place, reason):
+    error = refused(json.dumps({"faults": [{"at": at, "fault": fault}]}), tmp_path)
+    assert error.place == f"faults[0].fault.{place}"
+    assert reason in error.reason
+    assert f'for example {{"type":"{fault["type"]}"' in error.hint
+    declared = msgspec.convert(fault, PLANNED_FAULT_TYPES[fault["type"]])
+    with pytest.raises(InputError) as caught:
+        FaultPlan([At(**at).fail(declared)])
+    assert (caught.value.place, caught.value.reason) == (error.place, error.reason)
+    with pytest.raises(InputError) as caught:
+        parse_fault(str(At(**at).fail(declared)))
+    assert (caught.value.place, caught.value.reason) == (place, error.reason)
+    if declared.type in FAULT_TYPES:
+        with pytest.raises(InputError) as caught:
+            chaos(seed=1, rate=1.0, faults=[declared])
+        assert (caught.value.place, caught.value.reason) == (f"chaos.faults[0].{place}", error.reason)
+
+
+def test_a_page_with_status_200_and_a_recorded_status_are_no_slips():
+    assert parse_fault('call=1: http_error 200 body="<html>"').fault == HttpError(200, body="<html>")
+    assert MockProvider(responses={"a": {"fault": {"type": "http_error", "status_code": 302}}}).name == "mock"
+
+
+@pytest.mark.parametrize("kind", PLANNED_FAULT_TYPES.values(), ids=PLANNED_FAULT_TYPES.keys())
+def test_the_examples_in_hints_are_faults_of_a_plan(kind):
+    for field in ("", *kind.__struct_encode_fields__):
+        at = At(tool="refund") if kind.is_for_tools else At(call=1)
+        line = parse_fault(f"{at}: {kind.example_text(field)}")
+        assert line.fault == msgspec.convert({"type": line.fault.type} | kind.example(field), kind)
+        assert field in {"", *kind.example(field)}
+        assert list(FaultPlan([line])) == [line]

@@ -16,10 +16,12 @@ Tests check that docs/faults/kinds.md has every fault with all its fields, and t
 are to build it in Python, add its name to the stubs of `offbook.faults` and `offbook`.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any, TypeAlias, get_args
 
+import orjson
 from msgspec.structs import replace
 
 from offbook.clock import VIRTUAL_EPOCH
@@ -62,8 +64,8 @@ from offbook.faults.tools import (
     ToolTimeout,
     Unauthorized,
 )
-from offbook.schema_errors import shape_hint
-from offbook.text import did_you_mean
+from offbook.schema_errors import OTHER_FORM, shape_hint, value_at, with_value
+from offbook.text import closest_name
 
 AnyFault: TypeAlias = (
     ConnectionReset
@@ -156,17 +158,34 @@ def fault_variants(
 
 
 def explain_fault_error(
-    reason: str, path: str, declared: Any, types: Mapping[str, type[AnyPlannedFault]] = FAULT_TYPES
+    reason: str, path: str, declared: Any, types: Mapping[str, type[AnyPlannedFault]] = FAULT_TYPES, *, site: str = ""
 ) -> tuple[str, str]:
-    """Return the reason and the hint for a msgspec error at `path` in a declared fault of one of these types."""
+    """Return the reason and the hint for a msgspec error at `path` in a declared fault of one of these types.
+
+    The hint has an example of this fault: as JSON, or at a `site` as a line of a plan.
+    """
     name = str(declared.get("type", "")) if isinstance(declared, dict) else ""
-    if name in types:
-        return reason, shape_hint(reason, path, types[name])
-    return reason.replace("Invalid value", "unknown fault type"), fault_type_hint(name, types)
+    if name not in types:
+        return reason.replace("Invalid value", "unknown fault type"), fault_type_hint(name, types, site=site)
+    kind, fields = types[name], types[name].__struct_encode_fields__
+    unknown = re.search(r"unknown field '(.*)'", reason)
+    field = closest_name(unknown[1], fields) if unknown else re.split(r"[.\[]", path.lstrip("."))[0]
+    is_plain = "is missing" in reason or (reason.startswith("expected") and OTHER_FORM not in reason)
+    hint = "" if is_plain else shape_hint(reason, path, kind)
+    example = fault_example(kind, field, site=site) if fields else ""
+    return with_value(reason, value_at(declared, path)), "; ".join(filter(None, [hint, example]))
 
 
-def fault_type_hint(name: str, types: Mapping[str, type[AnyPlannedFault]]) -> str:
-    """Return a hint for a fault type that is not one of `types`: the types, or how to use one of tools."""
+def fault_example(kind: type[AnyPlannedFault], field: str = "", *, site: str = "") -> str:
+    """Return how a fault is declared, with `field`: `for example 'call=1: http_error 503'`, without a site as JSON."""
+    if site:
+        return f"for example '{site}: {kind.example_text(field)}'"
+    fields = {"type": str(kind.__struct_config__.tag)} | kind.example(field)
+    return f"for example {orjson.dumps(fields).decode()}"
+
+
+def fault_type_hint(name: str, types: Mapping[str, type[AnyPlannedFault]], *, site: str = "") -> str:
+    """Return a hint for a fault type that is not one of `types`: the one that is meant, or all; or how to use it."""
     if name in ORDER_FAULT_TYPES:
         return f"it is a fault of order, for a line of a plan: 'call=2: {name}'"
     if name in TOOL_FAULT_TYPES:
@@ -179,9 +198,10 @@ def fault_type_hint(name: str, types: Mapping[str, type[AnyPlannedFault]]) -> st
         "of order": ORDER_FAULT_TYPES,
         "of processes": PROCESS_FAULT_TYPES,
     }
+    if close := closest_name(name, types):
+        return f"did you mean {close!r}? {fault_example(types[close], site=site)}"
     listed = {kind: sorted(types.keys() & names.keys()) for kind, names in kinds.items()}
-    hint = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in listed.items() if names)
-    return " ".join(filter(None, [did_you_mean(name, types), hint]))
+    return "; ".join(f"{kind}: {', '.join(names)}" for kind, names in listed.items() if names)
 
 
 _TWO_TIMES = (VIRTUAL_EPOCH, VIRTUAL_EPOCH + timedelta(days=1))

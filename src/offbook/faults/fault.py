@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 
 Milliseconds: TypeAlias = Annotated[float, Meta(ge=0, le=MAX_WAIT_MS)]
+MAX_COUNT = 1_000_000_000
+"""More calls, or pieces of a stream, than any run has."""
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
 _PLAIN = re.compile(r"[\w./+-]+")
 _NAME = re.compile(r'([A-Za-z_][^\s="]*)=')
 _SPACE = re.compile(r"\s+")
@@ -93,12 +96,15 @@ def field_words(value: Struct) -> Iterator[tuple[str, str]]:
     """Yield a word for each field of `value` that is not at its default."""
     for info in fields_of(type(value)):
         field = getattr(value, info.name)
-        if field == _default(info):
-            continue
-        if get_origin(info.type) is dict:
-            yield from _entry_words(info, field)
-        else:
-            yield info.encode_name, _format_value(field, info.type)
+        if field != _default(info):
+            yield from _words_of_field(info, field)
+
+
+def _words_of_field(info: FieldInfo, value: Any) -> Iterator[tuple[str, str]]:
+    if get_origin(info.type) is dict:
+        yield from _entry_words(info, value)
+    else:
+        yield info.encode_name, _format_value(value, info.type)
 
 
 @cache
@@ -131,6 +137,24 @@ def _json(value: Any) -> str:
 
 def _default(info: FieldInfo) -> Any:
     return info.default if info.default_factory is NODEFAULT else info.default_factory()
+
+
+_EXAMPLES: dict[str, Any] = {
+    "status_code": 503,
+    "headers": {"retry-after": "30"},
+    "after_ms": 5000,
+    "after_chunks": 3,
+    "tool": "search",
+    "step": "answer",
+    "call": 2,
+}
+"""Values of fields in examples, where their defaults show little."""
+
+
+def _example_value(info: FieldInfo) -> Any:
+    if info.encode_name in _EXAMPLES:
+        return _EXAMPLES[info.encode_name]
+    return get_args(info.type)[0] if info.required else _default(info)
 
 
 UNANSWERED_MS = 60_000.0
@@ -194,9 +218,33 @@ class DeclaredFault(Struct, frozen=True, tag_field="type", forbid_unknown_fields
 
         The field `without` is left out.
         """
-        first = next(iter(self.__struct_encode_fields__), "")
-        fields = (("" if name == first else name, value) for name, value in field_words(self) if name != without)
-        return join_words([("", self.type), *fields])
+        return self._line(word for word in field_words(self) if word[0] != without)
+
+    @classmethod
+    def example(cls, field: str = "") -> dict[str, Any]:
+        """Return the fields of a fault of this type that is declared rightly: those that it needs, and `field`."""
+        infos = [info for info in fields_of(cls) if info.required or info.encode_name == field]
+        return {info.encode_name: _example_value(info) for info in infos}
+
+    @classmethod
+    def example_text(cls, field: str = "") -> str:
+        """Return that example on one line."""
+        values = cls.example(field)
+        infos = [info for info in fields_of(cls) if info.encode_name in values]
+        return cls._line(word for info in infos for word in _words_of_field(info, values[info.encode_name]))
+
+    @classmethod
+    def _line(cls, words: Iterable[tuple[str, str]]) -> str:
+        first = next(iter(cls.__struct_encode_fields__), "")
+        named = [("" if name == first else name, value) for name, value in words]
+        return join_words([("", str(cls.__struct_config__.tag)), *named])
+
+    def check(self) -> None:
+        """Check that every value means something in a plan. A recording may have more: what a server has answered.
+
+        Raises:
+            InputError: a value means nothing; its place is the field.
+        """
 
     def __str__(self) -> str:
         return self.text()

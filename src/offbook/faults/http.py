@@ -1,11 +1,12 @@
 """Faults of HTTP: the connection fails, the answer is late, the status is an error, or the content type is wrong."""
 
+import re
 from typing import Annotated, ClassVar, NoReturn, Self
 
 from msgspec import Meta, field
 
 from offbook.codecs.base import error_message, error_of_status
-from offbook.errors import ProviderConnectionError, ProviderTimeoutError
+from offbook.errors import InputError, ProviderConnectionError, ProviderTimeoutError
 from offbook.faults.fault import UNANSWERED_MS, Fault, FaultedCall, FaultTrait, FaultVariant, Milliseconds, add_mark
 from offbook.messages import Reply
 
@@ -66,8 +67,15 @@ INJECTED_ERROR = "an injected error"
 """The message of an error whose body is not declared."""
 
 
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"([!-~]([ -~]*[!-~])?)?")
+
+
 class HttpError(Fault, frozen=True, tag="http_error"):
-    """Raises the error of this status: RateLimitError for 429, ProviderError for others."""
+    """Raises the error of this status: RateLimitError for 429, ProviderError for others.
+
+    In a plan it is one of 400 to 599, or 200 with the `body` of a page that is no answer.
+    """
 
     status_code: Annotated[int, Meta(ge=100, le=999)]
     headers: dict[str, str] = field(default_factory=dict)
@@ -97,6 +105,16 @@ class HttpError(Fault, frozen=True, tag="http_error"):
             ),
             FaultVariant("http_error 422", cls(422), is_persistent=True, is_spread=True),
         )
+
+    def check(self) -> None:
+        if not (400 <= self.status_code <= 599 or (self.status_code == 200 and self.body)):
+            reason = f"expected the status of an error, 400 to 599, got {self.status_code}"
+            raise InputError(reason, place="status_code")
+        for name, value in self.headers.items():
+            if not _HEADER_NAME.fullmatch(name):
+                raise InputError(f"{name!r} is not the name of a header", place="headers")
+            if not _HEADER_VALUE.fullmatch(value):
+                raise InputError(f"{value!r} cannot be in a header: it is not plain ASCII", place=f"headers.{name}")
 
     async def apply(self, call: FaultedCall) -> NoReturn:
         body = add_mark(self.body, call.mark)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, cast
 
-from msgspec import Meta
-
-from offbook.faults.fault import CallTarget, DeclaredFault, FaultFamily, FaultVariant, Hold, field_words, join_words
+from offbook.errors import InputError
+from offbook.faults.fault import CallTarget, Count, DeclaredFault, FaultFamily, FaultVariant, Hold, join_words
 from offbook.messages import Reply, StreamEvent
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ class HeldUntil(OrderFault, frozen=True, tag="held_until"):
 
     tool: str = ""
     step: str = ""
-    call: Annotated[int, Meta(ge=0)] = 0
+    call: Count = 0
 
     @classmethod
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
@@ -85,9 +84,21 @@ class HeldUntil(OrderFault, frozen=True, tag="held_until"):
     def target(self) -> CallTarget:
         return CallTarget(self.tool, self.step, self.call)
 
-    def text(self, *, without: str = "") -> str:
+    @classmethod
+    def example(cls, field: str = "") -> dict[str, Any]:
+        return super().example(field) | super().example("call")
+
+    @classmethod
+    def _line(cls, words: Iterable[tuple[str, str]]) -> str:
         """Return it on one line, with the names of all fields: `held_until tool=search call=2`."""
-        return join_words([("", self.type), *((name, value) for name, value in field_words(self) if name != without)])
+        return join_words([("", "held_until"), *words])
+
+    def check(self) -> None:
+        if self.tool and self.step:
+            raise InputError("a call is one of a tool or one of a step", place="step")
+        if not self.call and (self.tool or self.step):
+            reason = f"which call of {self.tool or self.step!r} is not said"
+            raise InputError(reason, place="call")
 
     async def reorder(self, answer: Callable[[], Awaitable[object]], hold: Hold) -> object:
         try:

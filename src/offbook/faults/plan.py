@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import random
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
@@ -20,6 +21,7 @@ from offbook.faults.catalog import (
     AnyPlannedFault,
     AnyToolFault,
     explain_fault_error,
+    fault_example,
     fault_type_hint,
 )
 from offbook.faults.crash import Crash
@@ -28,7 +30,7 @@ from offbook.faults.order import HeldUntil, OrderFault
 from offbook.faults.site import At, PlannedFault, Site, ToolSite
 from offbook.faults.tools import ToolFault
 from offbook.files import read_file, write_output
-from offbook.schema_errors import decode_json, explain_msgspec_error, json_value_at, shape_hint
+from offbook.schema_errors import decode_json, explain_msgspec_error, json_value_at, shape_hint, with_value
 from offbook.text import did_you_mean_file
 
 _LINE = re.compile(r'((?:"(?:[^"\\]|\\.)*"|[^":]|:(?!\s|$))*):(?:\s+|$)(.*)', re.DOTALL)
@@ -51,16 +53,59 @@ def parse_fault(text: str) -> PlannedFault:
     Raises:
         InputError: the text is not such a line.
     """
-    if _HALF_PAIR.search(text) is not None:
-        raise InputError("not UTF-8", source=repr(text), hint=_EXAMPLES)
-    line = _LINE.fullmatch(text)
-    if line is None:
-        raise InputError("expected where, a colon and a fault", source=repr(text), hint=_EXAMPLES)
     try:
-        return _parse_at(line[1]).fail(_parse_declared_fault(line[2]))
+        return _parse_line(text)
     except InputError as error:
         place = "step" if error.place == "step_id" else error.place
-        raise InputError(error.reason, source=repr(text), place=place, hint=error.hint) from None
+        meant = _meant_line(text)
+        hint = f"did you mean {meant!r}?" if meant else error.hint
+        raise InputError(error.reason, source=repr(text), place=place, hint=hint) from None
+
+
+def _parse_line(text: str) -> PlannedFault:
+    if _HALF_PAIR.search(text) is not None:
+        raise InputError("not UTF-8", hint=_EXAMPLES)
+    line = _LINE.fullmatch(text)
+    if line is None:
+        raise InputError("expected where, a colon and a fault", hint=_EXAMPLES)
+    at = _parse_at(line[1])
+    return at.fail(_parse_declared_fault(line[2], site=str(at)))
+
+
+_LETTERS = str.maketrans("OoIl", "0011")
+_SITE_NAMES = "call|since|attempt|chunk|step|tool|workflow"
+_TYPE_NAMES = "|".join(sorted(PLANNED_FAULT_TYPES, key=len, reverse=True))
+_FIELD_NAMES = "|".join(
+    sorted({name for kind in PLANNED_FAULT_TYPES.values() for name in kind.__struct_encode_fields__})
+)
+_SLIPS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
+    (r"\s*=\s*", "="),
+    (rf",\s*(?=({_SITE_NAMES})=)", " "),
+    (r"\b(?=[\dOoIl]*\d)[\dOoIl]+\b", lambda found: found[0].translate(_LETTERS)),
+    (r"\b(\d+)s\b", r"\g<1>000"),
+    (r"\b(\d+)ms\b", r"\1"),
+    (rf"\b({_SITE_NAMES})[\s:]+(?=[\w\"])", r"\1="),
+    (rf"\b({_FIELD_NAMES})\s+(?=[\w\"])", r"\1="),
+    (r"\bstatus=", "status_code="),
+    (r"(^|:\s*)(?:http_?)?([45]\d\d)$", r"\1http_error \2"),
+    (r"(^|:\s*)rate_?limit(ed)?\b", r"\1http_error 429"),
+    (rf"^([^:]*?)[\s,;:]*\b({_TYPE_NAMES})\b", r"\1: \2"),
+)
+"""Slips of the hand, and what is meant: spaces around `=`, letters for digits, units, a missing `=`, colon or site."""
+_MAX_MENDED_CHARS = 300
+
+
+def _meant_line(text: str) -> str:
+    """Return the line that is probably meant: the text without one slip after the other, until it can be parsed."""
+    if len(text) > _MAX_MENDED_CHARS:
+        return ""
+    line = text.strip()
+    for slip, meant in _SLIPS:
+        line = re.sub(slip, meant, line)
+        for site in ("call=1", "tool=NAME") if line.startswith(":") else ("",):
+            with suppress(InputError):
+                return str(_parse_line(site + line))
+    return ""
 
 
 def _parse_at(text: str) -> At:
@@ -71,37 +116,66 @@ def _parse_at(text: str) -> At:
     if not words or bare is not None:
         raise InputError(f"expected a site, got {bare or ''!r}", hint=_EXAMPLES)
     fields = _parse_fields([("step_id" if name == "step" else name, word) for name, word in words], At)
+    if (empty := next((name for name, value in fields.items() if value == ""), None)) is not None:
+        raise InputError("the value is missing", place=empty, hint=_site_example(empty))
     try:
         return msgspec.convert(fields, At)
     except msgspec.ValidationError as error:
         reason, path = explain_msgspec_error(error)
-        hint = shape_hint(reason, path, At).replace("step_id", "step")
-        raise InputError(reason, place=path.lstrip("."), hint=hint) from None
+        place = path.lstrip(".")
+        hint = _site_example(place) if place else shape_hint(reason, path, At).replace("step_id", "step")
+        raise InputError(with_value(reason, fields.get(place)), place=place, hint=hint) from None
 
 
-def _parse_declared_fault(text: str) -> AnyPlannedFault:
+_SITE_EXAMPLES = {
+    "attempt": "call=2 attempt=1: timeout",
+    "chunk": "call=2 chunk=3: stream_truncate",
+    "tool": "tool=refund: tool_error",
+    "step_id": "step=answer: timeout",
+    "workflow": "workflow=triage: timeout",
+}
+
+
+def _site_example(field: str) -> str:
+    return f"for example '{_SITE_EXAMPLES.get(field, f'{field}=2: timeout')}'"
+
+
+def _parse_declared_fault(text: str, *, site: str) -> AnyPlannedFault:
     words = list(split_words(text))
     kind, types = join_words(words[:1]), PLANNED_FAULT_TYPES
     if kind not in types:
         reason = f"unknown fault type {kind!r}" if kind else "expected a fault after the colon"
-        raise InputError(reason, hint=fault_type_hint(kind, types))
-    fields = {"type": kind} | _parse_fields(_name_first_word(words[1:], types[kind]), types[kind])
+        raise InputError(reason, hint=fault_type_hint(kind, types, site=site))
+    fields = {"type": kind} | _parse_fields(_name_first_word(words[1:], types[kind], site=site), types[kind])
     try:
-        return msgspec.convert(fields, types[kind])
+        fault = msgspec.convert(fields, types[kind])
     except msgspec.ValidationError as error:
         reason, path = explain_msgspec_error(error)
-        reason, hint = explain_fault_error(reason, path, fields, types)
+        reason, hint = explain_fault_error(reason, path, fields, types, site=site)
         raise InputError(reason, place=path.lstrip("."), hint=hint) from None
+    return _check_values(fault, site=site)
 
 
-def _name_first_word(words: list[tuple[str, str]], shape: type[Struct]) -> list[tuple[str, str]]:
+def _check_values(fault: AnyPlannedFault, *, site: str = "", source: str = "", place: str = "") -> AnyPlannedFault:
+    """Return the fault, if its values mean something. `place` is where it is in a file."""
+    try:
+        fault.check()
+    except InputError as error:
+        example = fault_example(type(fault), error.place.partition(".")[0], site=site)
+        hint = f"{error.hint} {example}".strip()
+        raise InputError(error.reason, source=source, place=place + error.place, hint=hint) from None
+    return fault
+
+
+def _name_first_word(words: list[tuple[str, str]], shape: type[AnyPlannedFault], *, site: str) -> list[tuple[str, str]]:
     """Give the first word the name of the first field, if it has none."""
     names = shape.__struct_encode_fields__
     if words and names and not words[0][0]:
         words = [(names[0], words[0][1]), *words[1:]]
     for name, word in words:
         if not name:
-            hint = f"put text that has spaces in double quotes; {shape_hint('', '', shape)}"
+            example = fault_example(shape, next(iter(names), ""), site=site)
+            hint = f"put text that has spaces in double quotes; {shape_hint('', '', shape)}; {example}"
             raise InputError(f"{word!r} is one word too many", hint=hint)
     return words
 
@@ -254,12 +328,15 @@ def _decode(data: bytes, *, source: str) -> _PlanFile:
         plan = msgspec.json.decode(data, type=_PlanFile)
     except (msgspec.ValidationError, RecursionError) as error:
         raise _shape_error(data, error, source) from None
+    for index, fault in enumerate(() if plan.chaos is None else plan.chaos.faults):
+        _check_values(fault, source=source, place=f"chaos.faults[{index}].")
     return _PlanFile(
         tuple(_check_line(planned, index, source) for index, planned in enumerate(plan.faults)), plan.chaos
     )
 
 
 def _check_line(planned: PlannedFault, index: int, source: str) -> PlannedFault:
+    _check_values(planned.fault, source=source, place=f"faults[{index}].fault.")
     try:
         return planned.at.fail(planned.fault)
     except InputError as error:

@@ -4,10 +4,10 @@ from abc import abstractmethod
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from copy import deepcopy
-from typing import Any, ClassVar, Literal, NoReturn, Self
+from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self
 
 import orjson
-from msgspec import field
+from msgspec import Meta, field
 from msgspec.structs import replace
 
 from offbook.errors import MalformedResponseError
@@ -199,7 +199,7 @@ class UnknownTool(Fault, frozen=True, tag="unknown_tool"):
 class ToolCallFault(Fault, frozen=True, tag="tool_call_fault"):
     """The model calls `tool` with `args`; `raise_for_fault()` of that call raises a ToolFaultError: `error`."""
 
-    tool: str
+    tool: Annotated[str, Meta(min_length=1)]
     args: dict[str, Any] = field(default_factory=dict)
     error: str = "the tool failed"
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from offbook.errors import InputError
 from offbook.faults.catalog import FAULT_TYPES, TOOL_FAULT_TYPES, AnyPlannedFault
-from offbook.faults.fault import field_words, join_words
+from offbook.faults.fault import MAX_COUNT, Count, field_words, join_words
 from offbook.faults.stream import StreamStall
 from offbook.text import did_you_mean, pluralize
 
@@ -106,7 +106,7 @@ class CallNumbers:
             self._failed[step, identity] = failed
 
 
-Count = Annotated[int, Meta(ge=1)]
+CallNumber: TypeAlias = Annotated[int, Meta(ge=1, le=MAX_COUNT)]
 
 _STREAM_FIELD = "after_chunks"
 _MODEL_ONLY_FIELDS = ("workflow", "step_id", "attempt", "chunk")
@@ -133,10 +133,10 @@ class At(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_f
     workflow: str | None = None
     step_id: str | None = None
     tool: str | None = None
-    call: Count | None = None
-    since: Count | None = None
-    attempt: Count | None = None
-    chunk: Annotated[int, Meta(ge=0)] | None = None
+    call: CallNumber | None = None
+    since: CallNumber | None = None
+    attempt: CallNumber | None = None
+    chunk: Count | None = None
 
     @classmethod
     def of(cls, site: Site | ToolSite) -> At:

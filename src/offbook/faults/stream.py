@@ -6,9 +6,16 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from msgspec import Meta, field
 
-from offbook.errors import MalformedResponseError, ProviderConnectionError, ProviderError, ProviderTimeoutError
+from offbook.errors import (
+    InputError,
+    MalformedResponseError,
+    ProviderConnectionError,
+    ProviderError,
+    ProviderTimeoutError,
+)
 from offbook.faults.fault import (
     UNANSWERED_MS,
+    Count,
     Fault,
     FaultedCall,
     FaultFamily,
@@ -33,7 +40,7 @@ class StreamTruncate(Fault, frozen=True, tag="stream_truncate"):
     family: ClassVar[FaultFamily] = "stream"
     traits: ClassVar[frozenset[FaultTrait]] = frozenset({"loses_answer"})
 
-    after_chunks: Annotated[int, Meta(ge=0)] = 0
+    after_chunks: Count = 0
     ending: TruncateEnding = field(name="raise", default="ConnectionError")
 
     @classmethod
@@ -85,7 +92,7 @@ class StreamStall(Fault, frozen=True, tag="stream_stall"):
     family: ClassVar[FaultFamily] = "stream"
     traits: ClassVar[frozenset[FaultTrait]] = frozenset({"holds_back"})
 
-    after_chunks: Annotated[int, Meta(ge=0)] = 0
+    after_chunks: Count = 0
     for_ms: Milliseconds = 60_000.0
 
     @classmethod
@@ -140,6 +147,10 @@ def _count_events(response: Response) -> int:
 
 
 CloseCode = Annotated[int, Meta(ge=1000, le=4999)]
+_UNSENT_CODES = (1004, 1005, 1006, *range(1015, 3000))
+"""Codes that no close frame has: they say that there was none, or are not given to anybody."""
+MAX_REASON_BYTES = 123
+"""How long the reason of a close frame can be, by RFC 6455."""
 
 
 class WsClose(Fault, frozen=True, tag="ws_close"):
@@ -151,7 +162,7 @@ class WsClose(Fault, frozen=True, tag="ws_close"):
 
     code: CloseCode = 1011
     reason: str = "an injected close"
-    after_chunks: Annotated[int, Meta(ge=0)] = 0
+    after_chunks: Count = 0
 
     @classmethod
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
@@ -160,6 +171,13 @@ class WsClose(Fault, frozen=True, tag="ws_close"):
             FaultVariant("ws_close 1013", cls(1013), is_optional=True, http_only=True),
             FaultVariant("ws_close 1001", cls(1001), is_optional=True, http_only=True),
         )
+
+    def check(self) -> None:
+        if self.code in _UNSENT_CODES:
+            reason = f"no server sends {self.code}: expected 1000 to 1003, 1007 to 1014, or 3000 to 4999"
+            raise InputError(reason, place="code")
+        if len(self.reason.encode("utf-8", "replace")) > MAX_REASON_BYTES:
+            raise InputError(f"the reason of a close frame has at most {MAX_REASON_BYTES} bytes", place="reason")
 
     async def apply(self, call: FaultedCall) -> Reply:
         reason = add_mark(self.reason, call.mark)
@@ -173,7 +191,7 @@ class WsReorder(Fault, frozen=True, tag="ws_reorder"):
 
     family: ClassVar[FaultFamily] = "stream"
 
-    after_chunks: Annotated[int, Meta(ge=0)] = 0
+    after_chunks: Count = 0
 
     @classmethod
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
@@ -188,7 +206,7 @@ class WsRepeat(Fault, frozen=True, tag="ws_repeat"):
 
     family: ClassVar[FaultFamily] = "stream"
 
-    after_chunks: Annotated[int, Meta(ge=0)] = 0
+    after_chunks: Count = 0
 
     @classmethod
     def variants(cls) -> tuple[FaultVariant[Self], ...]:

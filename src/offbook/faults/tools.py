@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NoReturn, Self
 
 from msgspec import Meta, Struct
 
-from offbook.errors import ToolFaultError, ToolTimeoutError
+from offbook.errors import InputError, ToolFaultError, ToolTimeoutError
 from offbook.faults.fault import (
     UNANSWERED_MS,
     DeclaredFault,
@@ -22,6 +22,7 @@ from offbook.faults.fault import (
     hold_nothing,
 )
 from offbook.messages import JsonObject, result_text
+from offbook.text import did_you_mean
 
 if TYPE_CHECKING:
     from offbook.clock import Clock
@@ -167,7 +168,7 @@ class McpFault(ToolFault, frozen=True):
 class McpError(McpFault, frozen=True, tag="mcp_error"):
     """A JSON-RPC error instead of a result."""
 
-    code: int = -32603
+    code: Annotated[int, Meta(ge=-(2**53) + 1, le=2**53 - 1)] = -32603
     message: str = "Internal error"
 
     @classmethod
@@ -309,6 +310,13 @@ class InjectedText(McpFault, frozen=True, tag="injected_text"):
             FaultVariant(f"injected_text {name}", cls(name), is_optional=name in ("system", "helpful"), http_only=True)
             for name in INJECTED_TEXTS
         )
+
+    def check(self) -> None:
+        if not self.instruction.strip():
+            raise InputError("the instruction is empty", place="instruction")
+        is_name = self.instruction.isalpha() and self.instruction not in INJECTED_TEXTS
+        if is_name and (meant := did_you_mean(self.instruction, INJECTED_TEXTS)):
+            raise InputError(f"unknown value {self.instruction!r}", place="instruction", hint=meant)
 
     @property
     def instruction_text(self) -> str:
