@@ -62,6 +62,37 @@ def test_a_mistyped_command_is_bad_input_and_the_right_one_is_proposed(run, type
     assert f"Did you mean '{meant}'?" in err
 
 
+@pytest.mark.parametrize(
+    ("typed", "wrong", "meant"),
+    [
+        (["exec", "-replay", "run.json", "--", "true"], "-replay", "--replay"),
+        (["exec", "-replay=run.json", "--", "true"], "-replay", "--replay"),
+        (["exec", "-quiet", "--replay", "run.json", "--", "true"], "-quiet", "--quiet"),
+        (["recording", "show", "run.json", "-jsn"], "-jsn", "--json"),
+        (["-version"], "-version", "--version"),
+    ],
+)
+def test_a_mistyped_option_is_bad_input_and_the_right_one_is_proposed(run, typed, wrong, meant):
+    code, _, err = run(*typed)
+    assert (code, f"No such option: {wrong} (Possible options: {meant}" in " ".join(err.split())) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (["exec", "--record", "x.json", "--record-mode", "frehs", "--", "true"], "fresh"),
+        (["serve", "--replay", "x.json", "--latency-model", "constnat"], "constant"),
+        (["explore", "x.yaml", "--on-divergence", "stpo"], "stop"),
+        (["graph", "x.yaml", "--format", "mermiad"], "mermaid"),
+        (["schema", "worflow"], "workflow"),
+    ],
+)
+def test_a_mistyped_choice_is_bad_input_and_the_right_one_is_proposed(run, typed, meant):
+    code, _, err = run(*typed)
+    shown = " ".join(err.replace("│", " ").split())
+    assert (code, f"Did you mean {meant!r}?" in shown, "Value error" in shown) == (2, True, False)
+
+
 def test_completion_can_be_shown(run, monkeypatch):
     monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
     code, out, _ = run("--show-completion", "bash")

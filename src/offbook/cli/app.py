@@ -28,6 +28,31 @@ class QuickParameters:
                 _describe_type(parameter)
         return parameters
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        given = list(args)
+        try:
+            rest: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
+        except _UsageError as error:
+            _propose_two_dashes(error, given, self.get_params(ctx))
+            raise
+        return rest
+
+
+_UsageError: Any = typer.BadParameter.__mro__[1]
+"""Click's error, of which typer has a copy of its own since 0.26."""
+
+
+def _propose_two_dashes(error: Any, args: list[str], parameters: list[Any]) -> None:
+    """Name the long option in the error of one that was typed with one dash, which are short options one by one."""
+    from offbook.text import closest_name
+
+    letter = getattr(error, "option_name", "")[1:]
+    words = [arg.partition("=")[0] for arg in args if re.match(r"-\w{2}", arg)]
+    word = next((word for word in words if letter and letter in word), "")
+    known = [name for parameter in parameters for name in parameter.opts if name.startswith("--")]
+    if word and len(letter) == 1 and (close := closest_name(f"-{word}", known)):
+        error.message, error.possibilities = f"No such option: {word}", [close]
+
 
 _TYPE_NAMES = {bool: None, str: "TEXT", list[str]: "TEXT", int: "N", float: "N"}
 """What help shows as the value of an option without a metavar. A flag has none."""
@@ -49,6 +74,8 @@ def _convert_only_if_needed(parameter: Any) -> None:
 
     def process_value(ctx: Any, value: Any) -> Any:
         is_default = value is None or value in ((), [], parameter.default)
+        if isinstance(value, str) and get_origin(annotation) is Literal and value not in get_args(annotation):
+            raise _unknown_choice(value, get_args(annotation), ctx, parameter)
         plain = value if is_default and not parameter.required else _plain_value(parameter.type_descriptor, value)
         if plain is None and (value is not None or parameter.required):
             return convert(ctx, value)
@@ -56,6 +83,14 @@ def _convert_only_if_needed(parameter: Any) -> None:
         return plain if parameter.callback is None else parameter.callback(ctx, parameter, plain)
 
     parameter.process_value = process_value
+
+
+def _unknown_choice(value: str, choices: tuple[str, ...], ctx: Any, parameter: Any) -> typer.BadParameter:
+    from offbook.text import closest_name
+
+    listed = f"{value!r} is not one of {', '.join(map(repr, choices))}."
+    close = closest_name(value, choices)
+    return typer.BadParameter(f"{listed} Did you mean {close!r}?" if close else listed, ctx=ctx, param=parameter)
 
 
 def _plain_value(descriptor: Any, value: Any) -> Any:

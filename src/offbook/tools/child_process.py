@@ -12,6 +12,8 @@ from pathlib import Path
 from threading import Thread
 from typing import IO
 
+from offbook.text import did_you_mean, did_you_mean_file
+
 READ_BYTES = 64 * 1024
 OUTPUT_GRACE_S = 1.0
 """How long `end` reads on after the program ended: a process that left the group may hold its pipes open."""
@@ -21,10 +23,27 @@ INTERPRETERS = {".py": "python", ".js": "node", ".cjs": "node", ".mjs": "node", 
 """What runs a file that is named as if it were a program."""
 
 
-def interpreter_hint(name: str) -> str:
-    """Return what to type for a file that cannot be started as a program; empty if nothing is known to run it."""
-    interpreter = INTERPRETERS.get(Path(name).suffix)
-    return "" if interpreter is None else f"type: … -- {interpreter} {shlex.quote(name)}"
+def program_hint(name: str) -> str:
+    """Return what to type for a program that cannot be started: what runs the file, or the name that is meant.
+
+    Names are those of the programs on PATH, and of the files in the folder of a path. It is empty if none is close.
+    """
+    file = Path(name)
+    interpreter = INTERPRETERS.get(file.suffix)
+    if interpreter is not None and file.exists():
+        return f"type: … -- {interpreter} {shlex.quote(name)}"
+    if interpreter is not None or file.name != name:
+        return did_you_mean_file(name)
+    return did_you_mean(name, _programs_like(name))
+
+
+def _programs_like(name: str) -> set[str]:
+    """Return the programs on PATH whose names begin or end like this one, and are about as long."""
+    found = set[str]()
+    for folder in os.get_exec_path():
+        with suppress(OSError), os.scandir(folder) as entries:
+            found.update(entry.name for entry in entries if abs(len(entry.name) - len(name)) <= 2)
+    return {each for each in found if each[:1] == name[:1] or each[-1:] == name[-1:]}
 
 
 class CapturedOutput:

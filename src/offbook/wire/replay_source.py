@@ -23,7 +23,7 @@ from offbook.recording.latency import Latency
 from offbook.recording.match.continuation import written_answers
 from offbook.recording.match.cursor import Cursor, ExchangeMatch, HomePaths
 from offbook.recording.match.fingerprint import NormaliseRules, canonical_bytes, normalise_fields
-from offbook.recording.stores.locate import open_store
+from offbook.recording.stores.locate import is_folder, open_store, recordings_in
 from offbook.recording.stores.memory import MemoryReader
 from offbook.recording.stores.store import PositionedReader, RecordingReader, StoredExchange
 from offbook.text import printable, shorten
@@ -244,7 +244,7 @@ class RecordingSet:
                 responses = document_from_dict(responses or {}, source="responses")
             return MemoryReader(responses, source="responses")
         path = os.fspath(recording)
-        if not path or "://" in path or not Path(path).is_dir():
+        if not is_folder(path):
             return open_store(recording).read()
         documents = _load_folder(Path(path))
         self._named = {
@@ -270,10 +270,7 @@ def _unshared_error(stored: StoredExchange[Exchange], *, source: str) -> InputEr
 
 def _load_folder(folder: Path) -> dict[Path, Document]:
     """Load the recordings of a folder and its subfolders, by path."""
-    paths = sorted(path for path in folder.rglob("*.json") if path.is_file())
-    if not paths:
-        raise InputError("the folder has no recordings", source=str(folder), hint="a recording is a file named *.json")
-    return {path: open_store(path).load() for path in paths}
+    return {path: open_store(path).load() for path in recordings_in(folder)}
 
 
 def _session_name(file: Path, folder: str) -> str:

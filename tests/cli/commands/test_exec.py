@@ -372,13 +372,25 @@ def test_a_command_that_is_not_there_ends_as_shells_end(execute, write):
         "error: no-such-command: command not found\n",
     )
     write("tools.json", flows.recording({"any": [ASKING]}))
-    assert execute("--replay", "tools.json", "--", "pyhton")[2] == "error: pyhton: command not found\n"
     err = execute("--replay", "tools.json", "--fault", "call=3: htp_error 500", "--", "true")[2]
     assert err.startswith("error: 'call=3: htp_error 500'")
     assert execute("--replay", "run.json", "--", "./run.json") == (126, "", "error: ./run.json: Permission denied\n")
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        ("agent.py", "type: … -- python agent.py"),
+        ("./agnet.py", "did you mean 'agent.py'?"),
+        ("agentt", "did you mean 'agents'?"),
+        ("gaents", "did you mean 'agents'?"),
+    ],
+)
+def test_of_a_program_that_is_not_there_what_is_meant_is_shown(execute, write, monkeypatch, typed, hint):
     write("agent.py", "")
-    code, _, err = execute("--replay", "run.json", "--", "agent.py")
-    assert (code, "  hint: type: … -- python agent.py\n" in err) == (127, True)
+    monkeypatch.setenv("PATH", str(write("bin/agents", "").parent))
+    code, _, err = execute("--replay", "run.json", "--", typed)
+    assert (code, err) == (127, f"error: {typed}: command not found\n  hint: {hint}\n")
 
 
 def test_the_environment_leads_to_the_server_past_proxies_and_holds_no_real_key(execute, monkeypatch):

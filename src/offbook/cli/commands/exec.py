@@ -346,13 +346,13 @@ def _print_not_started(name: str, error: OSError) -> int:
     """Print why the command could not be started, and return the exit code that shells use for it."""
     from offbook.cli import NOT_EXECUTABLE, NOT_FOUND
     from offbook.cli.output.console import print_message
-    from offbook.tools.child_process import interpreter_hint
+    from offbook.tools.child_process import program_hint
 
     is_missing = isinstance(error, FileNotFoundError)
     print_message(
         "error: ", f"{name}: {'command not found' if is_missing else error.strerror}", style="bold red", is_err=True
     )
-    if hint := interpreter_hint(name):
+    if hint := program_hint(name):
         print_message("  hint: ", hint, is_err=True)
     return NOT_FOUND if is_missing else NOT_EXECUTABLE
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from offbook.errors import InputError
@@ -54,6 +55,25 @@ def open_store(location: str | os.PathLike[str]) -> Store:
     if text.endswith((".db", ".sqlite", ".sqlite3")):
         raise InputError(f"{text!r} looks like a database", source="recording", hint=f"write {_SQLITE}{text}")
     return JsonFileStore(text)
+
+
+def is_folder(location: str | os.PathLike[str]) -> bool:
+    """Return whether a location is a folder, which may have recordings."""
+    path = os.fspath(location)
+    return "://" not in path and "\0" not in path and os.path.isdir(path)  # noqa: PTH112 - Path("") is a folder
+
+
+def recordings_in(folder: str | os.PathLike[str]) -> list[Path]:
+    """Return the recordings of a folder and its subfolders: all that is named `*.json`.
+
+    Raises:
+        InputError: it has none.
+    """
+    paths = sorted(path for path in Path(folder).rglob("*.json") if path.is_file())
+    if not paths:
+        hint = "a recording is a file named *.json"
+        raise InputError("the folder has no recordings", source=os.fspath(folder), hint=hint)
+    return paths
 
 
 def recording_digest(location: str | os.PathLike[str]) -> str:

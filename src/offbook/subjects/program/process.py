@@ -18,7 +18,7 @@ from offbook.clock import SYSTEM_CLOCK
 from offbook.errors import InputError
 from offbook.explore.observers.wire import WireObserver
 from offbook.explore.options import ANSWER_WAIT_S
-from offbook.tools.child_process import ChildProcess, interpreter_hint
+from offbook.tools.child_process import ChildProcess, program_hint
 from offbook.tools.effects import Effect, parse_effects, read_effect_lines
 
 MAX_OUTPUT_BYTES = 1024 * 1024
@@ -72,13 +72,13 @@ class ProgramProcess:
         except OSError as error:
             reason = "there is no such program" if isinstance(error, FileNotFoundError) else error.strerror
             name = self._command[0]
-            raise InputError(f"it cannot be started: {reason}", source=name, hint=interpreter_hint(name)) from None
+            raise InputError(f"it cannot be started: {reason}", source=name, hint=program_hint(name)) from None
 
 
 def check_command(command: Sequence[str]) -> None:
     """Raise InputError if there is no such program, without starting it."""
     if command and shutil.which(command[0]) is None and not Path(command[0]).exists():
-        reason, hint = "it cannot be started: there is no such program", interpreter_hint(command[0])
+        reason, hint = "it cannot be started: there is no such program", program_hint(command[0])
         raise InputError(reason, source=command[0], hint=hint)
 
 

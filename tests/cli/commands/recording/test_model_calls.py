@@ -11,6 +11,31 @@ from offbook.recording.stores.locate import open_store
 LIVE_KEY = "sk-" + "proj-" + "A1b2C3d4" * 4
 
 
+def test_of_a_folder_every_recording_is_checked_with_a_line_for_each(run, record, tmp_path):
+    folder = tmp_path / "recordings"
+    fine = record("recordings/a.json", greet="Hello!"), record("recordings/sub/b.json", greet="Hello!")
+    listed = [f"{path}: no problems" for path in fine]
+    code, out, _ = run("recording", "check", folder)
+    assert (code, out.splitlines()) == (0, [*listed, "2 recordings checked: no problems"])
+    (folder / "c.json").write_text("{,}")
+    code, out, _ = run("recording", "check", folder)
+    assert (code, out.splitlines()[:2]) == (2, listed)
+    assert f"unreadable: {folder / 'c.json'}: line 1, column 2" in out
+    code, out, _ = run("recording", "check", folder, "--json")
+    document = json.loads(out)
+    assert (code, document["checked"]) == (2, [str(fine[0]), str(folder / "c.json"), str(fine[1])])
+    assert [row["file"] for row in document["findings"]] == [str(folder / "c.json")]
+
+
+def test_of_a_folder_nothing_is_shown_but_what_there_is_to_show(run, record, tmp_path):
+    first = record("recordings/a.json", greet="Hello!")
+    record("recordings/sub/b.json", greet="Hello!")
+    code, out, err = run("recording", "show", tmp_path / "recordings")
+    assert (code, out) == (2, "")
+    assert "it is a folder with 2 recordings" in err
+    assert f"show one: offbook recording show {first}; there: a.json, sub/b.json" in err
+
+
 def test_show_lists_exchanges(run, record):
     code, out, _ = run("recording", "show", record("run.json", greet="Hello!", bye="Goodbye!"))
     assert code == 0

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
 import typer
 
-from offbook.cli.options import AsJson, Fields, Patterns, Personal, Recordings
+from offbook.cli.options import AsJson, Fields, Patterns, Personal
 from offbook.cli.output.console import echo, echo_json
 from offbook.codecs.base import Codec
 from offbook.codecs.framing import encode_sse_event
@@ -103,7 +103,10 @@ FindingRow = dict[str, str]
 
 
 def check(
-    files: Recordings,
+    files: Annotated[
+        list[str],
+        typer.Argument(help="Recordings, or folders of them: path.json, sqlite:///path.db, redis://host/0?prefix=…."),
+    ],
     pattern: Patterns = [],  # noqa: B006
     field: Fields = [],  # noqa: B006
     personal: Personal = [],  # noqa: B006
@@ -111,12 +114,12 @@ def check(
 ) -> None:
     """Check that recordings can be replayed and hold no secrets.
 
-    Also checks that each wire record agrees with the fields beside it. Exits with 1 if there is a problem, with 2 if a
-    file cannot be read as a recording.
+    Also checks that each wire record agrees with the fields beside it. Of a folder, every *.json in it and below is
+    checked, with a line for each. Exits with 1 if there is a problem, with 2 if a file cannot be read as a recording.
 
     [bold]Examples[/bold]
 
-      offbook recording check tests/recordings/*.json
+      offbook recording check tests/recordings
 
       offbook recording check runs/today.json --pattern 'CUST-[0-9]{6}' --field email
     """
@@ -125,18 +128,21 @@ def check(
     from offbook.errors import InputError
     from offbook.recording.redact.redactor import RedactionRules
     from offbook.recording.redact.rules import redactor_in_force
+    from offbook.recording.stores.locate import is_folder, recordings_in
 
     redactor = redactor_in_force().with_rules(RedactionRules(tuple(pattern), tuple(field), tuple(personal)))
     rows: list[FindingRow] = []
+    has_folder = any(map(is_folder, files))
+    files = [str(path) for file in files for path in (recordings_in(file) if is_folder(file) else [file])]
     for file in files:
         try:
             rows += _findings(file, redactor)
         except InputError as error:
             rows.append({"file": file, "key": "", "place": error.place, "problem": f"unreadable: {error}"})
     if as_json:
-        echo_json(orjson.dumps({"files": len(files), "findings": rows}))
+        echo_json(orjson.dumps({"files": len(files), "checked": files, "findings": rows}))
     else:
-        _print(files, rows)
+        _print(files, rows, is_listed=has_folder)
     if rows:
         raise typer.Exit(2 if any(row["problem"].startswith("unreadable") for row in rows) else 1)
 
@@ -180,7 +186,11 @@ def _row(file: str, key: str, finding: SecretFinding) -> FindingRow:
     return {"file": file, "key": key, "place": finding.path, "problem": f"looks like a {finding.kind}"}
 
 
-def _print(files: list[str], rows: list[FindingRow]) -> None:
+def _print(files: list[str], rows: list[FindingRow], *, is_listed: bool) -> None:
+    """Print the problems, and a line for each recording without one if they are listed."""
+    bad = {row["file"] for row in rows}
+    for file in (file for file in files if is_listed and file not in bad):
+        echo(f"{file}: no problems")
     for row in rows:
         if row["problem"].startswith("unreadable"):
             echo(row["problem"])

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from offbook.cli.options import AsJson, Recording
-from offbook.text import format_usd, pluralize, printable, shorten
+from offbook.errors import InputError
+from offbook.text import MAX_LISTED, format_usd, pluralize, printable, shorten
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -102,8 +103,10 @@ def show(
       offbook recording show sqlite:///runs/big.db --json
     """
     from offbook.recording.format.keys import find_key, tool_key
-    from offbook.recording.stores.locate import open_store
+    from offbook.recording.stores.locate import is_folder, open_store
 
+    if is_folder(file):
+        raise _choose_one(file)
     reader = open_store(file).read()
     if key is not None:
         known = [*(stored.key for stored in reader), *(tool_key(stored.key) for stored in reader.tools)]
@@ -117,6 +120,22 @@ def show(
     else:
         _print_in_full(chosen)
         _print_calls_in_full(calls)
+
+
+def _choose_one(folder: str) -> InputError:
+    """Return the error for a folder: how to show one of its recordings, and their names."""
+    import shlex
+    from pathlib import Path
+
+    from offbook.recording.stores.locate import recordings_in
+
+    paths = recordings_in(folder)
+    names = [str(path.relative_to(Path(folder))) for path in paths]
+    more = ", …" if len(names) > MAX_LISTED else ""
+    hint = (
+        f"show one: offbook recording show {shlex.quote(str(paths[0]))}; there: {', '.join(names[:MAX_LISTED])}{more}"
+    )
+    return InputError(f"it is a folder with {pluralize(len(names), 'recording')}", source=folder, hint=hint)
 
 
 def _in_time(stored: list[StoredExchange[E]]) -> list[StoredExchange[E]]:
