@@ -1,4 +1,6 @@
-"""The reports of tests whose requests have changed."""
+"""The reports of tests whose requests have changed, and of those that cannot be recorded."""
+
+import json
 
 import pytest
 
@@ -188,3 +190,21 @@ def test_it(offbook):
     result.assert_outcomes(failed=1)
     advice = "recording makes live calls, and no key is set: export ANTHROPIC_API_KEY=…"
     result.stdout.fnmatch_lines(["*HTTPStatusError*401*", advice])
+
+
+def test_who_records_again_without_a_key_is_told_so_before_the_first_test(project, monkeypatch):
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_API_BASE"):
+        monkeypatch.delenv(name, raising=False)
+    wire = {"protocol": "openai_chat", "body": "{}"}
+    recording = json.dumps({"_version": 2, "greet": {"content": "Hello", "wire": wire}})
+    project.write("recordings/test_it/test_it.json", recording)
+    project.test("def test_it(offbook):\n    print('it runs')\n    assert False")
+    advice = "offbook: recording makes live calls, and no key is set: export OPENAI_API_KEY=…"
+    for mode, is_told in {"fresh": True, "new": False, "none": False}.items():
+        lines = printed_output(project.run(f"--offbook-record={mode}")).splitlines()
+        assert (advice in lines) == is_told
+        assert not is_told or lines.index(advice) < lines.index("it runs")
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        with monkeypatch.context() as environment:
+            environment.setenv(name, "http://127.0.0.1:9")
+            assert advice not in printed_output(project.run("--offbook-record=fresh"))

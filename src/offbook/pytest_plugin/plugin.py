@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -85,6 +86,15 @@ def _read_shard(config: pytest.Config) -> None:
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Name the shard that runs."""
     return [f"offbook: shard {config.stash[_SHARD]}"] if _SHARD in config.stash else []
+
+
+def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> list[str]:
+    """Name the keys that are missing to record again, before a test tries to."""
+    from offbook.pytest_plugin.recordings import keys_to_set
+
+    plans = [item.stash[PLAN] for item in items if PLAN in item.stash]
+    keys = keys_to_set(plans, os.environ)
+    return [f"offbook: recording makes live calls, and no key is set: export {'=…, '.join(keys)}=…"] if keys else []
 
 
 def _is_worker(config: pytest.Config) -> bool:

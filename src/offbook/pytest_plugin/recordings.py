@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from fnmatch import fnmatch
 from hashlib import blake2b
 from pathlib import Path
@@ -12,9 +13,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from offbook.errors import InputError
 from offbook.text import pluralize
 
 if TYPE_CHECKING:
+    from offbook.pytest_plugin.markers import RecordingPlan
     from offbook.recording.match.cursor import OverusedEntry, UnusedEntry
 
 
@@ -46,6 +49,30 @@ def resolve_recording(recording: str, folder: Path) -> str:
         return recording
     scheme, separator, path = recording.rpartition(":///")
     return f"{scheme}{separator}{folder / path}"
+
+
+_LIVE_MODES = ("all", "append", "fresh")
+
+
+def keys_to_set(plans: Iterable[RecordingPlan], environment: Mapping[str, str]) -> list[str]:
+    """Return the variables of keys that are not set, of vendors whose answers are to be recorded again.
+
+    The vendors are those of the recordings that there are. Of one whose address the environment sets, no key is asked.
+    """
+    locations = {plan.location for plan in plans if plan.record in _LIVE_MODES}
+    if not locations:
+        return []
+    from offbook.recording.stores.locate import open_store  # noqa: PLC0415 - only who records again needs it
+    from offbook.vendors import VENDORS, missing_keys, upstreams_from_environment  # noqa: PLC0415
+
+    known = {codec: name for name, each in VENDORS.items() if not each.is_opt_in for codec in each.codecs.values()}
+    vendors = set[str]()
+    for location in locations:
+        with suppress(InputError):  # the test itself fails then, and says why
+            store = open_store(location)
+            document = store.load() if store.exists() else ()
+            vendors |= {known.get(each.wire.protocol, "") for _, each in document if each.wire is not None}
+    return missing_keys(sorted(vendors - upstreams_from_environment(environment).keys()), environment)
 
 
 NARROWING_OPTIONS = ("keyword", "markexpr", "deselect", "lf", "last_failed", "stepwise", "collectonly", "offbook_shard")

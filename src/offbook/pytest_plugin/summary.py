@@ -135,6 +135,7 @@ def report_missed(
         return
     if _may_shorten(item.config):
         report.longrepr = _short(raised, is_ours=is_ours)
+        summarize_in_one_line(report)
     if not is_ours:
         report.sections.append(("offbook", missed))
     elif more and more[-1] not in str(raised.value):
@@ -158,11 +159,11 @@ def _may_shorten(config: pytest.Config) -> bool:
 
 
 def summarize_in_one_line(report: pytest.TestReport) -> None:
-    """Keep all of an error but one line out of the summary of a run, which pytest does not shorten on CI."""
+    """Keep all of an error but its first line, as it is shown, out of the summary of a run: on CI, pytest does not."""
     crash = getattr(report.longrepr, "reprcrash", None)
     if crash is not None:
-        lines = crash.message.splitlines() or [""]
-        crash.message = next((line.removeprefix("E   ") for line in lines if line.startswith("E   ")), lines[0])
+        shown = [line.removeprefix("E   ") for line in str(report.longrepr).splitlines() if line.startswith("E   ")]
+        crash.message = (shown or crash.message.splitlines() or [""])[0].strip().rstrip(":")
 
 
 def _short(raised: pytest.ExceptionInfo[BaseException], *, is_ours: bool) -> ExceptionRepr:
@@ -171,14 +172,11 @@ def _short(raised: pytest.ExceptionInfo[BaseException], *, is_ours: bool) -> Exc
     if own:
         raised.traceback = own
     shown = raised.getrepr(style="short", chain=False)
-    error = raised.exconly().partition("\n")[0].rstrip(":")
     if not is_ours and isinstance(shown, ExceptionChainRepr):
-        error = f"{error.partition(':')[0]}: the call is not recorded, see below"
+        error = raised.exconly().partition("\n")[0].partition(":")[0]
         entry = shown.reprtraceback.reprentries[-1]
         frames = [line for line in entry.lines if not line.startswith("E ")]
-        entry.lines = [*frames, f"E   {error}"]
-    if shown.reprcrash is not None:  # the line of the summary, which pytest does not shorten on CI
-        shown.reprcrash.message = error
+        entry.lines = [*frames, f"E   {error}: the call is not recorded, see below"]
     return shown
 
 
