@@ -93,6 +93,25 @@ def test_a_mistyped_choice_is_bad_input_and_the_right_one_is_proposed(run, typed
     assert (code, f"Did you mean {meant!r}?" in shown, "Value error" in shown) == (2, True, False)
 
 
+@pytest.mark.parametrize(
+    ("typed", "problem"),
+    [
+        (["serve", "--replay", "x.json", "--port", "abc"], "'--port': 'abc' is not an integer."),
+        (["serve", "--replay", "x.json", "--port", "99999"], "'--port': 99999 is more than 65535."),
+        (["exec", "--time-limit", "5s", "--", "true"], "'--time-limit': '5s' is not a number."),
+        (["exec", "--latency-ms", "nan", "--", "true"], "'--latency-ms': 'nan' is not a number."),
+        (["exec", "--retry-after-ms", "-5", "--", "true"], "'--retry-after-ms': -5 is less than 0."),
+        (["exec", "--replay", "--", "true"], "Option '--replay' requires an argument before '--'."),
+        (["explore", "--replay", "--", "true"], "Option '--replay' requires an argument."),
+        (["serve", "x.json"], "Did you mean '--replay x.json'?"),
+        (["replay", "flow.yaml", "x.json"], "Did you mean '--recording x.json'?"),
+    ],
+)
+def test_a_wrong_or_missing_value_of_an_option_is_bad_input_and_named(run, typed, problem):
+    code, _, err = run(*typed)
+    assert (code, problem in " ".join(err.replace("│", " ").split())) == (2, True)
+
+
 def test_completion_can_be_shown(run, monkeypatch):
     monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
     code, out, _ = run("--show-completion", "bash")

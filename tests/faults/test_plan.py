@@ -181,6 +181,10 @@ def test_a_file_that_is_no_plan_is_refused_with_its_place_and_an_example(tmp_pat
     assert error.hint.startswith('a plan is like {"faults": [{"at": ')
 
 
+def test_a_recording_in_the_place_of_a_plan_is_called_so(tmp_path):
+    assert refused('{"_version": 2, "a": {"content": "x"}}', tmp_path).reason == "this is a recording, not a plan"
+
+
 def test_the_example_in_the_hint_is_a_plan(tmp_path):
     example = refused("[]", tmp_path).hint.removeprefix("a plan is like ")
     (tmp_path / "plan.json").write_text(example)

@@ -149,7 +149,12 @@ SITES = "fields: attempt, call, chunk, since, step, tool, workflow"
         ('tool="": tool_lost', "tool", "the value is missing", "for example 'tool=refund: tool_error'"),
         ("call=1 call=2: timeout", "call", "given twice", "give it once"),
         ("step=a step_id=b: timeout", "step", "given twice", "give it once"),
-        ("everywhere:", "", "expected a fault after the colon", TYPES),
+        (
+            "call=1:",
+            "",
+            "expected a fault after the colon",
+            "put all of it in quotes: 'call=1: timeout', 'call=1: http",
+        ),
         (
             "everywhere: tmeout",
             "",

@@ -29,11 +29,14 @@ class QuickParameters:
         return parameters
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        given = list(args)
+        given, parameters = list(args), self.get_params(ctx)
+        _refuse_missing_value(given, parameters, ctx)
         try:
             rest: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
         except _UsageError as error:
-            _propose_two_dashes(error, given, self.get_params(ctx))
+            known = [name for parameter in parameters for name in parameter.opts if name.startswith("--")]
+            _propose_two_dashes(error, given, known)
+            _propose_replay(error, known)
             raise
         return rest
 
@@ -42,14 +45,29 @@ _UsageError: Any = typer.BadParameter.__mro__[1]
 """Click's error, of which typer has a copy of its own since 0.26."""
 
 
-def _propose_two_dashes(error: Any, args: list[str], parameters: list[Any]) -> None:
+def _refuse_missing_value(args: list[str], parameters: list[Any], ctx: Any) -> None:
+    """Raise a usage error if `--` follows an option that takes a value: it would be that value."""
+    place = args.index("--") if "--" in args else 0
+    option = args[place - 1] if place else ""
+    if any(option in parameter.opts and not getattr(parameter, "is_flag", True) for parameter in parameters):
+        raise _UsageError(f"Option {option!r} requires an argument before '--'.", ctx)
+
+
+def _propose_replay(error: Any, known: list[str]) -> None:
+    """Name the option of a recording in the error of one that was given as an argument."""
+    extra = re.search(r"unexpected extra argument.*\((\S+\.json|\w+://\S+)", error.message)
+    option = next((name for name in ("--replay", "--recording") if name in known), "")
+    if extra and option:
+        error.message += f". Did you mean '{option} {extra[1].rstrip(')')}'?"
+
+
+def _propose_two_dashes(error: Any, args: list[str], known: list[str]) -> None:
     """Name the long option in the error of one that was typed with one dash, which are short options one by one."""
     from offbook.text import closest_name
 
     letter = getattr(error, "option_name", "")[1:]
     words = [arg.partition("=")[0] for arg in args if re.match(r"-\w{2}", arg)]
     word = next((word for word in words if letter and letter in word), "")
-    known = [name for parameter in parameters for name in parameter.opts if name.startswith("--")]
     if word and len(letter) == 1 and (close := closest_name(f"-{word}", known)):
         error.message, error.possibilities = f"No such option: {word}", [close]
 
@@ -66,16 +84,13 @@ def _describe_type(parameter: Any) -> None:
         parameter.display_type_rich = lambda ctx: _TYPE_NAMES[annotation]
 
 
-_PLAIN_NUMBERS = {int: re.compile(r"[0-9]{1,15}"), float: re.compile(r"[0-9]{1,15}(\.[0-9]{1,15})?")}
-
-
 def _convert_only_if_needed(parameter: Any) -> None:
     convert, annotation = parameter.process_value, parameter.type_descriptor.annotation
 
     def process_value(ctx: Any, value: Any) -> Any:
         is_default = value is None or value in ((), [], parameter.default)
-        if isinstance(value, str) and get_origin(annotation) is Literal and value not in get_args(annotation):
-            raise _unknown_choice(value, get_args(annotation), ctx, parameter)
+        if isinstance(value, str) and (problem := _problem_of(parameter.type_descriptor, value)):
+            raise typer.BadParameter(problem, ctx=ctx, param=parameter)
         plain = value if is_default and not parameter.required else _plain_value(parameter.type_descriptor, value)
         if plain is None and (value is not None or parameter.required):
             return convert(ctx, value)
@@ -85,25 +100,49 @@ def _convert_only_if_needed(parameter: Any) -> None:
     parameter.process_value = process_value
 
 
-def _unknown_choice(value: str, choices: tuple[str, ...], ctx: Any, parameter: Any) -> typer.BadParameter:
+def _problem_of(descriptor: Any, value: str) -> str:
+    """Return what is wrong with a number or a choice; empty if nothing is, or if it is another kind of value."""
+    annotation, info = descriptor.annotation, descriptor.parameter_info
+    if get_origin(annotation) is Literal:
+        return _problem_of_choice(value, get_args(annotation))
+    if annotation not in (int, float):
+        return ""
+    number = _number(annotation, value)
+    if number is None:
+        return f"{value!r} is not {'an integer' if annotation is int else 'a number'}."
+    if info.min is not None and number < info.min:
+        return f"{value} is less than {info.min:g}."
+    return f"{value} is more than {info.max:g}." if info.max is not None and number > info.max else ""
+
+
+def _problem_of_choice(value: str, choices: tuple[str, ...]) -> str:
     from offbook.text import closest_name
 
-    listed = f"{value!r} is not one of {', '.join(map(repr, choices))}."
+    if value in choices:
+        return ""
     close = closest_name(value, choices)
-    return typer.BadParameter(f"{listed} Did you mean {close!r}?" if close else listed, ctx=ctx, param=parameter)
+    listed = f"{value!r} is not one of {', '.join(map(repr, choices))}."
+    return f"{listed} Did you mean {close!r}?" if close else listed
+
+
+def _number(kind: type[int | float], value: str) -> int | float | None:
+    try:
+        number = kind(value)
+    except ValueError:
+        return None
+    return number if -MAX_NUMBER <= number <= MAX_NUMBER else None
+
+
+MAX_NUMBER = 10**15
+"""More than any option can mean; neither infinite nor not a number."""
 
 
 def _plain_value(descriptor: Any, value: Any) -> Any:
-    """Return a value that is written as most are: text, one of the choices, or a number in its range; else None."""
+    """Return a value of the command line: text, one of the choices, or a number, all of which are right; else None."""
     annotation = descriptor.annotation
     if annotation in (str, list[str]) or (get_origin(annotation) is Literal and value in get_args(annotation)):
         return value or None
-    pattern = _PLAIN_NUMBERS.get(annotation)
-    if pattern is None or not isinstance(value, str) or not pattern.fullmatch(value):
-        return None
-    number, info = annotation(value), descriptor.parameter_info
-    is_in_range = (info.min is None or info.min <= number) and (info.max is None or number <= info.max)
-    return number if is_in_range else None
+    return _number(annotation, value) if annotation in (int, float) and isinstance(value, str) else None
 
 
 class QuickCommand(QuickParameters, TyperCommand):

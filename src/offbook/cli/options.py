@@ -132,10 +132,12 @@ LatencyModelOption: TypeAlias = Annotated[
         help="How long answers take: --latency-ms (constant), around it (normal), or as recorded (replay).",
     ),
 ]
-LatencyMs: TypeAlias = Annotated[float, typer.Option("--latency-ms", help="How long an answer takes, in milliseconds.")]
+LatencyMs: TypeAlias = Annotated[
+    float, typer.Option("--latency-ms", min=0, help="How long an answer takes, in milliseconds.")
+]
 RetryAfterMs: TypeAlias = Annotated[
     float | None,
-    typer.Option("--retry-after-ms", help="Send retry-after with injected errors, in milliseconds."),
+    typer.Option("--retry-after-ms", min=0, help="Send retry-after with injected errors, in milliseconds."),
 ]
 Intercept: TypeAlias = Annotated[
     bool,

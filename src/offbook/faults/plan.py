@@ -144,7 +144,10 @@ def _parse_declared_fault(text: str, *, site: str) -> AnyPlannedFault:
     words = list(split_words(text))
     kind, types = join_words(words[:1]), PLANNED_FAULT_TYPES
     if kind not in types:
-        reason = f"unknown fault type {kind!r}" if kind else "expected a fault after the colon"
+        if not kind:
+            hint = f"put all of it in quotes: '{site}: timeout', '{site}: http_error 503'"
+            raise InputError("expected a fault after the colon", hint=hint)
+        reason = f"unknown fault type {kind!r}"
         raise InputError(reason, hint=fault_type_hint(kind, types, site=site))
     fields = {"type": kind} | _parse_fields(_name_first_word(words[1:], types[kind], site=site), types[kind])
     try:
@@ -350,6 +353,8 @@ def _shape_error(data: bytes, error: Exception, source: str) -> InputError:
     if found := re.match(r"(\.faults\[\d+\]\.fault|\.chaos\.faults\[\d+\])(.*)", path):
         types = FAULT_TYPES if path.startswith(".chaos") else PLANNED_FAULT_TYPES
         reason, hint = explain_fault_error(reason, found[2], json_value_at(data, found[1]), types)
+    elif not path and "'_version'" in reason:
+        reason = "this is a recording, not a plan"
     elif "unknown field" in reason:
         hint = shape_hint(reason, "", _shape_at(path))
     return InputError(reason, source=source, place=path.removeprefix("."), hint=hint)

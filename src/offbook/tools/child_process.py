@@ -30,11 +30,11 @@ def program_hint(name: str) -> str:
     """
     file = Path(name)
     interpreter = INTERPRETERS.get(file.suffix)
-    if interpreter is not None and file.exists():
-        return f"type: … -- {interpreter} {shlex.quote(name)}"
-    if interpreter is not None or file.name != name:
-        return did_you_mean_file(name)
-    return did_you_mean(name, _programs_like(name))
+    if interpreter is None and file.name == name:
+        return did_you_mean(name, _programs_like(name))
+    near = did_you_mean_file(name)
+    is_other = interpreter is None or near.startswith("did you mean")
+    return near if is_other else f"type: … -- {interpreter} {shlex.quote(name)}"
 
 
 def _programs_like(name: str) -> set[str]:

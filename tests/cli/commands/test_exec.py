@@ -328,7 +328,7 @@ def test_a_report_is_there_without_a_code_while_the_program_runs(execute):
         (["--replay", "run.json", "--upstream", "openai=http://x"], "--upstream requires --record"),
         (["--replay", "run.json", "--report", "-"], "stdout belongs to the command"),
         (["--replay", "run.json", "--report", "run.json/x"], "run.json/x"),
-        (["--replay", "run.json", "--latency-ms", "-1"], "latency_ms"),
+        (["--replay", "run.json", "--latency-ms", "-1"], "--latency-ms"),
         (["--replay", "run.json", "--port", "70000"], "65535"),
         (["--record", "new.json", "--lenient"], "--lenient requires --replay"),
         (["--record", "new.json", "--default-response", "x"], "--default-response requires --replay"),
@@ -365,6 +365,21 @@ def test_the_programs_own_json_option_is_not_ours(execute):
     assert execute("--replay", "missing.json", "--", "true", "--json")[:2] == (2, "")
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (("run.json", "--", "python", "a.py"), "offbook exec --replay run.json -- python a.py"),
+        (("--", "python", "a.py", "--replay", "run.json"), "offbook exec --replay run.json -- python a.py"),
+        (("python", "a.py", "--record", "x.json", "-v"), "offbook exec --record x.json -- python a.py -v"),
+    ],
+)
+def test_a_recording_in_the_wrong_place_is_bad_input_and_the_right_command_is_shown(execute, typed, meant):
+    code, out, err = execute(*typed)
+    assert (code, out) == (2, "")
+    assert "the recording comes before the command" in err
+    assert f"hint: type: {meant}\n" in err
+
+
 def test_a_command_that_is_not_there_ends_as_shells_end(execute, write):
     assert execute("--replay", "run.json", "--", "no-such-command") == (
         127,
@@ -381,6 +396,7 @@ def test_a_command_that_is_not_there_ends_as_shells_end(execute, write):
     ("typed", "hint"),
     [
         ("agent.py", "type: … -- python agent.py"),
+        ("other.py", "type: … -- python other.py"),
         ("./agnet.py", "did you mean 'agent.py'?"),
         ("agentt", "did you mean 'agents'?"),
         ("gaents", "did you mean 'agents'?"),

@@ -114,6 +114,8 @@ def execute(
     from offbook.vendors import agent_variables, named_base_urls
     from offbook.wire.intercept.program_network import NetworkOptions
 
+    if options.replay is options.record is None:
+        _refuse_misplaced(command or [])
     if not command:
         raise InputError("a command is missing", source="exec", hint="offbook exec --replay PATH -- COMMAND …")
     if time_limit is not None and not time_limit > 0:
@@ -147,6 +149,23 @@ def execute(
     if not quiet:
         _print_fork_outcome(options, tally)
     raise typer.Exit(decision.code)
+
+
+def _refuse_misplaced(words: list[str]) -> None:
+    """Raise InputError if a recording comes in the place of the command, or its option after it."""
+    import shlex
+
+    from offbook.errors import InputError
+
+    option = next((word for word in words[:-1] if word in ("--replay", "--record")), "")
+    is_first = bool(words) and words[0].endswith(".json")
+    if not option and not is_first:
+        return
+    place = words.index(option) if option else 0
+    recording = words[place + 1] if option else words[0]
+    rest = [*words[:place], *words[place + 2 :]] if option else [word for word in words[1:] if word != "--"]
+    hint = f"type: {shlex.join(['offbook', 'exec', option or '--replay', recording, '--', *rest])}"
+    raise InputError("the recording comes before the command", source=recording, hint=hint)
 
 
 def _with_fork(options: WireArguments, live_from: str | None, model: str) -> WireArguments:
