@@ -85,6 +85,7 @@ def test_a_mistyped_option_is_bad_input_and_the_right_one_is_proposed(run, typed
         (["explore", "x.yaml", "--on-divergence", "stpo"], "stop"),
         (["graph", "x.yaml", "--format", "mermiad"], "mermaid"),
         (["schema", "worflow"], "workflow"),
+        (["recording", "export", "x.json", "--format", "otle"], "otel"),
     ],
 )
 def test_a_mistyped_choice_is_bad_input_and_the_right_one_is_proposed(run, typed, meant):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from enum import EnumType
 from importlib import import_module
 from inspect import getdoc
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args, get_origin
@@ -105,6 +106,8 @@ def _problem_of(descriptor: Any, value: str) -> str:
     annotation, info = descriptor.annotation, descriptor.parameter_info
     if get_origin(annotation) is Literal:
         return _problem_of_choice(value, get_args(annotation))
+    if isinstance(annotation, EnumType):
+        return _problem_of_choice(value, tuple(str(each.value) for each in annotation.__members__.values()))
     if annotation not in (int, float):
         return ""
     number = _number(annotation, value)
