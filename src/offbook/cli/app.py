@@ -107,7 +107,8 @@ def _problem_of(descriptor: Any, value: str) -> str:
     if get_origin(annotation) is Literal:
         return _problem_of_choice(value, get_args(annotation))
     if isinstance(annotation, EnumType):
-        return _problem_of_choice(value, tuple(str(each.value) for each in annotation.__members__.values()))
+        members: list[Any] = list(annotation)
+        return _problem_of_choice(value, tuple(str(each.value) for each in members))
     if annotation not in (int, float):
         return ""
     number = _number(annotation, value)
