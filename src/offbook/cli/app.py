@@ -43,7 +43,7 @@ class QuickParameters:
 
 
 _UsageError: Any = typer.BadParameter.__mro__[1]
-"""Click's error, of which typer has a copy of its own since 0.26."""
+"""The usage error of click, of which versions of typer may have a copy of their own."""
 
 
 def _refuse_missing_value(args: list[str], parameters: list[Any], ctx: Any) -> None:
