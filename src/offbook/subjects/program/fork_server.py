@@ -109,7 +109,8 @@ class ForkServer:
                 "prepared",
             )
             self.blamed: list[str] = []
-            self.why = self.left = ""
+            self.why = self.left = self.why_early = ""
+            self.is_held = False
             if libraries is not None:
                 self.load(libraries)
         except BaseException:
@@ -123,6 +124,14 @@ class ForkServer:
         """
         loaded = self._ask({"preload": msgspec.to_builtins(libraries), "url": self._url}, "blamed")
         self.blamed, self.why, self.left = loaded["blamed"], loaded["why"], loaded.get("left", "")
+
+    def hold(self, address: tuple[str, int]) -> None:
+        """Have further runs forked where the program first does more than work in its memory, if that can be.
+
+        `address` is that of the server which the runs talk to. `why_early` says why they are forked before.
+        """
+        found = self._ask({"hold": address}, "held")
+        self.is_held, self.why_early = found["held"], found["why"]
 
     @property
     def is_fit(self) -> bool:
@@ -138,11 +147,17 @@ class ForkServer:
         }
         fields = {"run": run.address, "now_s": now_s, "environment": changes, "modules": run.wants_modules}
         command = json.dumps(fields).encode()
+        if not self._start(command, files):
+            self.is_held, self.why_early = False, "it started otherwise, or what it had read has changed"
+            self._start(command, files)
+
+    def _start(self, command: bytes, files: Sequence[int]) -> bool:
+        """Start a run, and return whether it could be started at the place where the last one was."""
         try:
             socket.send_fds(self._control, [command], list(files))
         except OSError as error:
             raise UnfitProgramError(f"its fork server has ended: {error.strerror}") from None
-        self._expect("pid")
+        return "pid" in self._expect("pid", "released")
 
     def kill_run(self) -> None:
         """Kill the run. May be called from any thread, and after it has ended."""
@@ -177,15 +192,15 @@ class ForkServer:
         self._control.send(json.dumps(command).encode())
         return self._expect(expected)
 
-    def _expect(self, name: str) -> dict[str, Any]:
-        """Return the next message, which has to be of this name."""
+    def _expect(self, *names: str) -> dict[str, Any]:
+        """Return the next message, which has to be of one of these names."""
         self._control.settimeout(START_S)
         try:
             data = self._control.recv(MAX_MESSAGE_BYTES)
         except OSError as error:
             raise UnfitProgramError(f"its fork server does not answer: {error}") from None
         message = json.loads(data) if data else {}
-        if name not in message:
+        if message.keys().isdisjoint(names):
             raise UnfitProgramError(self._ending_text())
         return dict(message)
 

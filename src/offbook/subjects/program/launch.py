@@ -159,8 +159,10 @@ class ForkLauncher:
     `patience` judges real time, for a program that works without an end.
     """
 
-    def __init__(self, program: PythonCommand, server: WireServer, patience: Patience) -> None:
-        self._program, self._server, self.patience = program, server, patience
+    def __init__(
+        self, program: PythonCommand, server: WireServer, patience: Patience, *, forks_late: bool = False
+    ) -> None:
+        self._program, self._server, self.patience, self._forks_late = program, server, patience, forks_late
         self.virtual_patience = patience.copy()
         self._libraries: Libraries | None = None
         self._sent = SentRequests()
@@ -189,6 +191,8 @@ class ForkLauncher:
         if at.server is None or (self._libraries is not None and not at.is_ready):
             at.is_ready = self._libraries is not None
             self._open_server(at, replace(self._program, arguments=arguments), environment)
+            if at.is_ready and self._forks_late and at.server is not None:
+                at.server.hold(self.address)
         assert at.server is not None
         return _ForkedRun(self, at.server, environment, is_clean=is_clean)
 

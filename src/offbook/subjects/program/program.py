@@ -136,7 +136,8 @@ class ProgramSubject:
             return self._fresh_launcher
         program = parse_python_command(self._command, self._inherited)
         if program is not None:
-            return ForkLauncher(program, self._server, self._patience)
+            forks_late = not (self._settings.crashes or self._settings.keep or self._mcp)
+            return ForkLauncher(program, self._server, self._patience, forks_late=forks_late)
         if is_node_command(self._command, self._inherited):
             return NodeLauncher(self._server, self._patience)
         return self._fresh_launcher

@@ -12,6 +12,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import cache
 from importlib import _bootstrap
 from typing import Any
 
@@ -30,14 +31,24 @@ def _is_foreign(module: Any, own: list[str]) -> bool:
     if not isinstance(file, str):
         return False
     real = os.path.realpath(file)
-    if any(part in _PACKAGES for part in real.split(os.sep)) or real.startswith(_standard_library()):
-        return True
-    return not any(real.startswith(folder) for folder in own)
+    return is_of_library(real) or not any(real.startswith(folder) for folder in own)
 
 
+def is_of_library(path: str) -> bool:
+    """Return whether a file is installed, or comes with Python."""
+    return any(part in _PACKAGES for part in path.split(os.sep)) or is_standard_library(path)
+
+
+def is_standard_library(path: str) -> bool:
+    """Return whether a file, or the code of a frozen module, comes with Python."""
+    return path.startswith(_standard_library()) and not any(part in _PACKAGES for part in path.split(os.sep))
+
+
+@cache
 def _standard_library() -> tuple[str, ...]:
     paths = sysconfig.get_paths()
-    return tuple(os.path.join(os.path.realpath(paths[name]), "") for name in ("stdlib", "platstdlib"))
+    folders = [paths[name] for name in ("stdlib", "platstdlib")]
+    return ("<frozen ", *{os.path.join(each, "") for folder in folders for each in (folder, os.path.realpath(folder))})
 
 
 def load(modules: list[str]) -> dict[str, Any]:

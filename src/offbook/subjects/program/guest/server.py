@@ -20,10 +20,14 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from . import preload, waits, warm_up
+from .checkpoint import Checkpoint, TimeToCheckpoint, clone
 from .program import Program, join_threads_at_exit
 from .shared_time import SharedTime
 
 MAX_MESSAGE_BYTES = 1024 * 1024
+MAX_HOLD_S = 60.0
+"""How long a program may take to the place where its runs are forked."""
+_HELD = b"held"
 _PR_SET_PDEATHSIG = 1
 _exit_now, _fork = os._exit, os.fork
 
@@ -60,6 +64,8 @@ class _Server:
                     self._send(loaded)
                     gc.collect()
                     gc.freeze()  # its memory stays shared, and no run looks for garbage in it
+                case {"hold": address}:
+                    self._hold(tuple(address))
                 case {"run": _}:
                     self._run(command, files)
                 case _:  # a run that has ended cannot be killed
@@ -87,11 +93,95 @@ class _Server:
         pid = _fork()
         if pid == 0:
             self._run_child(own, command, files)
+        self._attend(pid, files)
+
+    def _attend(self, pid: int, files: list[int]) -> None:
+        """Say that a run has started, and how it has ended."""
         for each in files:
             os.close(each)
         self._send({"pid": pid})
         code = self._wait_for(pid)
         self._send({"exit": code})
+
+    def _hold(self, address: tuple[str, int]) -> None:
+        """Let another process fork the runs, at the checkpoint of the program, for as long as it can."""
+        own = os.getpid()
+        answer, answering = os.pipe()
+        pid = _fork()
+        if pid == 0:
+            os.close(answer)
+            self._run_to_checkpoint(own, address, answering)
+        os.close(answering)
+        found = self._answer_of(pid, answer)
+        is_held = found == _HELD
+        why = "" if is_held else found.decode() or "it ends before it calls anybody"
+        self._send({"held": is_held, "why": why})
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if is_held and code:
+            _exit_now(1)
+
+    def _answer_of(self, pid: int, answer: int) -> bytes:
+        """Return what the other process has answered; nothing if it has ended, or took too long and was killed."""
+        waits_for = select.poll()
+        waits_for.register(answer, select.POLLIN)
+        waits_for.register(self._control.fileno(), select.POLLIN)
+        while answer not in (ready := {file for file, _ in waits_for.poll(MAX_HOLD_S * 1000)}):
+            if not ready or not self._control.recv(MAX_MESSAGE_BYTES):
+                _kill(pid)
+                break
+        with os.fdopen(answer, "rb") as reading:
+            return reading.read()
+
+    def _run_to_checkpoint(self, parent: int, address: tuple[str, int], answering: int) -> NoReturn:
+        """Become the program, up to its checkpoint, and fork its runs there."""
+
+        def hold() -> None:
+            try:
+                os.write(answering, _HELD)
+                os.close(answering)
+                self._fork_at(checkpoint)
+            except BaseException:
+                _exit_now(1)
+
+        def refuse(why: str) -> NoReturn:
+            os.write(answering, why.encode())
+            _exit_now(0)
+
+        try:
+            os.setsid()
+            _die_with(parent)
+            _take_outputs([os.memfd_create("stdout"), os.memfd_create("stderr")])
+            _reset()
+            clock = TimeToCheckpoint(address)
+            waits.Waits.follow(clock)
+            checkpoint = Checkpoint(clock, hold, refuse)
+            checkpoint.watch()
+            assert self._program is not None
+            code = self._program.run()
+            _exit_now(code if checkpoint.is_left else 0)
+        finally:
+            _exit_now(1)
+
+    def _fork_at(self, checkpoint: Checkpoint) -> None:
+        """Fork the runs here, and return in each of them. This process ends at the first that must not start here."""
+        own, printed = os.getpid(), [_content(number) for number in (1, 2)]
+        while True:
+            command, files = self._receive()
+            if "run" not in command:  # a run that has ended cannot be killed
+                continue
+            if command["now_s"] or command["environment"] or command["modules"] or not checkpoint.is_current:
+                self._send({"released": True})
+                _exit_now(0)
+            pid = clone()
+            if pid < 0:
+                raise OSError("it cannot be forked")
+            if pid == 0:
+                linked = self._become_run(own, files)
+                for number, content in zip((1, 2), printed, strict=True):
+                    _write(number, content)
+                checkpoint.leave(linked)
+                return
+            self._attend(pid, files)
 
     def _wait_for(self, pid: int) -> int:
         """Wait until the run has ended, kill what is left of its group, and return its exit code."""
@@ -119,20 +209,8 @@ class _Server:
     def _run_child(self, parent: int, command: dict[str, Any], files: list[int]) -> NoReturn:
         """Become the program, with its outputs and the link to the clock in `files`."""
         try:
-            os.setsid()
-            _die_with(parent)
-            self._control.close()
-            stdout, stderr, link = files
-            os.dup2(stdout, 1)
-            os.dup2(stderr, 2)
-            os.close(stdout)
-            os.close(stderr)
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            for number in (signal.SIGTERM, signal.SIGHUP):
-                signal.signal(number, signal.SIG_DFL)
-            random.seed(0)
-            linked = _socket.socket(fileno=link)
-            os.set_inheritable(link, False)
+            linked = self._become_run(parent, files)
+            _reset()
             _change_environment(command["environment"])
             waits.Waits.follow(SharedTime(linked, tuple(command["run"]), command["now_s"]))
             assert self._program is not None
@@ -145,6 +223,39 @@ class _Server:
             _exit_now(code)
         finally:
             _exit_now(1)
+
+    def _become_run(self, parent: int, files: list[int]) -> Any:
+        """Leave the group and the files of the server, and return the link to the clock."""
+        os.setsid()
+        _die_with(parent)
+        self._control.close()
+        _take_outputs(files[:2])
+        linked = _socket.socket(fileno=files[2])
+        os.set_inheritable(files[2], False)
+        return linked
+
+
+def _take_outputs(files: list[int]) -> None:
+    for number, file in zip((1, 2), files, strict=True):
+        os.dup2(file, number)
+        os.close(file)
+
+
+def _reset() -> None:
+    """Have the signals and the random numbers of a process that starts."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    random.seed(0)
+
+
+def _content(file: int) -> bytes:
+    return os.pread(file, os.fstat(file).st_size, 0)
+
+
+def _write(file: int, content: bytes) -> None:
+    while content:
+        content = content[os.write(file, content) :]
 
 
 def _change_environment(changes: dict[str, str | None]) -> None:

@@ -128,7 +128,7 @@ class SharedTime(VirtualTime):
             REAL["sleep"](YIELD_S)  # a thread that has what it waited for needs a moment to go on
             if _is_any_running(tasks) or not self._are_threads_waiting():
                 return False
-        return not _has_children() and all(map(self._is_quiet, self._files()))
+        return not has_children() and all(map(self._is_quiet, self._files()))
 
     def _are_threads_waiting(self) -> bool:
         waits = Wait.current.copy()
@@ -203,7 +203,8 @@ def _state(task: str) -> str:
         return "R"
 
 
-def _has_children() -> bool:
+def has_children() -> bool:
+    """Return whether this process has started another that it has not waited for."""
     try:
         os.waitid(os.P_ALL, 0, _peek)
     except ChildProcessError:
