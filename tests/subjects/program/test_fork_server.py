@@ -96,21 +96,28 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def forked(command, libraries=None, *, runs=1):
-    """The endings of forked runs of a command. Time passes as soon as they wait."""
+ADDRESS = ("127.0.0.1", 1)
+
+
+def forked(command, libraries=None, *, runs=1, late_runs=0):
+    """The endings of forked runs of a command, the last ones forked late. Time passes as soon as they wait."""
     program = parse_python_command(command, os.environ)
     server = ForkServer(program, os.environ, libraries)
     try:
-        return [run_once(server) for _ in range(runs)], server.why
+        endings = [run_once(server) for _ in range(runs)]
+        if late_runs:
+            server.hold(ADDRESS)
+        return endings + [run_once(server) for _ in range(late_runs)], server
     finally:
         server.close()
 
 
-def run_once(server):
+def run_once(server, now_s=0.0, **changes):
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     clock = threading.Thread(target=let_time_pass, args=[ours])
     clock.start()
-    ending = ForkedProgram(server, ("127.0.0.1", 1), os.environ, wants_modules=False).run(lambda: 60.0, theirs)
+    run = ForkedProgram(server, ADDRESS, {**os.environ, **changes}, wants_modules=False)
+    ending = run.run(lambda: 60.0, theirs, now_s)
     clock.join()
     return ending
 
@@ -142,8 +149,8 @@ def test_a_forked_run_ends_like_one_that_is_started(name, folder):
     expected = fresh(command)
     written = (folder / "written.txt").read_text() if (folder / "written.txt").exists() else ""
     (folder / "written.txt").unlink(missing_ok=True)
-    endings, _ = forked(command, runs=2)
-    assert [as_tuple(each) for each in endings] == [expected, expected]
+    endings, _ = forked(command, runs=1, late_runs=2)
+    assert [as_tuple(each) for each in endings] == [expected] * 3
     assert ((folder / "written.txt").read_text() if written else "") == written
 
 
@@ -170,8 +177,8 @@ def test_modules_code_flags_and_links_are_run_like_python_does(words, code, fold
     (folder / "package" / "tool.py").write_text(code)
     (folder / "link.py").symlink_to(folder / "package" / "tool.py")
     command = [sys.executable, *words]
-    endings, _ = forked(command)
-    assert as_tuple(endings[0]) == fresh(command)
+    endings, _ = forked(command, late_runs=1)
+    assert [as_tuple(each) for each in endings] == [fresh(command)] * 2
 
 
 def test_a_console_script_is_run_by_the_python_of_its_first_line(folder):
@@ -187,9 +194,9 @@ def test_what_is_loaded_before_is_there_and_nothing_that_a_run_changes_is_there_
         "import sys; print('colorsys' in sys.modules)\n"
         "import colorsys; print(hasattr(colorsys, 'mark')); colorsys.mark = 1"
     )
-    endings, why = forked([sys.executable, "agent.py"], Libraries(["colorsys", "no_such_module"]), runs=2)
+    endings, server = forked([sys.executable, "agent.py"], Libraries(["colorsys", "no_such_module"]), runs=2)
     assert [each.stdout for each in endings] == ["True\nFalse\n"] * 2
-    assert why == ""
+    assert server.why == ""
 
 
 UNFIT = {
@@ -227,7 +234,8 @@ def alive(pid: int) -> bool:
     return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
-def test_nothing_is_left_when_offbook_is_killed(folder):
+@pytest.mark.parametrize("late_runs", [0, 1])
+def test_nothing_is_left_when_offbook_is_killed(late_runs, folder):
     """The server ends when its socket is closed, whoever closes it, and takes the run and its children with it."""
     (folder / "agent.py").write_text(
         "import subprocess, os\nchild = subprocess.Popen(['sleep', '600'])\n"
@@ -237,7 +245,7 @@ def test_nothing_is_left_when_offbook_is_killed(folder):
     (folder / "offbook_like.py").write_text(
         "import os, sys\n"
         "from tests.subjects.program.test_fork_server import forked\n"
-        "forked([sys.executable, 'agent.py'])\n"
+        f"forked([sys.executable, 'agent.py'], runs={1 - late_runs}, late_runs={late_runs})\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     parent = subprocess.Popen([sys.executable, "offbook_like.py"], env=environment)
@@ -252,16 +260,20 @@ def test_nothing_is_left_when_offbook_is_killed(folder):
         parent.wait()
 
 
-def test_many_runs_leave_neither_memory_nor_files_nor_processes(folder):
-    (folder / "agent.py").write_text("print('x' * 100)")
+@pytest.mark.parametrize("is_late", [False, True])
+def test_many_runs_leave_neither_memory_nor_files_nor_processes(is_late, folder):
+    (folder / "agent.py").write_text("import asyncio\n" + CALL.replace("CALL", "print('x' * 100)"))
     program = parse_python_command([sys.executable, "agent.py"], os.environ)
     server = ForkServer(program, os.environ)
     try:
+        if is_late:
+            server.hold(ADDRESS)
+        forking = int(children(server.pid)[0]) if is_late else server.pid
         run_once(server)
-        before = usage(server.pid)
+        before = usage(forking)
         for _ in range(200):
             run_once(server)
-        after = usage(server.pid)
+        after = usage(forking)
         assert after["files"] == before["files"]
         assert after["children"] == before["children"] == 0
         assert after["own files"] == before["own files"]
@@ -270,12 +282,196 @@ def test_many_runs_leave_neither_memory_nor_files_nor_processes(folder):
         server.close()
 
 
+def children(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
 def usage(pid: int) -> dict[str, int]:
     status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return {
         "files": len(list(Path(f"/proc/{pid}/fd").iterdir())),
         "own files": len(list(Path("/proc/self/fd").iterdir())),
-        "children": len(children),
+        "children": len(children(pid)),
         "kB": int(status["VmRSS"].split()[0]),
     }
+
+
+CALL = """
+import asyncio, socket
+async def main():
+    socket.socket().close()
+    CALL
+asyncio.run(main())
+"""
+"""The loop runs when the program reaches the place where it is forked."""
+
+WHICH_PROCESS = """
+import sys; sys.path.append("site-packages")
+from which_process import number
+own = number()
+"""
+"""Reads the number of the process as libraries do, which may be before the program is forked."""
+
+
+@pytest.fixture
+def which_process(folder):
+    (folder / "site-packages").mkdir()
+    (folder / "site-packages" / "which_process.py").write_text("import os, uuid\ndef number(): return os.getpid()\n")
+    (folder / "site-packages" / "unique.py").write_text("import uuid\ndef unique(): return uuid.uuid4()\n")
+
+
+FIRST_ACTIONS = {
+    "it looks up a name": "socket.getaddrinfo('127.0.0.1', 1)",
+    "a loop opens a connection": "asyncio.run(connect())",
+    "it writes a file": "open('written', 'a').write('x')",
+    "it makes a folder": "os.makedirs('made', exist_ok=True)",
+    "it starts a process": "subprocess.run(['true'])",
+    "it starts a thread": "threading.Thread(target=int).start()",
+    "it waits": "time.sleep(5)",
+    "it waits in a loop": "asyncio.run(asyncio.sleep(5))",
+    "it opens a database": "sqlite3.connect('data')",
+    "it wants to be unique": "uuid.uuid4()",
+    "it wants a secret": "secrets.token_hex()",
+    "it asks which process it is": "assert os.getpid() == int(os.readlink('/proc/self'))",
+    "it reads what the system knows of it": "open('/proc/self/stat').read()",
+}
+
+
+@pytest.mark.parametrize("action", FIRST_ACTIONS)
+@pytest.mark.usefixtures("which_process")
+def test_runs_are_forked_before_the_program_first_does_more_than_work_in_memory(action, folder):
+    (folder / "agent.py").write_text(
+        "import asyncio, os, secrets, socket, sqlite3, subprocess, sys, threading, time, uuid\n"
+        "async def connect(): socket.socket().close()\n"
+        f"{WHICH_PROCESS}print('said before', file=sys.stderr); print(own)\n"
+        f"{FIRST_ACTIONS[action]}\n"
+        "print(own != number())"
+    )
+    endings, server = forked([sys.executable, "agent.py"], runs=0, late_runs=2)
+    assert (server.is_held, server.why_early) == (True, "")
+    outputs = [each.stdout.split() for each in endings]
+    assert outputs[0] == outputs[1]
+    assert outputs[0][1] == "True"
+    assert [each.stderr for each in endings] == ["said before\n"] * 2
+    if action == "it writes a file":
+        assert (folder / "written").read_text() == "xx"
+
+
+HARMLESS = f"""
+import os, sys, random, socket, time
+{WHICH_PROCESS}
+from unique import unique
+open(__file__).read(), os.path.exists("no such file"), os.listdir(), random.random(), time.time(), unique()
+os.environ["SET"] = "here"
+made = socket.socket(); made.close()
+socket.getaddrinfo('127.0.0.1', 1)
+print(own, random.random(), time.monotonic() > 0, os.environ["SET"])
+"""
+
+
+@pytest.mark.usefixtures("which_process")
+def test_what_only_reads_or_works_in_memory_is_done_once(folder):
+    (folder / "agent.py").write_text(HARMLESS)
+    endings, server = forked([sys.executable, "agent.py"], late_runs=2)
+    assert server.is_held
+    early, first, second = (each.stdout.split() for each in endings)
+    assert first == second
+    assert first[1:] == early[1:]
+    assert first[0] != early[0]
+
+
+SHARED = {
+    "it has opened a file or a connection": [
+        "kept = open(__file__)",
+        "import os; kept = os.dup(1)",
+        "kept = socket.socketpair()",
+        "import select; kept = select.epoll()",
+        "import os; os.close(0); os.open(__file__, os.O_RDONLY)",
+    ],
+    "it has a timer": ["import signal; signal.alarm(3600)"],
+    "it has written something": ["import os; os.write(0, b'x')"],
+    "it shares memory": ["import _multiprocessing; kept = _multiprocessing.SemLock(1, 1, 1, f'/offbook-{own}', True)"],
+    "its event loop has something to do": [
+        "import asyncio; loop = asyncio.new_event_loop(); loop.call_soon_threadsafe(int)"
+    ],
+    "it has a thread": ["import _thread, time; _thread.start_new_thread(time.sleep, (60,))"],
+    "it sends a signal": ["import os; os.kill(own, 0)"],
+    "it ends before it calls anybody": ["raise SystemExit"],
+}
+
+
+@pytest.mark.parametrize(("why", "code"), [(why, code) for why, codes in SHARED.items() for code in codes])
+@pytest.mark.usefixtures("which_process")
+def test_a_program_that_has_what_its_runs_would_share_or_miss_is_forked_early(why, code, folder):
+    (folder / "agent.py").write_text(
+        f"import socket\n{WHICH_PROCESS}\n{code}\nsocket.getaddrinfo('127.0.0.1', 1)\nprint(own == number())"
+    )
+    (ending,), server = forked([sys.executable, "agent.py"], runs=0, late_runs=1)
+    # with Python 3.12, starting a thread is an event
+    if sys.version_info < (3, 12) or why != "it has a thread":
+        assert (server.is_held, server.why_early) == (False, why)
+        assert ending.stdout == ("" if "SystemExit" in code else "True\n")
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "open('state').read() if os.path.exists('state') else ''",
+        "str(os.path.isfile('state'))",
+        "str([each.name for each in pathlib.Path('.').iterdir() if each.name == 'state'])",
+    ],
+)
+def test_runs_are_forked_early_once_a_run_has_changed_what_the_program_has_read_before(read, folder):
+    (folder / "agent.py").write_text(
+        f"import os, pathlib, socket\nfound = {read}\nsocket.getaddrinfo('127.0.0.1', 1)\n"
+        "print(found); open('state', 'a').write('x')"
+    )
+    command = [sys.executable, "agent.py"]
+    expected = [fresh(command), fresh(command), fresh(command)]
+    (folder / "state").unlink()
+    endings, server = forked(command, runs=0, late_runs=3)
+    assert [as_tuple(each) for each in endings] == expected
+    assert not server.is_held
+
+
+@pytest.mark.parametrize("start", [{"now_s": 5.0}, {"MORE": "1"}])
+@pytest.mark.usefixtures("which_process")
+def test_a_run_that_starts_otherwise_is_forked_early(start, folder):
+    (folder / "agent.py").write_text(
+        f"import os, socket\nmore = os.environ.get('MORE', ''){WHICH_PROCESS}\n"
+        "socket.getaddrinfo('127.0.0.1', 1); print(own == number(), more)"
+    )
+    program = parse_python_command([sys.executable, "agent.py"], os.environ)
+    server = ForkServer(program, os.environ)
+    try:
+        server.hold(ADDRESS)
+        outputs = [run_once(server).stdout, run_once(server, **start).stdout]
+        assert outputs == ["False \n", f"True {start.get('MORE', '')}\n"]
+        assert not server.is_held
+    finally:
+        server.close()
+
+
+def test_a_loop_that_runs_at_the_fork_wakes_waits_and_ends_as_ever_in_each_run(folder):
+    """A run that ends with its loop woken, or is full of connections, leaves nothing to the next one."""
+    (folder / "agent.py").write_text(
+        CALL.replace(
+            "CALL",
+            """
+    loop = asyncio.get_running_loop()
+    print(await asyncio.to_thread(lambda: 42), asyncio.current_task() is not None)
+    loop.add_signal_handler(10, print, "a signal")
+    os.kill(os.getpid(), 10)
+    await asyncio.sleep(1000)
+    started = loop.time()
+    try: await asyncio.wait_for(asyncio.Event().wait(), 100_000)
+    except TimeoutError: print(round(loop.time() - started))
+    kept = socket.socketpair(); kept[0].send(b"x"); loop.add_reader(kept[1], int)
+    loop.call_soon_threadsafe(int)
+    os._exit(0) if not sys.stdout.flush() else None
+""",
+        ).replace("import asyncio", "import asyncio, os, sys")
+    )
+    endings, server = forked([sys.executable, "agent.py"], late_runs=3)
+    assert server.is_held
+    assert {as_tuple(each) for each in endings} == {(0, "42 True\na signal\n100000\n", "")}

@@ -300,18 +300,38 @@ QUICK_FAULTS = "http_error,connection_reset,empty_response"
 """Those that let no client wait: a program that is started anew would do so in real time."""
 
 
-def report_of(folder, *, workers, fresh=False, faults=QUICK_FAULTS):
-    with program(STUBBORN, folder, fresh=fresh, on_divergence="explore") as subject:
+IS_FORKED_EARLY = "kept = open(__file__)\n"
+"""A file that is open cannot be shared by runs."""
+
+
+def report_of(folder, *, workers, fresh=False, faults=QUICK_FAULTS, start=""):
+    with program(start + STUBBORN, folder, fresh=fresh, on_divergence="explore") as subject:
         options = ExploreOptions(variants=select_variants(faults, subject.variants))
         exploration = Explorer(subject, options, executor=executor_of(subject, workers)).explore()
         assert subject.is_forked == (not fresh)
     return exploration_json(ReportInput(exploration=exploration, reproduce=str))
 
 
-def test_the_report_is_the_same_twice_with_any_number_of_workers_forked_or_fresh(tmp_path):
+def test_the_report_is_the_same_twice_with_any_number_of_workers_forked_late_or_early_or_fresh(tmp_path):
     first = report_of(tmp_path, workers=1)
     assert first == report_of(tmp_path, workers=2)
+    assert first == report_of(tmp_path, workers=2, start=IS_FORKED_EARLY)
     assert first == report_of(tmp_path, workers=2, fresh=True)
+
+
+def test_what_a_program_prints_before_its_first_call_and_writes_is_there_once_a_run(tmp_path):
+    code = """
+import uuid
+from pathlib import Path
+print("starting", flush=True); print("ready", end=" ")
+has_log = Path("LOG").exists()
+Path("LOG").open("a").write(f"{uuid.uuid4()}\\n")
+print(ask(said("Hi"))["content"], has_log, len(Path("LOG").read_text().split()))
+""".replace("LOG", str(tmp_path / "log"))
+    found = runs(program(code, tmp_path), ["call=2: http_error 500"], ["call=2: http_error 500"])
+    printed = [f"starting\nready Hello {number > 1} {number}\n" for number in (1, 2, 3)]
+    assert [run.result["stdout"] for run in found] == printed
+    assert len(set((tmp_path / "log").read_text().split())) == len(found)
 
 
 def test_if_a_forked_case_differs_from_a_fresh_one_all_cases_are_started_anew_and_that_is_said(tmp_path):

@@ -7,7 +7,8 @@ the next run. The place is the first of these:
 
 - an event of `sys.audit` that is not known to be harmless: a connection, a file that is opened for writing, a process;
 - the start of a thread, or a wait;
-- a random number that the program's own code takes from the system, which has to be another one in every run.
+- a random number that the program's own code takes from the system, or the number of its process: these have to be
+  others in every run.
 
 Before that, files are only read. Those from outside the libraries are noted, and also those that are only looked for.
 """
@@ -47,6 +48,7 @@ HARMLESS = frozenset((
 ))
 # fmt: on
 """Events of what happens in the memory of this process alone, or says what another event will say again."""
+_SIGNALS = ("os.kill", "os.killpg", "signal.pthread_kill")
 _NETWORK_FAMILIES = (socket.AF_INET, socket.AF_INET6)
 _SPECIAL_FOLDERS = ("/proc/", "/sys/", "/dev/")
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -78,14 +80,15 @@ class Checkpoint:
         self._running: Any = None
         self._replaced: list[tuple[Any, str, Any]] = []
         self._is_watching = self.is_left = False
+        self._reaching = 0
 
     def watch(self) -> None:
         """Wait for the place from now on."""
         preload.is_of_library("")  # it looks for files, once
         for name in _LOOKS:
             self._replace(os, name, self._noting(getattr(os, name)))
-        for holder, name in ((os, "urandom"), (random, "_urandom")):
-            self._replace(holder, name, self._before_random(getattr(holder, name)))
+        for holder, name in ((os, "urandom"), (random, "_urandom"), (os, "getpid"), (os, "getppid")):
+            self._replace(holder, name, self._before_own(getattr(holder, name)))
         self._replace(threading.Thread, "start", self._before(threading.Thread.start))
         self._clock.on_wait = self.reach
         self._is_watching = True
@@ -95,6 +98,9 @@ class Checkpoint:
         """Be at the place, if it has not been reached."""
         if not self._is_watching:
             return
+        self._reaching = threading.get_ident()
+        if len(_listdir("/proc/self/task")) > 1:  # no thread may go on from here
+            self._refuse("it has a thread")
         self._is_watching = False
         self._clock.on_wait = _ignore
         for holder, name, real in self._replaced:
@@ -134,13 +140,13 @@ class Checkpoint:
 
         return look
 
-    def _before_random(self, real: _Function) -> _Function:
-        def urandom(size: int, /) -> Any:
+    def _before_own(self, real: _Function) -> _Function:
+        def ask(*args: Any) -> Any:
             if self._is_watching and _is_own_code(sys._getframe(1)):
                 self.reach()
-            return real(size)
+            return real(*args)
 
-        return urandom
+        return ask
 
     def _before(self, real: _Function) -> _Function:
         def start(*args: Any, **options: Any) -> Any:
@@ -150,9 +156,11 @@ class Checkpoint:
         return start
 
     def _on_event(self, event: str, args: tuple[Any, ...]) -> None:
-        if not self._is_watching or event in HARMLESS:
+        if not self._is_watching or event in HARMLESS or self._reaching == threading.get_ident():
             return
-        if event == "open":
+        if event in _SIGNALS:
+            self._refuse("it sends a signal")  # perhaps to this process, which the runs need
+        elif event == "open":
             self._on_open(args[0], args[2])
         elif event in ("os.listdir", "os.scandir"):
             if sys._getframe(1).f_code.co_filename not in _IMPORT_FILES:
@@ -190,11 +198,10 @@ class Checkpoint:
         own = {file for each in self._loops for file in each.numbers}
         files = {number: name for number, name in _open_files().items() if number not in own}
         reasons = {
-            "it has a thread": len(_listdir("/proc/self/task")) > 1,
             "it has opened a file or a connection": files != self._files,
             "its event loop has something to do": any(each.is_woken for each in self._loops),
-            "it has written something": _written_bytes() != self._written,
             "it shares memory": _shared_memory() != self._shared,
+            "it has written something": _written_bytes() != self._written,
             "it has a timer": any(any(signal.getitimer(timer)) for timer in _TIMERS),
             "it has a process": has_children(),
         }
@@ -235,8 +242,10 @@ def _state_of(path: str, is_listed: bool) -> _FileState:
 
 
 def _is_own_code(frame: Any) -> bool:
-    """Return whether code of the program calls, by the standard library or not, and not that of a library."""
-    while frame is not None and preload.is_standard_library(frame.f_code.co_filename):
+    """Return whether code of the program calls, by the standard library or not, and not a library that it loads."""
+    while frame is not None and preload.is_standard_library(file := frame.f_code.co_filename):
+        if file in _IMPORT_FILES:
+            return False
         frame = frame.f_back
     return frame is None or not preload.is_of_library(frame.f_code.co_filename)
 
@@ -250,10 +259,10 @@ def _open_files() -> dict[int, str]:
 
 
 def _shared_memory() -> list[str]:
-    """Return the mappings that a fork does not copy."""
+    """Return the mappings that can be written to, and that a fork does not copy."""
     with open("/proc/self/maps") as maps:
         lines = [line.split(maxsplit=5) for line in maps]
-    return [" ".join((words[0], *words[5:])) for words in lines if words[1].endswith("s")]
+    return [" ".join((words[0], *words[5:])) for words in lines if words[1][1::2] == "ws"]
 
 
 def _written_bytes() -> int:
