@@ -130,21 +130,21 @@ class _Server:
                 _kill(pid)
                 break
         with os.fdopen(answer, "rb") as reading:
-            return reading.read()
+            return reading.readline().strip()  # several threads may refuse
 
     def _run_to_checkpoint(self, parent: int, address: tuple[str, int], answering: int) -> NoReturn:
         """Become the program, up to its checkpoint, and fork its runs there."""
 
         def hold() -> None:
             try:
-                os.write(answering, _HELD)
+                os.write(answering, _HELD + b"\n")
                 os.close(answering)
                 self._fork_at(checkpoint)
             except BaseException:
                 _exit_now(1)
 
         def refuse(why: str) -> NoReturn:
-            os.write(answering, why.encode())
+            os.write(answering, why.encode() + b"\n")
             _exit_now(0)
 
         try:
