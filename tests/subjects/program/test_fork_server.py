@@ -388,6 +388,7 @@ SHARED = {
         "import select; kept = select.epoll()",
         "import os; os.close(0); os.open(__file__, os.O_RDONLY)",
     ],
+    "what it has cannot be seen: [Errno 9] Bad file descriptor": ["import os; os.close(2)"],
     "it has a timer": ["import signal; signal.alarm(3600)"],
     "it has written something": ["import os; os.write(0, b'x')"],
     "it shares memory": ["import _multiprocessing; kept = _multiprocessing.SemLock(1, 1, 1, f'/offbook-{own}', True)"],

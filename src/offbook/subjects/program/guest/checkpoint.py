@@ -106,7 +106,10 @@ class Checkpoint:
         for holder, name, real in self._replaced:
             setattr(holder, name, real)
         Waits.clock = None
-        why = self._why_not()
+        try:
+            why = self._why_not()
+        except Exception as error:  # none may reach the program
+            why = f"what it has cannot be seen: {error}"
         if why:
             self._refuse(why)
         self._running = _running_loop()
@@ -161,27 +164,27 @@ class Checkpoint:
         if event in _SIGNALS:
             self._refuse("it sends a signal")  # perhaps to this process, which the runs need
         elif event == "open":
-            self._on_open(args[0], args[2])
+            self._on_open(*args)
         elif event in ("os.listdir", "os.scandir"):
             if sys._getframe(1).f_code.co_filename not in _IMPORT_FILES:
                 self._note("." if args[0] is None else args[0], is_listed=True)
         elif event != "socket.__new__" or (args[1] in _NETWORK_FAMILIES and _running_loop() is not None):
             self.reach()  # without a loop, a socket that is only made is nothing yet: its name is looked up, too
 
-    def _on_open(self, path: Any, flags: int) -> None:
-        if not isinstance(path, int) and not flags & _WRITING:
+    def _on_open(self, path: Any = None, mode: Any = None, flags: Any = None, *_: Any) -> None:
+        if isinstance(path, int):
+            return
+        if isinstance(flags, int) and not flags & _WRITING:
             self._note(path)
-        elif not isinstance(path, int):
+        else:
             self.reach()
 
     def _note(self, path: Any, *, is_listed: bool = False) -> None:
         """Note a file or folder, unless it is of a library; one that is not like any other is left to the runs."""
-        if isinstance(path, int):
-            return self.reach()
         try:
             name = os.path.abspath(os.fsdecode(path))
-        except (TypeError, ValueError):
-            return None
+        except (OSError, TypeError, ValueError):
+            return self.reach()
         key = (name, is_listed)
         if key in self._seen or preload.is_of_library(name):
             return None
