@@ -271,7 +271,7 @@ def test_many_runs_leave_neither_memory_nor_files_nor_processes(is_late, folder)
         forking = int(children(server.pid)[0]) if is_late else server.pid
         run_once(server)
         before = usage(forking)
-        for _ in range(200):
+        for _ in range(100):
             run_once(server)
         after = usage(forking)
         assert after["files"] == before["files"]
@@ -358,14 +358,18 @@ def test_runs_are_forked_before_the_program_first_does_more_than_work_in_memory(
 
 
 HARMLESS = f"""
-import os, sys, random, socket, time
+import logging, os, sys, random, socket, threading, time
 {WHICH_PROCESS}
 from unique import unique
 open(__file__).read(), os.path.exists("no such file"), os.listdir(), random.random(), time.time(), unique()
 os.environ["SET"] = "here"
+logging.warning("starting")
+real = threading.Thread.start
+def start(self): return real(self)
+threading.Thread.start = start
 made = socket.socket(); made.close()
 socket.getaddrinfo('127.0.0.1', 1)
-print(own, random.random(), time.monotonic() > 0, os.environ["SET"])
+print(own, random.random(), time.monotonic() > 0, os.environ["SET"], threading.Thread.start is start, os.stat)
 """
 
 
@@ -378,6 +382,8 @@ def test_what_only_reads_or_works_in_memory_is_done_once(folder):
     assert first == second
     assert first[1:] == early[1:]
     assert first[0] != early[0]
+    assert first[4:] == ["True", "<built-in", "function", "stat>"]
+    assert {each.stderr for each in endings} == {"WARNING:root:starting\n"}
 
 
 SHARED = {

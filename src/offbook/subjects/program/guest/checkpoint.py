@@ -78,7 +78,7 @@ class Checkpoint:
         self._seen: dict[tuple[str, bool], _FileState] = {}
         self._loops: list[_LoopFiles] = []
         self._running: Any = None
-        self._replaced: list[tuple[Any, str, Any]] = []
+        self._replaced: list[tuple[Any, str, _Function, _Function]] = []
         self._is_watching = self.is_left = False
         self._reaching = 0
 
@@ -103,8 +103,9 @@ class Checkpoint:
             self._refuse("it has a thread")
         self._is_watching = False
         self._clock.on_wait = _ignore
-        for holder, name, real in self._replaced:
-            setattr(holder, name, real)
+        for holder, name, real, ours in self._replaced:
+            if vars(holder)[name] is ours:  # the program may have wrapped it
+                setattr(holder, name, real)
         Waits.clock = None
         try:
             why = self._why_not()
@@ -132,7 +133,7 @@ class Checkpoint:
         Waits.clock = self._clock
 
     def _replace(self, holder: Any, name: str, function: _Function) -> None:
-        self._replaced.append((holder, name, getattr(holder, name)))
+        self._replaced.append((holder, name, getattr(holder, name), function))
         setattr(holder, name, function)
 
     def _noting(self, real: _Function) -> _Function:
@@ -245,9 +246,12 @@ def _state_of(path: str, is_listed: bool) -> _FileState:
 
 
 def _is_own_code(frame: Any) -> bool:
-    """Return whether code of the program calls, by the standard library or not, and not a library that it loads."""
+    """Return whether code of the program calls, by the standard library or not, and not a library that it loads.
+
+    `logging` asks for the process in any case, and hardly anybody prints it.
+    """
     while frame is not None and preload.is_standard_library(file := frame.f_code.co_filename):
-        if file in _IMPORT_FILES:
+        if file in _IMPORT_FILES or frame.f_globals.get("__name__") == "logging":
             return False
         frame = frame.f_back
     return frame is None or not preload.is_of_library(frame.f_code.co_filename)
