@@ -76,8 +76,8 @@ class CrashPoints:
         return self._write(file, data)
 
     def audit(self, event, arguments):
-        is_new = event == "open" and str(arguments[0]).startswith(self._folder) and arguments[2] & os.O_CREAT
-        if is_new or event in CHANGES:
+        is_change = event in CHANGES or (event == "open" and arguments[2] & os.O_CREAT)
+        if is_change and os.path.abspath(str(arguments[0])).startswith(self._folder):  # noqa: PTH100 - as the system sees it
             self._pass()
 
     def _pass(self):
