@@ -68,13 +68,13 @@ INJECTED_ERROR = "an injected error"
 
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_HEADER_VALUE = re.compile(r"([!-~]([ -~]*[!-~])?)?")
+_HEADER_VALUE = re.compile(r"([!-~\xa0-\xff]([ -~\xa0-\xff]*[!-~\xa0-\xff])?)?")
 
 
 class HttpError(Fault, frozen=True, tag="http_error"):
     """Raises the error of this status: RateLimitError for 429, ProviderError for others.
 
-    In a plan it is one of 400 to 599, or 200 with the `body` of a page that is no answer.
+    In a plan it is one of 400 to 599, or of 200 to 399 with `body` or `headers`: a page or a redirect, and no answer.
     """
 
     status_code: Annotated[int, Meta(ge=100, le=999)]
@@ -107,14 +107,17 @@ class HttpError(Fault, frozen=True, tag="http_error"):
         )
 
     def check(self) -> None:
-        if not (400 <= self.status_code <= 599 or (self.status_code == 200 and self.body)):
+        is_other_page = 200 <= self.status_code <= 399 and (self.body or self.headers)
+        if not (400 <= self.status_code <= 599 or is_other_page):
             reason = f"expected the status of an error, 400 to 599, got {self.status_code}"
             raise InputError(reason, place="status_code")
         for name, value in self.headers.items():
             if not _HEADER_NAME.fullmatch(name):
                 raise InputError(f"{name!r} is not the name of a header", place="headers")
             if not _HEADER_VALUE.fullmatch(value):
-                raise InputError(f"{value!r} cannot be in a header: it is not plain ASCII", place=f"headers.{name}")
+                raise InputError(
+                    f"{value!r} cannot be in a header: it is not one line of Latin-1", place=f"headers.{name}"
+                )
 
     async def apply(self, call: FaultedCall) -> NoReturn:
         body = add_mark(self.body, call.mark)
