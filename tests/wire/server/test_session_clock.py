@@ -32,6 +32,13 @@ def open_link(clock, life):
     return theirs
 
 
+def receive(link):
+    try:
+        return link.recv(100)
+    except BlockingIOError as error:
+        return error
+
+
 async def turn(times=TURNS):
     for _ in range(times):
         await asyncio.sleep(0)
@@ -67,5 +74,24 @@ def test_what_a_killed_program_waited_for_does_not_end_its_next_life():
             await turn()
         clock.close()
         return first.has_ended, second.has_ended, clock.now_s
+
+    assert asyncio.run(run()) == (False, False, 0.0)
+
+
+def test_no_time_passes_for_a_program_that_is_being_killed():
+    async def run():
+        clock, life = SessionClock(), Life()
+        with open_link(clock, life) as link:
+            clock.stop()
+            for _ in range(2):
+                link.send(MESSAGE.pack(IDLE, 10.0))  # its timer would be due, and it would go on until the signal comes
+                await turn()
+            waiting = asyncio.create_task(clock.wait(asyncio.get_running_loop().create_future(), 0.0))
+            await turn()
+            link.setblocking(False)
+            has_answer = not isinstance(receive(link), BlockingIOError)
+            waiting.cancel()
+        clock.close()
+        return has_answer, life.has_ended, clock.now_s
 
     assert asyncio.run(run()) == (False, False, 0.0)

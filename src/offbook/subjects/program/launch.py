@@ -334,6 +334,7 @@ class VirtualLife:
         self._run_clock: RunClock | None = None
 
     def kill(self) -> None:
+        self._clock.stop()
         self._process.kill()
 
     def limit_s(self) -> float:

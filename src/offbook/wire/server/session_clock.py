@@ -146,6 +146,13 @@ class SessionClock:
         self._link, self._life, self._is_over = link, life, False
         asyncio.get_running_loop().add_reader(link, self._on_message)
 
+    def stop(self) -> None:
+        """Let no time pass for the program any more: it is being killed, and must not go on until the signal comes.
+
+        May be called from any thread.
+        """
+        self._is_over = True
+
     def close(self) -> None:
         """Stop listening, after what the program has sent at its end."""
         while self._link is not None:
@@ -194,7 +201,7 @@ class SessionClock:
         its next life.
         """
         loop = asyncio.get_running_loop()
-        if link is not self._link:
+        if link is not self._link or self._is_over:
             return
         if self._busy:
             loop.call_later(BUSY_S, self._settle, link, due_s, 0, self._counts)
@@ -211,6 +218,8 @@ class SessionClock:
 
     def _move(self, due_s: float) -> bool:
         """Let time pass up to a moment, but not beyond the limit, and return whether a part of a response is due."""
+        if self._is_over:
+            return False
         limit_s = math.inf if self._life is None else self._life.limit_s()
         self.now_s = max(self.now_s, min(due_s, limit_s))
         if due_s > limit_s or math.isinf(due_s):
