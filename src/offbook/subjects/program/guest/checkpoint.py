@@ -80,10 +80,12 @@ class Checkpoint:
         self._running: Any = None
         self._replaced: list[tuple[Any, str, _Function, _Function]] = []
         self._is_watching = self.is_left = False
+        self._dont_write_bytecode = sys.dont_write_bytecode
         self._reaching = 0
 
     def watch(self) -> None:
-        """Wait for the place from now on."""
+        """Wait for the place from now on. What the program imports before is not worth a file."""
+        sys.dont_write_bytecode = True
         preload.is_of_library("")  # it looks for files, once
         for name in _LOOKS:
             self._replace(os, name, self._noting(getattr(os, name)))
@@ -102,6 +104,7 @@ class Checkpoint:
         if len(_listdir("/proc/self/task")) > 1:  # no thread may go on from here
             self._refuse("it has a thread")
         self._is_watching = False
+        sys.dont_write_bytecode = self._dont_write_bytecode
         self._clock.on_wait = _ignore
         for holder, name, real, ours in self._replaced:
             if vars(holder)[name] is ours:  # the program may have wrapped it
