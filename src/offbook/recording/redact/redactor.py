@@ -37,8 +37,7 @@ from offbook.recording.format.wire_record import (
     searchable_bytes,
     with_frame_texts,
 )
-from offbook.recording.redact.secret_kinds import PLAIN_MARK, SecretSpan, searchable, secret_spans
-from offbook.recording.redact.secret_patterns import (
+from offbook.recording.redact.secret_fields import (
     MIN_NAMED_CHARS,
     FieldPatterns,
     PersonalKind,
@@ -51,6 +50,7 @@ from offbook.recording.redact.secret_patterns import (
     put_marks,
     quoted_names,
 )
+from offbook.recording.redact.secret_kinds import PLAIN_MARK, SecretSpan, searchable, secret_spans
 from offbook.recording.redact.websocket import redact_websocket
 from offbook.text import compile_pattern
 from offbook.vendors import DUMMY_KEY, KEY_HEADERS
