@@ -14,9 +14,10 @@ from offbook.mcp.config import McpConfig, load_config
 from offbook.mcp.hub import McpHub
 from offbook.mcp.message import Message
 from offbook.mcp.recorder import McpRecorder
-from offbook.mcp.replay import FoundAnswer, McpReplay
+from offbook.mcp.replay import McpReplay
 from offbook.mcp.serving import McpWireServer
 from offbook.mcp.session import McpToolCall
+from offbook.mcp.source import FoundAnswer
 from offbook.pipeline import Live, Record, Replay
 from offbook.recording.format.document import Document
 from offbook.recording.format.exchange import ToolExchange

@@ -19,9 +19,10 @@ from offbook.mcp.connect import FRAME_HEAD
 from offbook.mcp.http.endpoint import HttpEndpoint
 from offbook.mcp.http.upstream import HttpUpstream
 from offbook.mcp.recorder import McpRecorder
-from offbook.mcp.replay import NO_LATENCY, McpReplay, McpSource
+from offbook.mcp.replay import NO_LATENCY, McpReplay
 from offbook.mcp.session import McpSession, McpToolCall, ignore_tool_call
 from offbook.mcp.shared import SharedMcpReplay
+from offbook.mcp.source import McpSource
 from offbook.mcp.stdio import READ_BYTES, LineServer, ServerProcess
 from offbook.messages import JsonObject, result_text
 from offbook.recording.format.exchange import ToolExchange

@@ -17,7 +17,8 @@ from offbook import __version__
 from offbook.errors import InputError, MockDriftError, MockError
 from offbook.mcp.answer import McpAnswer, error_answer, result_answer
 from offbook.mcp.message import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, Message, text_result
-from offbook.mcp.replay import NOTHING_DUE, DueMessages, FoundAnswer, McpReplay
+from offbook.mcp.replay import McpReplay
+from offbook.mcp.source import FoundAnswer, McpSource
 from offbook.messages import JsonObject, ToolCall, result_text
 from offbook.recording.stores.locate import read_document
 from offbook.scenarios.mocks import Mocks
@@ -89,8 +90,8 @@ StartTools: TypeAlias = Callable[[], Sequence[MockTool]]
 """Returns the tools for one session, in which sequences of mocks start over."""
 
 
-class MockServer:
-    """Answers the requests of one session to the server `name` by its `tools`; an `McpSource`."""
+class MockServer(McpSource):
+    """Answers the requests of one session to the server `name` by its `tools`."""
 
     def __init__(self, name: str, tools: Iterable[MockTool]) -> None:
         self._tools = {each.tool.name: each for each in tools}
@@ -112,13 +113,6 @@ class MockServer:
         if request.method not in _SUPPORTED:
             return FoundAnswer(error_answer(request, METHOD_NOT_FOUND, f"Method not found: {request.method}"))
         return FoundAnswer(self._replay.find(request).answer)
-
-    def use(self, found: FoundAnswer) -> DueMessages:
-        """Nothing is used up, and nothing is sent on its own."""
-        return NOTHING_DUE
-
-    def first_messages(self) -> Sequence[Any]:
-        return ()
 
     def tool_headers(self, tool: str) -> Mapping[str, str]:
         return self._replay.tool_headers(tool)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.clock import SYSTEM_CLOCK, Clock
@@ -13,6 +12,7 @@ from offbook.events import NULL_SINK, Sink
 from offbook.mcp.answer import TimedMessage
 from offbook.mcp.message import Message, arguments_hash, further_params, parse_message, recorded_arguments
 from offbook.mcp.replay import DISCOVERIES, PROTOCOL, call_outcome
+from offbook.mcp.source import RecordedExchange
 from offbook.messages import JsonObject
 from offbook.recording.call_cache import OWN_TURN, CallCache, CallTurn
 from offbook.recording.format.exchange import RecordedError, ToolExchange
@@ -24,13 +24,6 @@ from offbook.recording.redact.rules import redactor_in_force
 from offbook.recording.stores.store import RecordingReader
 
 UNRECORDED_METHODS: frozenset[str] = frozenset(("ping", "logging/setLevel", "subscriptions/listen"))
-
-
-class RecordedExchange(Struct, frozen=True):
-    """An exchange that was recorded: its key, and in a shared recording its id."""
-
-    key: str
-    id: int | None = None
 
 
 class McpRecorder:

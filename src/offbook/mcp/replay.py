@@ -5,10 +5,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
-from msgspec import UNSET, Struct, field
+from msgspec import UNSET
 
 from offbook.errors import RecordingMismatchError
 from offbook.mcp.answer import (
@@ -36,6 +36,7 @@ from offbook.mcp.message import (
     recorded_arguments,
     text_result,
 )
+from offbook.mcp.source import NOTHING_DUE, DueMessages, FoundAnswer, McpSource
 from offbook.messages import JsonObject, result_text
 from offbook.recording.format.exchange import RecordedError, ToolExchange
 from offbook.recording.format.keys import is_mcp_key, mcp_key, split_mcp_key
@@ -57,31 +58,6 @@ NO_LATENCY: Latency = Latency("constant", latency_ms=0.0, seed=0)
 
 SERVER_REQUESTS = frozenset(("sampling/createMessage", "elicitation/create", "roots/list", "ping"))
 """The requests that servers send on their own. Those of clients are recorded under other methods; `ping` is not."""
-
-
-class FoundAnswer(Struct, frozen=True):
-    """An answer, and the exchange that it is from; None if it is synthetic. `key` names the exchange.
-
-    `client_answers` are what the client answered to requests of the server when the exchange was recorded, by id.
-    """
-
-    answer: McpAnswer
-    stored: StoredExchange[ToolExchange] | None = None
-    client_answers: dict[bytes, Message] = field(default_factory=dict)
-
-    @property
-    def key(self) -> str | None:
-        return None if self.stored is None else self.stored.key
-
-
-class DueMessages(Struct, frozen=True):
-    """What a server sent on its own around an exchange: the entries that come before its answer, and after it."""
-
-    before: tuple[StoredExchange[ToolExchange], ...] = ()
-    after: tuple[StoredExchange[ToolExchange], ...] = ()
-
-
-NOTHING_DUE = DueMessages()
 
 
 class OwnMessages:
@@ -128,31 +104,7 @@ class OwnMessages:
         return tuple(stored for _, stored in taken)
 
 
-class McpSource(Protocol):
-    """What answers the requests to one server, instead of the real one."""
-
-    def find(self, request: Message) -> FoundAnswer:
-        """Return the answer to a request. It counts as served after `use`.
-
-        Raises:
-            RecordingMismatchError: there is none.
-        """
-        ...
-
-    def use(self, found: FoundAnswer) -> DueMessages:
-        """Count an answer as served, and return what the server sends on its own around it."""
-        ...
-
-    def first_messages(self) -> Sequence[StoredExchange[ToolExchange]]:
-        """Return what the server sends on its own before it has answered anything; each message once."""
-        ...
-
-    def tool_headers(self, tool: str) -> Mapping[str, str]:
-        """Return the arguments of a tool that clients repeat in headers, `Mcp-Param-NAME`, by the names of these."""
-        ...
-
-
-class McpReplay:
+class McpReplay(McpSource):
     """Answers the requests of one session to `server` from a recording.
 
     Tool calls with equal arguments are answered in order, each answer once. Other requests get the last answer again

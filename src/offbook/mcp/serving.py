@@ -22,8 +22,8 @@ from offbook.errors import InputError
 from offbook.mcp.config import CONFIG_VARIABLE, McpConfig, ServerConfig, load_config, parse_config, write_config
 from offbook.mcp.hub import McpHub
 from offbook.mcp.recorder import McpRecorder
-from offbook.mcp.replay import McpSource
 from offbook.mcp.session import McpSession, McpToolCall
+from offbook.mcp.source import McpSource
 from offbook.mcp.stdio import LineBuffer, LineServer, ServerProcess
 from offbook.messages import JsonObject
 from offbook.recording.latency import Latency

@@ -31,8 +31,8 @@ from offbook.mcp.message import (
     recorded_arguments,
 )
 from offbook.mcp.recorder import McpRecorder
-from offbook.mcp.replay import DISCOVERIES, SERVER_REQUESTS, FoundAnswer, McpSource, call_outcome
-from offbook.mcp.shared import SharedMcpReplay
+from offbook.mcp.replay import DISCOVERIES, SERVER_REQUESTS, call_outcome
+from offbook.mcp.source import FoundAnswer, McpSource, NothingRecorded
 from offbook.messages import JsonObject
 from offbook.recording.call_cache import OWN_TURN, CallTurn
 from offbook.recording.format.exchange import ToolExchange
@@ -132,7 +132,8 @@ class McpSession:
         recorded_as: str = "",
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self.server, self.session, self.source = server, session, source
+        self.server, self.session = server, session
+        self.source: McpSource = source or NothingRecorded()
         self._recorded_as = recorded_as or server
         self._recorder, self._on_tool_call, self._clock = recorder, on_tool_call, clock
         self._lasting = LastingFaults()
@@ -175,21 +176,16 @@ class McpSession:
         except RecordingUnavailableError as error:
             return self._refuse(call, error)
 
-    @property
-    def _shared(self) -> SharedMcpReplay | None:
-        return self.source if isinstance(self.source, SharedMcpReplay) else None
-
     def needs_turn(self, call: McpCall) -> bool:
         """Return whether other processes may make the same call, so that it has to wait; see `take_turn`."""
-        if self._shared is None or not self._shared.shares(call.request) or call.crash is not None:
+        if not self.source.shares(call.request) or call.crash is not None:
             return False
         return self._lasting.answer(call.request) is None if call.fault is None else call.fault.runs_tool
 
     async def take_turn(self, call: McpCall) -> McpCall | McpAnswer:
         """Wait until a call is ours to make, and return it with its turn; or return the answer that is recorded."""
-        assert self._shared is not None
         try:
-            while (turn := await self._shared.turn(call.request)).is_answered:
+            while (turn := await self.source.turn(call.request)).is_answered:
                 if (answer := self.answer(call)) is not None:
                     return answer
         except RecordingUnavailableError as error:
@@ -198,8 +194,7 @@ class McpSession:
 
     def give_up(self, call: McpCall) -> None:
         """Let others make a call that the real server is not going to answer. Safe to call twice."""
-        if self._shared is not None:
-            self._shared.give_up(call.turn)
+        self.source.give_up(call.turn)
 
     def is_held(self, call: McpCall) -> bool:
         """Return whether the client gets nothing of what the real server sends before `finish` has seen all of it."""
@@ -234,12 +229,11 @@ class McpSession:
         return None if listed is clean else listed
 
     def _record(self, call: McpCall, messages: Sequence[TimedMessage], credentials: Iterable[str]) -> str | None:
-        turn = call.turn if self._shared is None or call.turn is not OWN_TURN else self._shared.claim(call.request)
+        turn = self.source.claim(call.request) if call.turn is OWN_TURN else call.turn
         if self._recorder is None or turn is None:
             return None
         recorded = self._recorder.record(self._recorded_as, call.request, messages, credentials=credentials, turn=turn)
-        if self._shared is not None:
-            self._shared.note_recorded(turn, recorded)
+        self.source.note_recorded(turn, recorded)
         return None if recorded is None else recorded.key
 
     def _refuse(self, call: McpCall, error: InputError, *, clean: McpAnswer | None = None) -> McpAnswer:
@@ -263,12 +257,11 @@ class McpSession:
             self._record_own(message)
 
     def _record_own(self, message: Message, answer: Message | None = None) -> None:
-        turn = OWN_TURN if self._shared is None else self._shared.claim_own(message)
+        turn = self.source.claim_own(message)
         if self._recorder is None or turn is None:
             return
         recorded = self._recorder.record_own_message(self._recorded_as, message, answer, turn=turn)
-        if self._shared is not None:
-            self._shared.note_recorded(turn, recorded)
+        self.source.note_recorded(turn, recorded)
 
     def note_question(self, key: bytes, asked: Message, pending: PendingCall | None) -> None:
         """Note a request of the real server, for a call or on its own. `key` is its id, unique among all clients."""
@@ -285,7 +278,7 @@ class McpSession:
     def listen(self, listener: Callable[[OwnMessage], None]) -> Callable[[], None]:
         """Call `listener` with what the recorded server sends on its own, from now on, and with what nobody has heard
         yet. Return a function that ends this."""
-        if self.is_live or self.source is None:
+        if self.is_live:
             return lambda: None
         self._listeners.append(listener)
         if not self._has_listened:
@@ -325,7 +318,7 @@ class McpSession:
     def _answer(self, call: McpCall) -> McpAnswer:
         if call.fault is not None and not call.fault.runs_tool:
             return self._note(call, self._broken(call, McpAnswer()), CallOutcome("fault"))
-        found = self._require_source().find(call.request)
+        found = self.source.find(call.request)
         if found.answer.work is not None:
             return McpAnswer(work=partial(self._answer_after_work, call, found))
         return self._answer_found(call, found)
@@ -350,7 +343,7 @@ class McpSession:
         if call.fault is not None and spoils_call(call.fault):
             outcome = CallOutcome("fault", found.key)
             return self._note(call, self._broken(call, found.answer), outcome, clean=found.answer)
-        due = self._require_source().use(found)
+        due = self.source.use(found)
         self._send_own(due.before)
         answer = found.answer
         if due.after:
@@ -364,11 +357,6 @@ class McpSession:
     def _note_served(self, call: McpCall, answer: McpAnswer, found: FoundAnswer) -> McpAnswer:
         outcome = CallOutcome("synthetic" if found.stored is None else "served", found.key)
         return self._note(call, answer, outcome, clean=found.answer)
-
-    def _require_source(self) -> McpSource:
-        if self.source is None:
-            raise RecordingMismatchError("nothing is recorded yet", kind="missing")
-        return self.source
 
     def _broken(self, call: McpCall, clean: McpAnswer) -> McpAnswer:
         assert call.fault is not None

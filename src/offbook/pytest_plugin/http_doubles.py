@@ -25,9 +25,9 @@ from offbook.wire.options import StandInOptions, WireOptions
 
 if TYPE_CHECKING:
     from offbook.mcp.config import ServerConfig
-    from offbook.mcp.replay import McpSource
     from offbook.mcp.serving import McpWireServer, ServedMcp
     from offbook.mcp.session import McpToolCall
+    from offbook.mcp.source import McpSource
     from offbook.scenarios.mocks import Mocks
     from offbook.tools.toolbox import GivenTool, GivenTools
     from offbook.wire.intercept.in_process import InProcessInterception

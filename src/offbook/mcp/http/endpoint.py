@@ -166,7 +166,7 @@ class HttpEndpoint:
 
     def _check_tool_headers(self, message: Message, headers: Mapping[str, str]) -> HttpResponse | None:
         """Return why a modern call is refused whose headers do not repeat the arguments that its tool says."""
-        if not message.tool or self.session.source is None or not is_modern(message, headers):
+        if not message.tool or not is_modern(message, headers):
             return None
         arguments = message.params.get("arguments")
         given = arguments if isinstance(arguments, dict) else {}

@@ -18,8 +18,9 @@ from offbook.explore.verdict import DEFAULT_RESULT, NEAREST_RESULT
 from offbook.mcp.answer import McpAnswer
 from offbook.mcp.config import CONFIG_VARIABLE, PLACEHOLDER, McpConfig, load_config
 from offbook.mcp.hub import McpHub
-from offbook.mcp.replay import ExploredMcpReplay, McpReplay, McpSource, annotations_of, call_outcome
+from offbook.mcp.replay import ExploredMcpReplay, McpReplay, annotations_of, call_outcome
 from offbook.mcp.session import McpToolCall
+from offbook.mcp.source import McpSource
 from offbook.messages import JsonObject, result_text
 from offbook.recording.format.exchange import ToolExchange
 from offbook.recording.stores.locate import open_store
