@@ -74,25 +74,27 @@ def _parse_line(text: str) -> PlannedFault:
 
 _LETTERS = str.maketrans("OoIl", "0011")
 _SITE_NAMES = "call|since|attempt|chunk|step|tool|workflow"
-_TYPE_NAMES = "|".join(sorted(PLANNED_FAULT_TYPES, key=len, reverse=True))
-_FIELD_NAMES = "|".join(
-    sorted({name for kind in PLANNED_FAULT_TYPES.values() for name in kind.__struct_encode_fields__})
-)
-_SLIPS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
-    (r"\s*=\s*", "="),
-    (rf",\s*(?=({_SITE_NAMES})=)", " "),
-    (r"\b(?=[\dOoIl]*\d)[\dOoIl]+\b", lambda found: found[0].translate(_LETTERS)),
-    (r"\b(\d+)s\b", r"\g<1>000"),
-    (r"\b(\d+)ms\b", r"\1"),
-    (rf"\b({_SITE_NAMES})[\s:]+(?=[\w\"])", r"\1="),
-    (rf"\b({_FIELD_NAMES})\s+(?=[\w\"])", r"\1="),
-    (r"\bstatus=", "status_code="),
-    (r"(^|:\s*)(?:http_?)?([45]\d\d)$", r"\1http_error \2"),
-    (r"(^|:\s*)rate_?limit(ed)?\b", r"\1http_error 429"),
-    (rf"^([^:]*?)[\s,;:]*\b({_TYPE_NAMES})\b", r"\1: \2"),
-)
-"""Slips of the hand, and what is meant: spaces around `=`, letters for digits, units, a missing `=`, colon or site."""
 _MAX_MENDED_CHARS = 300
+
+
+def _slips() -> tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...]:
+    """Return slips of the hand, and what is meant: spaces around `=`, letters for digits, units, a missing `=`, colon
+    or site."""
+    types = "|".join(sorted(PLANNED_FAULT_TYPES, key=len, reverse=True))
+    fields = "|".join(sorted({name for kind in PLANNED_FAULT_TYPES.values() for name in kind.__struct_encode_fields__}))
+    return (
+        (r"\s*=\s*", "="),
+        (rf",\s*(?=({_SITE_NAMES})=)", " "),
+        (r"\b(?=[\dOoIl]*\d)[\dOoIl]+\b", lambda found: found[0].translate(_LETTERS)),
+        (r"\b(\d+)s\b", r"\g<1>000"),
+        (r"\b(\d+)ms\b", r"\1"),
+        (rf"\b({_SITE_NAMES})[\s:]+(?=[\w\"])", r"\1="),
+        (rf"\b({fields})\s+(?=[\w\"])", r"\1="),
+        (r"\bstatus=", "status_code="),
+        (r"(^|:\s*)(?:http_?)?([45]\d\d)$", r"\1http_error \2"),
+        (r"(^|:\s*)rate_?limit(ed)?\b", r"\1http_error 429"),
+        (rf"^([^:]*?)[\s,;:]*\b({types})\b", r"\1: \2"),
+    )
 
 
 def _meant_line(text: str) -> str:
@@ -100,7 +102,7 @@ def _meant_line(text: str) -> str:
     if len(text) > _MAX_MENDED_CHARS:
         return ""
     line = text.strip()
-    for slip, meant in _SLIPS:
+    for slip, meant in _slips():
         line = re.sub(slip, meant, line)
         for site in ("call=1", "tool=NAME") if line.startswith(":") else ("",):
             with suppress(InputError):
