@@ -34,16 +34,13 @@ class QuickParameters:
         _refuse_missing_value(given, parameters, ctx)
         try:
             rest: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
-        except _UsageError as error:
-            known = [name for parameter in parameters for name in parameter.opts if name.startswith("--")]
-            _propose_two_dashes(error, given, known)
-            _propose_replay(error, known)
+        except Exception as error:
+            if hasattr(error, "message"):  # a usage error, whose class typer does not export
+                known = [name for parameter in parameters for name in parameter.opts if name.startswith("--")]
+                _propose_two_dashes(error, given, known)
+                _propose_replay(error, known)
             raise
         return rest
-
-
-_UsageError: Any = typer.BadParameter.__mro__[1]
-"""The usage error of click, of which versions of typer may have a copy of their own."""
 
 
 def _refuse_missing_value(args: list[str], parameters: list[Any], ctx: Any) -> None:
@@ -51,7 +48,7 @@ def _refuse_missing_value(args: list[str], parameters: list[Any], ctx: Any) -> N
     place = args.index("--") if "--" in args else 0
     option = args[place - 1] if place else ""
     if any(option in parameter.opts and not getattr(parameter, "is_flag", True) for parameter in parameters):
-        raise _UsageError(f"Option {option!r} requires an argument before '--'.", ctx)
+        ctx.fail(f"Option {option!r} requires an argument before '--'.")
 
 
 def _propose_replay(error: Any, known: list[str]) -> None:
