@@ -374,8 +374,8 @@ def json_form(value: object) -> JsonForm:
             parsed = orjson.loads(text)
             if orjson.dumps(parsed) == text.encode():
                 return JsonForm(parsed)
-        except (TypeError, ValueError):  # not JSON, or nested too deep
-            pass
+        except (TypeError, ValueError):
+            pass  # not JSON, or nested too deep: the text below is what is recorded, with the type that it stands for
     readable = text.encode(errors="replace").decode()
     return JsonForm(readable, None if isinstance(value, str) and readable == text else type(value).__name__)
 

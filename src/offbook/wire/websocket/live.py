@@ -309,7 +309,7 @@ class UpstreamSocket:
             yield CloseMessage(PROTOCOL_ERROR, "the real API sent an invalid frame")
             return
         except OSError:
-            pass
+            pass  # reset: for the client and the recording that is what an end without a close is, code 1006
         yield CloseMessage(ABNORMAL_CLOSURE)
 
     def send(self, message: Message) -> None:
