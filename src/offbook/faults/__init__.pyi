@@ -8,7 +8,7 @@ from offbook.faults.catalog import AnyPlannedFault as AnyPlannedFault
 from offbook.faults.catalog import AnyToolFault as AnyToolFault
 from offbook.faults.catalog import fault_of as fault_of
 from offbook.faults.catalog import stream_fault_of as stream_fault_of
-from offbook.faults.crash import Crash as Crash
+from offbook.faults.fault import Crash as Crash
 from offbook.faults.fault import Fault as Fault
 from offbook.faults.fault import FaultedCall as FaultedCall
 from offbook.faults.fault import FaultVariant as FaultVariant

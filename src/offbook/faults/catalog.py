@@ -27,8 +27,7 @@ from msgspec.structs import replace
 from offbook.clock import VIRTUAL_EPOCH
 from offbook.codecs.base import retry_after_s
 from offbook.errors import MalformedResponseError, ProviderError, RateLimitError
-from offbook.faults.crash import Crash
-from offbook.faults.fault import FaultVariant
+from offbook.faults.fault import Crash, FaultVariant
 from offbook.faults.http import ConnectionReset, ContextOverflow, HttpError, Slow, Timeout, WrongContentType
 from offbook.faults.order import Cancelled, DeliveredTwice, HeldUntil
 from offbook.faults.response import (

@@ -1,4 +1,4 @@
-"""The base of all faults: how a fault is declared and written as text, and how it acts on a model call."""
+"""The base of all faults: how a fault is declared and written as text, how it acts on a model call, and the crash."""
 
 from __future__ import annotations
 
@@ -339,6 +339,25 @@ class FaultVariant(Struct, Generic[F_co], frozen=True):
         if self.http_only and not site.is_over_http and not site.is_tool:
             return False
         return bool(site.positions) or not self.needs_stream
+
+
+class Crash(DeclaredFault, frozen=True, tag="crash"):
+    """Kills the process of a run, and starts it again. Only `explore` can: nothing else starts a run again.
+
+    `before` is before a model is asked, or a tool runs. `after` is when it has answered, or taken effect, and before
+    anything is done with that. It fires once in a run.
+    """
+
+    family: ClassVar[FaultFamily] = "crash"
+    fits_any_call: ClassVar[bool] = True
+
+    when: Literal["before", "after"]
+
+    @classmethod
+    def variants(cls) -> tuple[FaultVariant[Self], ...]:
+        """Return both forms. With an answer of a model that nothing was done with, a run is as it was before."""
+        after = FaultVariant("crash after", cls("after"), is_optional=True, is_only_for_tools=True, fits_reports=True)
+        return FaultVariant("crash before", cls("before"), is_optional=True), after
 
 
 class CallTarget(Struct, frozen=True):

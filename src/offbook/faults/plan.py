@@ -24,8 +24,7 @@ from offbook.faults.catalog import (
     fault_example,
     fault_type_hint,
 )
-from offbook.faults.crash import Crash
-from offbook.faults.fault import Fault, fields_of, join_words, parse_value, split_words
+from offbook.faults.fault import Crash, Fault, fields_of, join_words, parse_value, split_words
 from offbook.faults.order import HeldUntil, OrderFault
 from offbook.faults.site import At, PlannedFault, Site, ToolSite
 from offbook.faults.tools import ToolFault

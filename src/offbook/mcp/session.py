@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import InputError, RecordingMismatchError, RecordingUnavailableError, RecordingWriteError
 from offbook.faults.catalog import AnyOrderFault, AnyToolFault
-from offbook.faults.crash import Crash
+from offbook.faults.fault import Crash
 from offbook.faults.site import ToolSite
 from offbook.mcp.answer import McpAnswer, TimedMessage, error_answer, server_messages
 from offbook.mcp.dialogue import OwnMessage, client_answer_mismatch
