@@ -1,12 +1,13 @@
-"""A recording in Redis: created, appended to, edited and removed while others read and write."""
+"""A recording in Redis: created, appended to, edited and removed while others read and write, or shared as a cache."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import orjson
@@ -30,9 +31,6 @@ from offbook.recording.stores.redis.scripts import (
     STAGE,
     SWAP,
 )
-
-if TYPE_CHECKING:
-    from offbook.recording.stores.redis.shared import RedisSharedCalls
 
 _encoder = msgspec.json.Encoder()
 LOCK = "lock"
@@ -91,8 +89,6 @@ class RedisStore:
         return RedisStore(self.at.beside(suffix))
 
     def share(self) -> RedisSharedCalls:
-        from offbook.recording.stores.redis.shared import RedisSharedCalls  # noqa: PLC0415 - only mode `new` needs it
-
         return RedisSharedCalls(self.at)
 
     def create(self) -> bool:
@@ -200,3 +196,41 @@ class RedisWriter:
     def _append(self, kind: Kind, key: str, exchange: Exchange | ToolExchange, value: bytes, *lease: str) -> int:
         arguments = (kind, key, exchange.fingerprint or "", value, self._ttl_ms, *lease)
         return int(self._connection.run(APPEND, "", *arguments))
+
+
+_LEASE = "lease:"
+
+
+class RedisSharedCalls:
+    """The exchanges under a prefix, and a lease for each call that some process is making."""
+
+    def __init__(self, location: RedisLocation) -> None:
+        self._connection = RedisConnection(location)
+        self._leases = Leases(self._connection)
+        self.goes_on_live = location.on_error == "live"
+
+    @cached_property
+    def reader(self) -> RedisReader:
+        return RedisReader(self._connection)
+
+    @cached_property
+    def _writer(self) -> RedisWriter:
+        return RedisWriter(self._connection)
+
+    def acquire(self, call: str) -> bool:
+        return self._leases.acquire(f"{_LEASE}{call}")
+
+    def append(self, key: str, exchange: Exchange, *, call: str) -> None:
+        self._writer.append_call(key, exchange, lease=call, token=self._leases.token)
+        self._leases.forget(f"{_LEASE}{call}")
+
+    def append_tool(self, tool: str, exchange: ToolExchange, *, call: str) -> int:
+        number = self._writer.append_tool_call(tool, exchange, lease=call, token=self._leases.token)
+        self._leases.forget(f"{_LEASE}{call}")
+        return number
+
+    def release(self, call: str) -> None:
+        self._leases.release(f"{_LEASE}{call}")
+
+    def close(self) -> None:
+        self._connection.close()
