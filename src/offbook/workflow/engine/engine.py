@@ -18,14 +18,15 @@ from offbook.messages import Request
 from offbook.providers.provider import Provider, run_sync
 from offbook.schema_errors import describe_type
 from offbook.tools import GivenTools, Toolbox, ToolDef
-from offbook.workflow.engine.level_run import LevelRun, RunnableLevel
 from offbook.workflow.engine.result import NO_CHECKPOINT, Checkpoint, RunStatus, StepResult, WorkflowResult
 from offbook.workflow.engine.step_kinds import build_level
 from offbook.workflow.engine.step_runner import (
     Environment,
+    LevelRun,
     LoadedTools,
     OnText,
     RunContext,
+    RunnableLevel,
     Scope,
     initial_state,
 )

@@ -20,8 +20,7 @@ from offbook.gateway.retry import RetryPolicy
 from offbook.messages import JsonObject, Request, Response, StreamEnd, StreamRestart, TextDelta, ToolCall
 from offbook.text import shorten
 from offbook.tools import Toolbox, ToolDef, run_tool
-from offbook.workflow.engine.level_run import RunnableLevel
-from offbook.workflow.engine.step_runner import Environment, Scope, StepRunner, initial_state, set_path
+from offbook.workflow.engine.step_runner import Environment, RunnableLevel, Scope, StepRunner, initial_state, set_path
 from offbook.workflow.file.expression import Expression
 from offbook.workflow.file.graph import Graph
 from offbook.workflow.file.schema import (

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offbook.workflow import Graph, LlmCallStep, RouterStep
-from offbook.workflow.engine.level_run import Schedule
+from offbook.workflow.engine.step_runner import Schedule
 from offbook.workflow.file.schema import RouterCondition
 
 
