@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from offbook.config.recordings import is_folder, recording_file
 from offbook.config.roles import StepNames
 from offbook.errors import RecordingMismatchError
+from offbook.mcp.answer import FoundAnswer
 from offbook.mcp.config import McpConfig, load_config
 from offbook.mcp.hub import McpHub
 from offbook.mcp.message import Message
@@ -17,7 +18,6 @@ from offbook.mcp.recorder import McpRecorder
 from offbook.mcp.replay import McpReplay
 from offbook.mcp.serving import McpWireServer
 from offbook.mcp.session import McpToolCall
-from offbook.mcp.source import FoundAnswer
 from offbook.pipeline import Live, Record, Replay
 from offbook.recording.format.document import Document
 from offbook.recording.format.exchange import ToolExchange

@@ -15,7 +15,7 @@ The way of a request, in order:
 `mock` answers by functions, mocks and schemas instead of a recording. `surface` is what a server offers and what of it
 moved, `check` says what is wrong with it, and `verify` compares a live server with its recording.
 
-Seams for what is built on this: an `McpSource` (in `source`) answers requests, be it a recording or a `MockServer`, and
+Seams for what is built on this: an `McpSource` (in `answer`) answers requests, be it a recording or a `MockServer`, and
 says whose turn a call is where processes share a recording (`shared`);
 `on_tool_call` of a hub gets each call with its arguments and its answer, and `annotations_of` in `replay` says what a
 tool declares about its side effects.

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from offbook.errors import InputError
+from offbook.mcp.answer import McpSource
 from offbook.mcp.config import McpConfig, ServerConfig, write_config
 from offbook.mcp.connect import FRAME_HEAD
 from offbook.mcp.http.endpoint import HttpEndpoint
@@ -22,7 +23,6 @@ from offbook.mcp.recorder import McpRecorder
 from offbook.mcp.replay import NO_LATENCY, McpReplay
 from offbook.mcp.session import McpSession, McpToolCall, ignore_tool_call
 from offbook.mcp.shared import SharedMcpReplay
-from offbook.mcp.source import McpSource
 from offbook.mcp.stdio import READ_BYTES, LineServer, ServerProcess
 from offbook.messages import JsonObject, result_text
 from offbook.recording.format.exchange import ToolExchange

@@ -15,10 +15,9 @@ from msgspec import Struct
 
 from offbook import __version__
 from offbook.errors import InputError, MockDriftError, MockError
-from offbook.mcp.answer import McpAnswer, error_answer, result_answer
+from offbook.mcp.answer import FoundAnswer, McpAnswer, McpSource, error_answer, result_answer
 from offbook.mcp.message import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, Message, text_result
 from offbook.mcp.replay import McpReplay
-from offbook.mcp.source import FoundAnswer, McpSource
 from offbook.messages import JsonObject, ToolCall, result_text
 from offbook.recording.stores.locate import read_document
 from offbook.scenarios.mocks import Mocks

@@ -9,10 +9,9 @@ from msgspec.structs import replace
 
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.events import NULL_SINK, Sink
-from offbook.mcp.answer import TimedMessage
+from offbook.mcp.answer import RecordedExchange, TimedMessage
 from offbook.mcp.message import Message, arguments_hash, further_params, parse_message, recorded_arguments
 from offbook.mcp.replay import DISCOVERIES, PROTOCOL, call_outcome
-from offbook.mcp.source import RecordedExchange
 from offbook.messages import JsonObject
 from offbook.recording.call_cache import OWN_TURN, CallCache, CallTurn
 from offbook.recording.format.exchange import RecordedError, ToolExchange

@@ -12,7 +12,11 @@ from msgspec import UNSET
 
 from offbook.errors import RecordingMismatchError
 from offbook.mcp.answer import (
+    NOTHING_DUE,
+    DueMessages,
+    FoundAnswer,
     McpAnswer,
+    McpSource,
     TimedMessage,
     client_answers,
     discover_result,
@@ -36,7 +40,6 @@ from offbook.mcp.message import (
     recorded_arguments,
     text_result,
 )
-from offbook.mcp.source import NOTHING_DUE, DueMessages, FoundAnswer, McpSource
 from offbook.messages import JsonObject, result_text
 from offbook.recording.format.exchange import RecordedError, ToolExchange
 from offbook.recording.format.keys import is_mcp_key, mcp_key, split_mcp_key

@@ -19,11 +19,11 @@ from msgspec.structs import replace
 from typing_extensions import Unpack
 
 from offbook.errors import InputError
+from offbook.mcp.answer import McpSource
 from offbook.mcp.config import CONFIG_VARIABLE, McpConfig, ServerConfig, load_config, parse_config, write_config
 from offbook.mcp.hub import McpHub
 from offbook.mcp.recorder import McpRecorder
 from offbook.mcp.session import McpSession, McpToolCall
-from offbook.mcp.source import McpSource
 from offbook.mcp.stdio import LineBuffer, LineServer, ServerProcess
 from offbook.messages import JsonObject
 from offbook.recording.latency import Latency

@@ -16,7 +16,15 @@ from offbook.errors import InputError, RecordingMismatchError, RecordingUnavaila
 from offbook.faults.catalog import AnyOrderFault, AnyToolFault
 from offbook.faults.fault import Crash
 from offbook.faults.site import ToolSite
-from offbook.mcp.answer import McpAnswer, TimedMessage, error_answer, server_messages
+from offbook.mcp.answer import (
+    FoundAnswer,
+    McpAnswer,
+    McpSource,
+    NothingRecorded,
+    TimedMessage,
+    error_answer,
+    server_messages,
+)
 from offbook.mcp.dialogue import OwnMessage, client_answer_mismatch
 from offbook.mcp.faults import FOREVER, FaultedCall, LastingFaults, apply_fault, spoils_call
 from offbook.mcp.message import (
@@ -32,7 +40,6 @@ from offbook.mcp.message import (
 )
 from offbook.mcp.recorder import McpRecorder
 from offbook.mcp.replay import DISCOVERIES, SERVER_REQUESTS, call_outcome
-from offbook.mcp.source import FoundAnswer, McpSource, NothingRecorded
 from offbook.messages import JsonObject
 from offbook.recording.call_cache import OWN_TURN, CallTurn
 from offbook.recording.format.exchange import ToolExchange

@@ -8,10 +8,10 @@ from typing import TypeAlias
 
 from offbook.clock import pauses_until
 from offbook.errors import InputError, RecordingMismatchError
+from offbook.mcp.answer import NOTHING_DUE, DueMessages, FoundAnswer, RecordedExchange
 from offbook.mcp.message import Message, arguments_hash
 from offbook.mcp.recorder import UNRECORDED_METHODS, own_arguments
 from offbook.mcp.replay import DISCOVERIES, EMPTY_RESULTS, NO_LATENCY, McpReplay
-from offbook.mcp.source import NOTHING_DUE, DueMessages, FoundAnswer, RecordedExchange
 from offbook.recording.call_cache import ANSWERED, CallCache, CallTurn, call_name
 from offbook.recording.format.exchange import hash_arguments
 from offbook.recording.format.keys import mcp_key

@@ -24,10 +24,10 @@ from offbook.wire.calls import Miss
 from offbook.wire.options import StandInOptions, WireOptions
 
 if TYPE_CHECKING:
+    from offbook.mcp.answer import McpSource
     from offbook.mcp.config import ServerConfig
     from offbook.mcp.serving import McpWireServer, ServedMcp
     from offbook.mcp.session import McpToolCall
-    from offbook.mcp.source import McpSource
     from offbook.scenarios.mocks import Mocks
     from offbook.tools.toolbox import GivenTool, GivenTools
     from offbook.wire.intercept.in_process import InProcessInterception

@@ -15,12 +15,11 @@ from offbook.errors import InputError, RecordingMismatchError
 from offbook.explore.observers.wire import WireObserver
 from offbook.explore.run import ToolRun
 from offbook.explore.verdict import DEFAULT_RESULT, NEAREST_RESULT
-from offbook.mcp.answer import McpAnswer
+from offbook.mcp.answer import McpAnswer, McpSource
 from offbook.mcp.config import CONFIG_VARIABLE, PLACEHOLDER, McpConfig, load_config
 from offbook.mcp.hub import McpHub
 from offbook.mcp.replay import ExploredMcpReplay, McpReplay, annotations_of, call_outcome
 from offbook.mcp.session import McpToolCall
-from offbook.mcp.source import McpSource
 from offbook.messages import JsonObject, result_text
 from offbook.recording.format.exchange import ToolExchange
 from offbook.recording.stores.locate import open_store
