@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from offbook.errors import InputError
@@ -55,9 +56,14 @@ def _credentials(service: str) -> Any:
     raise InputError(reason, source=service, hint=hint)
 
 
-@cache
 def _session() -> Any:
     """Return the session, which remembers credentials and renews them when they expire."""
+    return _session_with(frozenset(item for item in os.environ.items() if item[0].startswith("AWS_")))
+
+
+@lru_cache(maxsize=1)
+def _session_with(variables: frozenset[tuple[str, str]]) -> Any:
+    """Return a session that reads `variables` and no others: it would not notice that they have changed."""
     from botocore.session import get_session  # noqa: PLC0415
 
     return get_session()

@@ -208,6 +208,15 @@ def test_regions_that_differ_are_refused_before_anything_is_sent():
     assert "AWS_REGION=eu-west-1" in caught.value.hint
 
 
+def test_credentials_that_change_are_used_at_once(credentials, monkeypatch):
+    def signature():
+        return sign_request("http://127.0.0.1:9/", b"", service="bedrock", headers={})["authorization"]
+
+    assert f"Credential={ACCESS_KEY}/" in signature()
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAOFSOMEBODYELSE01")
+    assert "Credential=AKIAOFSOMEBODYELSE01/" in signature()
+
+
 @pytest.mark.parametrize(
     ("before", "message"),
     [
