@@ -154,6 +154,26 @@ def test_tests_that_share_a_recording_begin_it_afresh_once(project):
         assert "_tools" not in json.loads(shared.read_text())
 
 
+def test_a_test_whose_calls_all_failed_costs_no_recorded_answer(project, recording):
+    project.test("""
+def test_greets(offbook):
+    from offbook.errors import ProviderConnectionError
+
+    class Down(Echo):
+        async def send(self, request):
+            raise ProviderConnectionError("connection refused", provider="down")
+
+    offbook.live(Down)
+    with pytest.raises(ProviderConnectionError):
+        greet(offbook, step="renamed")
+""")
+    for _ in range(2):
+        project.run("--offbook-record=fresh").assert_outcomes(passed=1)
+        recorded = json.loads(recording.read_text())
+        assert (recorded["greet"]["content"], recorded["other"]["content"]) == ("old", "kept")
+        assert recorded["renamed"]["fault"] == {"type": "connection_reset"}
+
+
 def test_something_else_at_the_place_of_a_recording_is_refused(project):
     file = project.write("recordings/test_it/test_greets.json", "notes")
     project.test(GREETS)

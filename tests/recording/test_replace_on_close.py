@@ -329,6 +329,18 @@ def test_a_call_that_fails_does_not_replace_a_recorded_answer(old, caplog):
     assert f"{old}: the entries of a stay as they were, because the new calls failed" in caplog.text
 
 
+def test_a_fresh_run_in_which_every_call_failed_costs_no_answer_of_another_request(old, caplog):
+    async def work():
+        async with RecordingProvider(Down(), old, record="fresh") as recorder:
+            with pytest.raises(ProviderConnectionError):
+                await ask(recorder, "new", step_id="c")
+
+    run(work())
+    assert contents(old) == ["old", "stale"]
+    assert open_store(f"{old}.failed").load().exchanges("c")[0].fault.type == "connection_reset"
+    assert f"{old}: no call got an answer, so it stays as it was; what was recorded is in {old}.failed" in caplog.text
+
+
 def test_tools_of_a_run_that_fails_leave_the_recording_as_it_was(old):
     async def work():
         async with record_tools([get], old, record="all") as tools:

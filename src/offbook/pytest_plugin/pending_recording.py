@@ -18,7 +18,7 @@ from offbook.recording.format.document import FORMAT_VERSION, AnyExchange, Docum
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.keys import is_mcp_key
 from offbook.recording.record_mode import RecordMode
-from offbook.recording.replace_on_close import FoundExchanges, keys_to_keep
+from offbook.recording.replace_on_close import FoundExchanges, has_only_failures, keys_to_keep
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import ExchangeIndex, RecordingWriter, SharedCalls, SharedReader
 
@@ -46,7 +46,7 @@ class PendingRecording:
 
     With the mode `new` it starts with the entries of the real recording, with other modes empty. `found` is what a run
     of tests is to replace: with the mode `all` the entries of the keys that are recorded again, with `fresh` all
-    entries, as soon as something is recorded. Calls that failed replace no answer.
+    entries, as soon as something is recorded. Calls that failed replace no answer; if all did, `fresh` is like `all`.
 
     Raises:
         InputError: the real recording cannot be read.
@@ -97,7 +97,7 @@ class PendingRecording:
 
     def _replace(self, added: NewExchanges, found: FoundExchanges, document: Document) -> None:
         kept = keys_to_keep(added.calls, document)
-        if added.size and self._mode == "fresh":
+        if added.size and self._mode == "fresh" and not has_only_failures(added.calls, document):
             document.version = FORMAT_VERSION
             found.remove_from(document, "models", [key for key in document.entries if key not in kept])
             found.remove_from(document, "tools", document.tools)

@@ -89,7 +89,8 @@ class FreshRun:
 
     At the end, the exchanges that the recording had at the start are removed, of the kinds that were recorded.
     Exchanges that others have added since stay. If the run `has_failed` and the recording had exchanges, it stays as it
-    was, and what was recorded is written beside it.
+    was, and what was recorded is written beside it. So it is if every call of a `fresh` run failed and the recording
+    has answers.
 
     Raises:
         InputError: the recording cannot be written, or the file is not a recording.
@@ -132,22 +133,37 @@ class FreshRun:
         if os.getpid() != self._process:
             return
         recorded = self.sibling.load()
-        is_kept = self.has_failed and self.found_size + self.found_tool_size > 0
         if recorded.size:
             try:
-                (self._keep_beside if is_kept else self._write)(recorded)
+                self._place(recorded)
             except InputError as error:
                 hint = f"what was recorded is in {self.sibling.location}"
                 raise InputError(error.reason, source=error.source, place=error.place, hint=hint) from None
-            self.has_replaced = not is_kept
         self.sibling.remove()
 
-    def _keep_beside(self, recorded: Document) -> None:
+    def _place(self, recorded: Document) -> None:
+        """Write what was recorded to the recording, or beside it."""
+        why_kept = self._why_kept(recorded)
+        if why_kept:
+            self._keep_beside(recorded, why_kept)
+        else:
+            self._write(recorded)
+        self.has_replaced = not why_kept
+
+    def _why_kept(self, recorded: Document) -> str:
+        """Return why the recording has to stay as it was, or nothing."""
+        if self.has_failed and self.found_size + self.found_tool_size > 0:
+            return "the run failed"
+        if self.mode == "fresh" and has_only_failures(recorded, self._store.load()):
+            return "no call got an answer"
+        return ""
+
+    def _keep_beside(self, recorded: Document, why: str) -> None:
         """Write what was recorded to another file, and say so."""
         beside = self._store.beside(FAILED_SUFFIX)
         beside.save(recorded)
-        message = "%s: the run failed, so it stays as it was; what was recorded is in %s"
-        log_warning("offbook.recording", message, self._store.location, beside.location)
+        message = "%s: %s, so it stays as it was; what was recorded is in %s"
+        log_warning("offbook.recording", message, self._store.location, why, beside.location)
 
     def _write(self, recorded: Document) -> None:
         kept = list[str]()
@@ -183,6 +199,12 @@ def keys_to_keep(recorded: Iterable[tuple[str, Exchange]], document: Document) -
         is_answered[key] = is_answered.get(key, False) or exchange.fault is None
     failed = [key for key, has_answer in is_answered.items() if not has_answer]
     return [key for key in failed if any(exchange.fault is None for exchange in document.exchanges(key))]
+
+
+def has_only_failures(recorded: Iterable[tuple[str, Exchange]], document: Document) -> bool:
+    """Return whether all recorded exchanges are failures, although the recording has answers."""
+    failed = {exchange.fault is not None for _, exchange in recorded}
+    return failed == {True} and any(exchange.fault is None for _, exchange in document)
 
 
 class FreshRuns(ForkGuarded):
