@@ -19,6 +19,7 @@ from offbook import tool
 def refund(order: str) -> str:
     raise AssertionError("the real tool must not run")
 
+@tool(read_only=True)
 def count(text: str) -> int:
     return int(text)
 """

@@ -54,6 +54,9 @@ def test_what_the_agent_of_a_scenario_prints_is_discarded(project, capfd):
 DYING = """\
 import os
 
+from offbook import tool
+
+@tool(read_only=True)
 def count(text: str) -> int:
     if not text:
         os.kill(os.getpid(), 9)

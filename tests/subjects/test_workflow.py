@@ -189,6 +189,16 @@ def test_a_tool_with_a_side_effect_is_not_run_for_real(project):
         subject_of(project.workflow(answers=NO_TOOLS))
 
 
+def test_a_tool_that_declares_nothing_is_not_run_for_real_unless_it_is_said_to_only_read(project):
+    files = project.workflow(answers=NO_TOOLS)
+    project.write("shop.py", "def refund(order: str) -> str:\n    return 'paid'\n")
+    with pytest.raises(InputError, match=r"tools\.refund: it may have a side effect and would run for real") as refused:
+        subject_of(files)
+    assert "--read-only refund, if it only reads; or allow it: --run-tools" in refused.value.hint
+    run = subject_of(files, settings=ExploreSettings(read_only=("refund",))).run(FaultPlan())
+    assert [each.result for each in run.tools] == ["paid"]
+
+
 def test_a_tool_with_a_side_effect_is_run_for_real_if_that_is_wished(project):
     files = project.workflow(answers=NO_TOOLS)
     project.write("shop.py", "def refund(order: str) -> str:\n    return 'paid'\n")
@@ -216,7 +226,7 @@ def test_the_error_of_a_step_is_the_same_in_every_run(project):
     files = project.workflow(COUNT, COUNT_ANSWERS)
     tool = "def count(text: str) -> str:\n    if not text:\n        raise ValueError(object())\n    return text\n"
     project.write("shop.py", tool)
-    subject = subject_of(files)
+    subject = subject_of(files, settings=ExploreSettings(read_only=("count",)))
     subject.run(FaultPlan())
     run = subject.run(FaultPlan([parse_fault("step=ask: empty_response")]))
     assert (run.error.type, run.error.message) == ("ValueError", "<object object at 0x…>")

@@ -105,8 +105,8 @@ class ExploreSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, for
     A run of a program or a workflow `crashes` in some cases: it is killed, and started again. `keep` are the folders
     that a program finds then as it left them, and that every run finds as they were before the first one.
 
-    Tools that would run for real are refused unless `runs_tools`: those with a side effect if the recording has no
-    calls of tools, and all tools of a program that are not `read_only`.
+    Tools that would run for real and are not `read_only` are refused unless `runs_tools`: those of a workflow if the
+    recording has no calls of tools, and those of a program.
 
     `fresh` starts a program anew for every case, in real time. So does `intercept`, which answers it as its proxy where
     it calls a vendor, or one of `intercept_hosts`. With `block_network`, it reaches nothing else but this machine.

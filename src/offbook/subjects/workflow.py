@@ -128,11 +128,10 @@ class WorkflowSubject(IsolatedSubject):
         for tool in () if self._runs_tools else tools.values():
             declared = self._settings.declarations.get(tool.name, UNDECLARED)
             if tool.declaration.has_effect or declared.has_effect:
-                reason = (
-                    "it has a side effect and would run for real in every case: the recording has no calls of tools"
-                )
-                hint = "record a run with its tools: offbook run FLOW --record PATH; or allow it: --run-tools"
-                raise InputError(reason, source=f"tools.{tool.name}", hint=hint)
+                raise _would_run(tool.name, "it has a side effect", "allow it: --run-tools")
+            if not tool.declaration.read_only and not declared.read_only:
+                remedy = f"--read-only {tool.name}, if it only reads; or allow it: --run-tools"
+                raise _would_run(tool.name, "it may have a side effect", remedy)
         return tools
 
     async def _run_workflow(
@@ -219,3 +218,9 @@ def _subclasses(kind: type[OffbookError]) -> Iterator[type[OffbookError]]:
     for each in kind.__subclasses__():
         yield each
         yield from _subclasses(each)
+
+
+def _would_run(tool: str, why: str, remedy: str) -> InputError:
+    reason = f"{why} and would run for real in every case: the recording has no calls of tools"
+    hint = f"record a run with its tools: offbook run FLOW --record PATH; or {remedy}"
+    return InputError(reason, source=f"tools.{tool}", hint=hint)

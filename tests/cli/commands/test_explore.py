@@ -572,6 +572,9 @@ def test_bad_input_exits_with_2(run, careless, arguments, reason):
 SLOW = """\
 import threading
 
+from offbook import tool
+
+@tool(read_only=True)
 def count(text: str) -> int:
     if not text:
         open("waiting", "w").close()
