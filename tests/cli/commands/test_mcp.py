@@ -86,6 +86,7 @@ def test_a_call_that_is_not_recorded_ends_with_exit_code_3(project):
     assert code == 3
     assert "was not recorded with these arguments" in out
     assert "tools/call notes.say has no answer: run.json: tool 'notes.say'" in err
+    assert "offbook exec --mcp .mcp.json --record run.json --record-mode fresh -- " in err
     assert "1 exchange of run.json was not used" in err
     assert "_tools.notes.say[0]" in err
 

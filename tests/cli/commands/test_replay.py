@@ -208,9 +208,10 @@ def test_tools_that_run_for_real_are_named_unless_quiet(run, write):
     )
     recording, recorded = (write(name, flows.recording({}, **more)) for name, more in RECORDINGS_OF_TOOLS.items())
     note = "note: the recording has no tool calls, so that tools run for real: stamp\n"
-    assert run("replay", flow, "--recording", recording)[::2] == (0, note)
-    assert run("replay", flow, "--recording", recording, "--quiet")[::2] == (0, "")
-    assert run("replay", flow, "--recording", recorded)[::2] == (0, "")
+    for replay in (["replay", flow, "--recording"], ["run", flow, "--mock-responses"]):
+        assert run(*replay, recording)[::2] == (0, note)
+        assert run(*replay, recording, "--quiet")[::2] == (0, "")
+        assert run(*replay, recorded)[::2] == (0, "")
 
 
 RECORDINGS_OF_TOOLS = {"none.json": {}, "tools.json": {"_tools": {"stamp": [{"arguments": {}, "result": "then"}]}}}

@@ -424,6 +424,7 @@ class ExitPolicy(Struct, frozen=True):
         network = self.options.network
         named = [word for host in network.hosts for word in ("--intercept-host", host)]
         words = ["--intercept", *named] if network.intercepts else []
+        words += [] if self.options.mcp is None else ["--mcp", self.options.mcp]
         kept = "".join(f"{shlex.quote(word)} " for word in words)
         again = f"offbook exec {kept}--record {path} --record-mode fresh -- {shlex.join(self.command)}"
         return f"record it again, or undo the change: {again}"

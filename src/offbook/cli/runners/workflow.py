@@ -213,7 +213,8 @@ async def _run(
         calls=options.calls,
     )
     async with pipeline as opened:
-        if isinstance(options.mode, Replay) and definition.tools and not opened.replays_tools and not options.is_quiet:
+        is_replay = isinstance(options.mode, Replay | Mock) and options.mode.path is not None
+        if is_replay and definition.tools and not opened.replays_tools and not options.is_quiet:
             names = ", ".join(definition.tools)
             print_message(
                 "note: ", f"the recording has no tool calls, so that tools run for real: {names}", is_err=True
