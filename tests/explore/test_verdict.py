@@ -320,6 +320,16 @@ def test_the_evidence_shows_where_long_arguments_differ():
     )
 
 
+def test_a_missing_effect_names_the_calls_of_its_tool_that_may_have_run():
+    perhaps = Effect(tool="refund", arguments={"order_id": "x"}, outcome="unknown", source="inferred")
+    other = Effect(tool="mail", outcome="unknown", source="inferred")
+    assessment = assess(fired_run(effects=(perhaps, other)), PAYING)
+    assert assessment.evidence == (
+        "refund(order_id=42) did not run, and the run ended as if it had",
+        'refund(order_id="x") may have run instead',
+    )
+
+
 def test_what_may_have_been_changed_is_not_called_done():
     perhaps = Effect(tool="refund", arguments={"order_id": "x"}, outcome="unknown", source="inferred")
     assessment = assess(fired_run(error=DECLARED, effects=(perhaps,)), PAYING)

@@ -241,10 +241,11 @@ class _Claims:
     def _missing_effects(self, difference: EffectDifference) -> Iterator[Assessment]:
         """Yield the effects that did not run, and those that were undone though the result says nothing of it."""
         for effect in difference.missing:
-            undone = self._undone_text(effect)
-            if not undone:
+            if not (undone := self._undone_text(effect)):
                 not_run = f"{effect.beside(difference.other)} did not run, and the run ended as if it had"
-                yield Assessment("missing effect", (not_run,))
+                calls = [str(each) for each in self._effects if (each.tool, each.outcome) == (effect.tool, "unknown")]
+                instead = [f"{', '.join(calls)} may have run instead"] if calls else []
+                yield Assessment("missing effect", (not_run, *instead))
             elif self._run.result == self._clean.result:
                 yield Assessment("missing effect", (f"{undone}, and the result is the same",))
 
