@@ -168,7 +168,9 @@ def test_greets(offbook):
         greet(offbook, step="renamed")
 """)
     for _ in range(2):
-        project.run("--offbook-record=fresh").assert_outcomes(passed=1)
+        result = project.run("--offbook-record=fresh")
+        result.assert_outcomes(passed=1)
+        assert "1 recorded live, of which 1 failed, 0 missed" in printed_output(result)
         recorded = json.loads(recording.read_text())
         assert (recorded["greet"]["content"], recorded["other"]["content"]) == ("old", "kept")
         assert recorded["renamed"]["fault"] == {"type": "connection_reset"}

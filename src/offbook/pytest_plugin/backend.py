@@ -34,14 +34,15 @@ AnsweredCall: TypeAlias = ReplayServed | CallRecorded
 class RecordingUsage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a test used its recording: the calls that were served from it, recorded live, and missing in it.
 
-    `dropped` calls were recorded by a test that failed, and not saved. `unused` names the unused entries. `left_out` is
-    how many cases of which fault the budget of an explored test left out, `approved` how many golden trajectories were
-    written.
+    `failed` is how many of those recorded got no good answer. `dropped` calls were recorded by a test that failed, and
+    not saved. `unused` names the unused entries. `left_out` is how many cases of which fault the budget of an explored
+    test left out, `approved` how many golden trajectories were written.
     """
 
     recording: str = ""
     served: int = 0
     recorded: int = 0
+    failed: int = 0
     missed: int = 0
     dropped: int = 0
     unused: tuple[str, ...] = ()
@@ -202,6 +203,7 @@ class LiveBackend(RecordingBackend):
             recording=self.plan.location,
             served=self.log.served + self._http.served_by_mcp()[0],
             recorded=added.call_count if is_saved else 0,
+            failed=added.failure_count if is_saved else 0,
             missed=self.log.missed,
             dropped=0 if is_saved else added.call_count,
         )

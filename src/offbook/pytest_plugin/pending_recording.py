@@ -40,6 +40,11 @@ class NewExchanges(Struct, frozen=True):
         """How many of them are calls of models and tools: lists of MCP servers are not."""
         return len(self.calls) + sum(not is_mcp_key(tool) for tool, _ in self.tool_calls)
 
+    @property
+    def failure_count(self) -> int:
+        """How many of them are calls of models that failed."""
+        return sum(exchange.fault is not None for _, exchange in self.calls)
+
 
 class PendingRecording:
     """A temporary recording at `location` that is merged into the real one when the test has passed.

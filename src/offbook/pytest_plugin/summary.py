@@ -79,7 +79,9 @@ class RecordingSummary:
     def _counts(self) -> Iterable[str]:
         if self._usages:
             served, recorded, missed = (self._sum(name) for name in ("served", "recorded", "missed"))
-            yield f"{pluralize(served, 'call')} served from recordings, {recorded:,} recorded live, {missed:,} missed"
+            failed = f" of which {count:,} failed," if (count := self._sum("failed")) else ""
+            live = f"{recorded:,} recorded live,{failed}"
+            yield f"{pluralize(served, 'call')} served from recordings, {live} {missed:,} missed"
         if approved := self._sum("approved"):
             yield f"{pluralize(approved, 'golden trajectory', 'golden trajectories')} approved"
         if dropped := self._sum("dropped"):
