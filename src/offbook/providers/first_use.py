@@ -155,9 +155,13 @@ def _is_built(model: Any) -> bool:
 _TRANSFORM_MODULES = ("openai._utils._transform",)
 _TRANSFORM_NAMES = ("_transform_recursive", "_async_transform_recursive")
 _TRANSFORM_PARAMETERS = ["data", "annotation", "inner_type"]
-MAX_TRANSFORMS, MAX_TRANSFORM_BYTES = 4096, 65_536
+MAX_TRANSFORM_BYTES, MAX_MEMORY_BYTES = 65_536, 16 * 1024 * 1024
+"""How large a value is that is remembered, and how large all of them are."""
 _MARSHAL_VERSION = 2
 """The last format of `marshal` whose bytes do not depend on who else refers to the parts of a value."""
+
+_FIELDS, _ITEMS = (list, str), (dict,)
+"""The types of values that are remembered: of fields of a request, and of items of lists."""
 
 _Function = Callable[..., Any]
 _TransformKey = tuple[int, int, bytes]
@@ -182,7 +186,7 @@ def _has_known_transform(module: Any, name: str) -> bool:
 
 
 class TransformMemory:
-    """What a function has made of the items of lists: only those have an `inner_type`.
+    """What a function has made of texts and lists, and of the items of lists: only those have an `inner_type`.
 
     It is kept by the value as bytes, and each caller gets a copy. A value that has a part of another than a plain type
     has no such bytes, and is left to the SDK.
@@ -191,6 +195,7 @@ class TransformMemory:
     def __init__(self) -> None:
         self._results: dict[_TransformKey, bytes] = {}
         self._types: list[Any] = []
+        self._left_bytes = MAX_MEMORY_BYTES
 
     def remembering(self, real: _Function) -> _Function:
         """Return the function, which calls the real one for what is not known."""
@@ -220,17 +225,17 @@ class TransformMemory:
 
     def _keep(self, key: _TransformKey | None, result: Any, *types: Any) -> Any:
         """Keep a result, and its types, so that no others get their ids; return it."""
-        if key is not None and len(self._results) < MAX_TRANSFORMS:
-            written = _bytes_of(result)
-            if written is not None:
-                self._results[key] = written
-                self._types += types
+        written = _bytes_of(result) if key is not None and self._left_bytes > 0 else None
+        if key is not None and written is not None:
+            self._results[key] = written
+            self._types += types
+            self._left_bytes -= len(key[2]) + len(written)
         return result
 
 
 def _transform_key(data: Any, annotation: Any, inner_type: Any) -> _TransformKey | None:
     """Return by what a result is kept; None if it is not."""
-    written = _bytes_of(data) if inner_type is not None and type(data) is dict else None
+    written = _bytes_of(data) if type(data) in (_FIELDS if inner_type is None else _ITEMS) else None
     return None if written is None else (id(annotation), id(inner_type), written)
 
 

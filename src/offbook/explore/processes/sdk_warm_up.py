@@ -17,7 +17,7 @@ from offbook.wire.request import HttpRequest
 from offbook.wire.session import WireSession
 
 MAX_REQUESTS, MAX_BYTES = 16, 1 << 20
-"""How many requests of a run are sent once more, and of which size in all: more build nothing new."""
+"""How many requests of a run are sent once more, and of which size in all: more build no new models."""
 
 
 SentRequest: TypeAlias = tuple[str, bytes]
@@ -25,15 +25,15 @@ SentRequest: TypeAlias = tuple[str, bytes]
 
 
 class SentRequests:
-    """The first requests of a run."""
+    """The first requests of a run: so many at most."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MAX_REQUESTS) -> None:
         self.requests: list[SentRequest] = []
-        self._left_bytes = MAX_BYTES
+        self._most, self._left_bytes = most, MAX_BYTES
 
     def add(self, request: HttpRequest) -> None:
         self._left_bytes -= len(request.body)
-        if request.body and self._left_bytes >= 0 and len(self.requests) < MAX_REQUESTS:
+        if request.body and self._left_bytes >= 0 and len(self.requests) < self._most:
             self.requests.append((request.path, request.body))
 
 

@@ -8,7 +8,7 @@ import select
 import socket
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,8 @@ GUEST = Path(__file__).parent / "guest" / "start.py"
 UNFIT = 78
 """The exit code of an interpreter that cannot be a fork server."""
 MAX_MESSAGE_BYTES = 1024 * 1024
+MAX_REQUESTS_CHARS = 100_000
+"""How much of requests is sent in a message, which has to fit into a socket's buffer. A longer one is left out."""
 START_S = 120.0
 """How long an interpreter may take to start, or to load libraries."""
 MAX_POLL_S = 86_400.0
@@ -122,8 +124,11 @@ class ForkServer:
 
         `left` is what the requests have left that is not fit for a fork. In both cases this server is of no use.
         """
-        loaded = self._ask({"preload": msgspec.to_builtins(libraries), "url": self._url}, "blamed")
-        self.blamed, self.why, self.left = loaded["blamed"], loaded["why"], loaded.get("left", "")
+        loaded = self._ask({"preload": msgspec.to_builtins(replace(libraries, requests=[]))}, "blamed")
+        self.blamed, self.why, self.left = loaded["blamed"], loaded["why"], ""
+        for requests in _in_parts(libraries.requests):
+            if self.is_fit:
+                self.left = self._ask({"requests": requests, "url": self._url}, "left")["left"]
 
     def hold(self, address: tuple[str, int]) -> None:
         """Have further runs forked where the program first does more than work in its memory, if that can be.
@@ -209,6 +214,22 @@ class ForkServer:
             if self._process.wait(OUTPUT_GRACE_S) == UNFIT:
                 return "its interpreter is not CPython 3.11 or later on Linux"
         return f"its fork server has ended, with exit code {self._process.returncode}"
+
+
+def _in_parts(requests: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
+    """Yield the requests in lists that fit into a message each, without those that are too long for that."""
+    part, size = list[tuple[str, str]](), 0
+    for request in requests:
+        chars = len(json.dumps(request))
+        if chars > MAX_REQUESTS_CHARS:
+            continue
+        if size + chars > MAX_REQUESTS_CHARS:
+            yield part
+            part, size = [], 0
+        part.append(request)
+        size += chars
+    if part:
+        yield part
 
 
 class ForkedProgram:

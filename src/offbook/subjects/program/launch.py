@@ -7,8 +7,7 @@ import socket
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from itertools import accumulate, count
-from json import dumps
+from itertools import count
 from pathlib import Path
 from threading import Event, Lock
 from typing import Protocol
@@ -31,8 +30,8 @@ from offbook.wire.server.wire_server import WireServer
 MAX_RESTARTS = 8
 """How often a fork server is started again, without the libraries that turned out to be unfit."""
 MODULES_S = 5.0
-MAX_WARM_UP_CHARS = 100_000
-"""How much of the requests of the clean run is sent to a fork server: a message has to fit into a socket's buffer."""
+MAX_WARM_UP_REQUESTS = 128
+"""How many requests of the clean run are sent once more: what an SDK makes of their messages is remembered."""
 
 
 class RunPlace(Struct, frozen=True):
@@ -165,7 +164,7 @@ class ForkLauncher:
         self._program, self._server, self.patience, self._forks_late = program, server, patience, forks_late
         self.virtual_patience = patience.copy()
         self._libraries: Libraries | None = None
-        self._sent = SentRequests()
+        self._sent = SentRequests(MAX_WARM_UP_REQUESTS)
         self._unfit = set[str]()
         self._lock = Lock()
         self._numbers = count(1)
@@ -225,7 +224,7 @@ class ForkLauncher:
             if place.server.is_fit:
                 return
             self._unfit.update(place.server.blamed)
-            self._sent = self._sent if not place.server.left else SentRequests()
+            self._sent = self._sent if not place.server.left else SentRequests(0)
         place.open(program, environment, None)
 
     def _warm_up(self, place: _Place, program: PythonCommand, environment: Mapping[str, str]) -> None:
@@ -239,7 +238,7 @@ class ForkLauncher:
         """Return what can be loaded before a fork, and is used then as the clean run has used it."""
         if self._libraries is None:
             return None
-        return replace(self._libraries.without(self._unfit), requests=_short_requests(self._sent.requests))
+        return replace(self._libraries.without(self._unfit), requests=_texts_of(self._sent.requests))
 
     def note(self, *, took_s: float, virtual_s: float) -> None:
         """Note how long a run took that ended by itself."""
@@ -262,11 +261,8 @@ def address_of(server: WireServer) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _short_requests(requests: Sequence[SentRequest]) -> list[tuple[str, str]]:
-    """Return the first requests that are JSON and fit into a message together."""
-    texts = [(path, body.decode("utf-8", "replace")) for path, body in requests]
-    sizes = accumulate(len(dumps(body)) for _, body in texts)
-    return [text for text, size in zip(texts, sizes, strict=True) if size <= MAX_WARM_UP_CHARS]
+def _texts_of(requests: Sequence[SentRequest]) -> list[tuple[str, str]]:
+    return [(path, body.decode("utf-8", "replace")) for path, body in requests]
 
 
 class _Place:

@@ -57,13 +57,15 @@ class _Server:
                     self._program.prepare()
                     self._at_start = frozenset(sys.modules)
                     self._send({"prepared": True})
-                case {"preload": libraries, "url": url}:
+                case {"preload": libraries}:
                     loaded = preload.load(libraries["modules"])
                     if not loaded["blamed"]:
-                        loaded["left"] = warm_up.warm_up(libraries, url)
+                        warm_up.warm_up(libraries)
                     self._send(loaded)
-                    gc.collect()
-                    gc.freeze()  # its memory stays shared, and no run looks for garbage in it
+                    _freeze()
+                case {"requests": requests, "url": url}:
+                    self._send({"left": warm_up.send_requests(requests, url)})
+                    _freeze()
                 case {"hold": address}:
                     self._hold(tuple(address))
                 case {"run": _}:
@@ -233,6 +235,12 @@ class _Server:
         linked = _socket.socket(fileno=files[2])
         os.set_inheritable(files[2], False)
         return linked
+
+
+def _freeze() -> None:
+    """Let the memory so far stay shared: no run looks for garbage in it."""
+    gc.collect()
+    gc.freeze()
 
 
 def _take_outputs(files: list[int]) -> None:

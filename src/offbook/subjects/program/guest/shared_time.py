@@ -31,7 +31,7 @@ READ_S, SPIN_S, SPIN_READS = 1e-7, 1e-5, 1000
 by looking at the clock again and again comes to its end."""
 OTHERS_S = 0.05
 """How long to really wait for another thread, without a limit, before looking whether all of them wait."""
-BRIEF_S = 0.001
+BRIEF_S = 0.005
 """How long to really wait for an answer before asking the server whether one comes."""
 _SYN_SENT = 2
 _PEER_CREDENTIALS = struct.Struct("3i")

@@ -39,17 +39,21 @@ def used_libraries(modules: list[str]) -> dict[str, Any]:
     return {"modules": modules, "models": built_models(set(modules).__contains__), "patterns": compiled_patterns()}
 
 
-def warm_up(libraries: dict[str, Any], url: str) -> str:
-    """Do what a run has done that used these libraries, without the program itself. `url` answers its requests.
-
-    Returns what is left of it that a process that forks must not have; empty if nothing.
-    """
+def warm_up(libraries: dict[str, Any]) -> None:
+    """Do what a run has done that used these libraries, without the program itself and its requests."""
     load_certificates_late()
     remember_transforms()
     build_models(libraries["models"])
     compile_patterns(libraries["patterns"])
+
+
+def send_requests(requests: list[tuple[str, str]], url: str) -> str:
+    """Send requests of a run, by path and body, once more to the server at `url`.
+
+    Returns what is left of it that a process that forks must not have; empty if nothing.
+    """
     before = preload.process_state()
-    for path, body in libraries["requests"]:
+    for path, body in requests:
         send_again(path, body, partial(_option_of, url + path))
     gc.collect()
     return preload.new_since(before)
