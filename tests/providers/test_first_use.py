@@ -1,4 +1,4 @@
-"""What an SDK makes of a message is remembered by its value: nobody can tell the difference."""
+"""What an SDK makes of a value is remembered by the value: nobody can tell the difference."""
 
 import asyncio
 import math
@@ -13,7 +13,7 @@ from openai._utils import _transform
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 from pydantic import BaseModel
 
-from offbook.providers.first_use import MAX_TRANSFORM_BYTES, TransformMemory, remember_transforms
+from offbook.providers.first_use import MAX_TRANSFORM_BYTES, TransformMemory, remember_transforms, remember_urls
 
 REAL, REAL_ASYNC = _transform._transform_recursive, _transform._async_transform_recursive
 ANNOTATION = get_type_hints(CompletionCreateParamsNonStreaming, include_extras=True)["messages"]
@@ -52,6 +52,24 @@ def test_every_message_becomes_what_the_sdk_makes_of_it_every_time(messages: lis
         assert types_in(made) == expected
 
 
+@given(MESSAGES)
+def test_every_list_becomes_what_the_sdk_makes_of_it_every_time(messages: list[Any]) -> None:
+    memory = TransformMemory()
+    transform, transform_async = memory.remembering(REAL), memory.remembering_async(REAL_ASYNC)
+    for each in (messages, deepcopy(messages)):
+        expected = types_in(REAL(each, annotation=ANNOTATION))
+        assert types_in(transform(each, annotation=ANNOTATION)) == expected
+        assert types_in(asyncio.run(transform_async(each, annotation=ANNOTATION))) == expected
+
+
+def test_a_known_list_or_text_is_not_made_again() -> None:
+    made = []
+    transform = TransformMemory().remembering(lambda data, **_: made.append(data) or data)
+    for value in ("gpt-4o", ["a"], "gpt-4o", ["a"], "a"):
+        assert transform(value, annotation=ANNOTATION) == value
+    assert made == ["gpt-4o", ["a"], "a"]
+
+
 def test_a_known_message_is_not_made_again_and_each_caller_has_its_own_copy() -> None:
     made = []
     transform = TransformMemory().remembering(lambda data, **_: made.append(data) or {"of": [data["n"]]})
@@ -62,7 +80,7 @@ def test_a_known_message_is_not_made_again_and_each_caller_has_its_own_copy() ->
     assert [type(each["n"]) for each in made] == [int, bool, float, float]
 
 
-def test_large_values_and_those_without_an_inner_type_are_left_to_the_sdk() -> None:
+def test_large_values_and_whole_requests_are_left_to_the_sdk() -> None:
     made = []
     transform = TransformMemory().remembering(lambda data, **_: made.append(data) or data)
     for _ in range(2):
@@ -88,3 +106,25 @@ def test_the_sdk_sends_what_it_did_before(monkeypatch: pytest.MonkeyPatch) -> No
     remember_transforms()
     assert _transform._transform_recursive is not REAL
     assert [_transform.maybe_transform(body, CompletionCreateParamsNonStreaming) for _ in range(2)] == [expected] * 2
+
+
+@pytest.mark.parametrize("name", ["httpx", "httpx2"])
+def test_the_parts_of_a_known_url_are_not_found_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    client, urls, parsing = (pytest.importorskip(f"{name}{part}") for part in ("", "._urls", "._urlparse"))
+    for module in (urls, parsing):
+        monkeypatch.setattr(module, "urlparse", parsing.urlparse)
+    texts = ["http://127.0.0.1:80/v1/", "HTTPS://a%40b:c@müller.de/p?q=1#f", "//[::1]/x"]
+    expected = [(str(client.URL(each).copy_with(path="/new")), client.URL(each).port) for each in texts]
+    remember_urls()
+    for _ in range(2):
+        assert [(str(client.URL(each).copy_with(path="/new")), client.URL(each).port) for each in texts] == expected
+        with pytest.raises(client.InvalidURL):
+            client.URL("http://a:b/")
+    assert urls.urlparse(texts[0]) is urls.urlparse(texts[0])
+
+
+def test_a_parser_of_urls_that_something_has_replaced_stays_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsing = pytest.importorskip("httpx._urlparse")
+    monkeypatch.setattr(parsing, "urlparse", mock := lambda url="": url)
+    remember_urls()
+    assert parsing.urlparse is mock

@@ -5,7 +5,8 @@ run. So the requests of a run are sent once more, the models of pydantic that it
 patterns of `re` compiled. No code of an agent runs: a method that something has replaced is not called.
 
 In every call, SDKs check every message of the conversation against its types, some hundred microseconds for each. What
-they make of a value depends on the value and its types alone, so it is remembered by both.
+they make of a value depends on the value and its types alone, so it is remembered by both. So are the parts of the URLs
+that HTTP clients take apart for every request.
 
 Only the standard library is used, because the interpreter of a program may not have offbook.
 """
@@ -19,6 +20,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from inspect import isfunction
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -150,6 +152,22 @@ def _models() -> Iterator[Any]:
 
 def _is_built(model: Any) -> bool:
     return bool(model.__dict__.get("__pydantic_complete__"))
+
+
+_URL_MODULES = (("httpx", "httpx._urlparse"), ("httpx2", "httpx2._urlparse"))
+_URL_FUNCTION, MAX_URLS = "urlparse", 256
+
+
+def remember_urls() -> None:
+    """Let the HTTP clients that are loaded remember the parts of URLs: these are texts that nobody can change."""
+    for package, name in _URL_MODULES:
+        module, user = sys.modules.get(name), sys.modules.get(f"{package}._urls")
+        parse = getattr(module, _URL_FUNCTION, None)
+        if module is not None and inspect.isfunction(parse) and parse.__code__.co_filename == module.__file__:
+            remembering = lru_cache(MAX_URLS, typed=True)(parse)
+            for holder in (module, user):
+                if getattr(holder, _URL_FUNCTION, None) is parse:
+                    setattr(holder, _URL_FUNCTION, remembering)
 
 
 _TRANSFORM_MODULES = ("openai._utils._transform",)

@@ -1,5 +1,6 @@
 """A forked run of a program is what Python itself makes of it: its `__main__`, its outputs and its exit code."""
 
+import json
 import os
 import re
 import socket
@@ -197,6 +198,28 @@ def test_what_is_loaded_before_is_there_and_nothing_that_a_run_changes_is_there_
     endings, server = forked([sys.executable, "agent.py"], Libraries(["colorsys", "no_such_module"]), runs=2)
     assert [each.stdout for each in endings] == ["True\nFalse\n"] * 2
     assert server.why == ""
+
+
+FAKE_SDK = """
+sent = []
+class OpenAI:
+    def __init__(self, **options): self.chat = self.completions = self
+    def create(self, **body): sent.append(body["number"])
+"""
+
+
+def test_requests_are_sent_once_more_in_as_many_messages_as_they_need_and_one_that_fits_into_none_is_not(
+    folder, monkeypatch
+):
+    monkeypatch.setenv("PYTHONPATH", str(folder / "libraries"))
+    (folder / "libraries" / "openai").mkdir(parents=True)
+    (folder / "libraries" / "openai" / "__init__.py").write_text(FAKE_SDK)
+    (folder / "agent.py").write_text("import openai; print(openai.sent)")
+    sizes = [60_000] * 5 + [300_000, 10]
+    bodies = [json.dumps({"number": number, "text": "x" * size}) for number, size in enumerate(sizes)]
+    libraries = Libraries(["openai"], requests=[("/v1/chat/completions", body) for body in bodies])
+    (ending,), _ = forked([sys.executable, "agent.py"], libraries)
+    assert ending.stdout == "[0, 1, 2, 3, 4, 6]\n"
 
 
 UNFIT = {

@@ -11,40 +11,29 @@ from typing import TYPE_CHECKING, Any
 from . import preload
 
 if TYPE_CHECKING:
-    from offbook.providers.first_use import (
-        Sdk,
-        build_models,
-        built_models,
-        compile_patterns,
-        compiled_patterns,
-        remember_transforms,
-        send_again,
-    )
+    from offbook.providers import first_use
 else:  # it is beside this file, under the name of the guest
-    from .first_use import (
-        Sdk,
-        build_models,
-        built_models,
-        compile_patterns,
-        compiled_patterns,
-        remember_transforms,
-        send_again,
-    )
+    from . import first_use
 
 PEM = b"-----BEGIN CERTIFICATE-----"
 
 
 def used_libraries(modules: list[str]) -> dict[str, Any]:
     """Return what this run has used of these modules, for `warm_up` in another process."""
-    return {"modules": modules, "models": built_models(set(modules).__contains__), "patterns": compiled_patterns()}
+    return {
+        "modules": modules,
+        "models": first_use.built_models(set(modules).__contains__),
+        "patterns": first_use.compiled_patterns(),
+    }
 
 
 def warm_up(libraries: dict[str, Any]) -> None:
     """Do what a run has done that used these libraries, without the program itself and its requests."""
     load_certificates_late()
-    remember_transforms()
-    build_models(libraries["models"])
-    compile_patterns(libraries["patterns"])
+    first_use.remember_transforms()
+    first_use.remember_urls()
+    first_use.build_models(libraries["models"])
+    first_use.compile_patterns(libraries["patterns"])
 
 
 def send_requests(requests: list[tuple[str, str]], url: str) -> str:
@@ -54,12 +43,12 @@ def send_requests(requests: list[tuple[str, str]], url: str) -> str:
     """
     before = preload.process_state()
     for path, body in requests:
-        send_again(path, body, partial(_option_of, url + path))
+        first_use.send_again(path, body, partial(_option_of, url + path))
     gc.collect()
     return preload.new_since(before)
 
 
-def _option_of(url: str, sdk: Sdk) -> dict[str, str]:
+def _option_of(url: str, sdk: first_use.Sdk) -> dict[str, str]:
     return {sdk.url_option: url.partition(sdk.root)[0]}
 
 
