@@ -410,6 +410,8 @@ class ExploredReplay(WireReplay):
         same = self._conversations.same_conversation(key[0], fields)
         if same is not None:
             return self._scripted.next_answer(same)
+        if not self.source.written:  # which condition holds takes a while to find out
+            return None
         written = self._written.find(key, self._conversations.condition(key[0], fields))
         return None if written is None else ReplayMatch(written, "step_id", key)
 

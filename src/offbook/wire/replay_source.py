@@ -50,6 +50,7 @@ class CrossProtocolIndex:
     def __init__(self, reader: RecordingReader, rules: NormaliseRules) -> None:
         self._rules = rules
         self._by_conversation: dict[str, list[StoredExchange[Exchange]]] = {}
+        self._protocols = set[str]()
         self._without_request: list[StoredExchange[Exchange]] = []
         for stored in reader:
             self._add(stored)
@@ -58,19 +59,26 @@ class CrossProtocolIndex:
         """Return the first entry that matches and was not served, or the last that matches and repeats."""
         if parsed.request is None:
             return ExchangeMatch("default", mismatch="missing")
-        same = self._by_conversation.get(self._conversation(orjson.loads(parsed.fields)), [])
-        matching = [each for each in same if _recorded_protocol(each) != parsed.route.protocol] or self._without_request
+        matching = self._recorded_in_others(parsed) or self._without_request
         unused = next((stored for stored in matching if not cursor.is_used(stored)), None)
         found = unused or next((stored for stored in reversed(matching) if stored.repeats), None)
         if found is not None or not matching:
             return ExchangeMatch("prompt_hash", found, None if matching else "missing")
         return ExchangeMatch("prompt_hash", matching[-1], "exhausted")
 
+    def _recorded_in_others(self, parsed: ParsedRequest) -> list[StoredExchange[Exchange]]:
+        """Return the entries of the same conversation that were recorded in other protocols."""
+        if self._protocols <= {parsed.route.protocol}:
+            return []
+        same = self._by_conversation.get(self._conversation(orjson.loads(parsed.fields)), [])
+        return [each for each in same if _recorded_protocol(each) != parsed.route.protocol]
+
     def _add(self, stored: StoredExchange[Exchange]) -> None:
         if stored.fingerprint is None:
             self._without_request.append(stored)
         elif (fields := stored.exchange.request_fields()) is not None:
             self._by_conversation.setdefault(self._conversation(fields), []).append(stored)
+            self._protocols.add(_recorded_protocol(stored))
 
     def _conversation(self, fields: JsonObject) -> str:
         conversation = {"messages": fields["messages"], "tools": fields.get("tools", [])}
