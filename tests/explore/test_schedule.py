@@ -223,6 +223,24 @@ def test_no_more_time_is_left_than_the_budget_has():
     assert pace.estimate(1005, is_program=True) == "about 1,005 cases, the most telling ones first, for 10 s"
 
 
+class CountingClock(FixedClock):
+    """Is read once in a while, and counts how often."""
+
+    reads = 0
+
+    def monotonic_s(self):
+        self.reads += 1
+        return float(self.reads)
+
+
+def test_a_deadline_that_is_asked_once_looks_at_the_clock_once():
+    clock = CountingClock()
+    deadline = Deadline(100.0, clock)
+    for reads, ask in enumerate((lambda: not deadline.has_passed, lambda: deadline.allows(1.0)), start=2):
+        assert ask()
+        assert clock.reads == reads
+
+
 def test_time_is_kept_for_what_comes_after_the_last_case_and_the_start_counts():
     deadline = Deadline(10.0, FixedClock(), start_s=-4.0)
     assert deadline.left_s == 4.0  # 10 s from the start on, but for half of what it has taken until now

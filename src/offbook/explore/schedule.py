@@ -86,11 +86,12 @@ class Deadline:
 
     @property
     def has_passed(self) -> bool:
-        return self.left_s is not None and self.left_s <= 0.0
+        return not self.allows(0.0)
 
     def allows(self, expected_s: float) -> bool:
         """Return whether a case that takes so long would end in time, if it started now."""
-        return self.left_s is None or expected_s < self.left_s
+        left_s = self.left_s
+        return left_s is None or expected_s < left_s
 
     @property
     def left_s(self) -> float | None:
