@@ -147,14 +147,24 @@ def rendered(heatmap):
     return [line.rstrip() for line in plain.file.getvalue().splitlines()]
 
 
-def test_elsewhere_than_on_a_terminal_there_is_a_line_for_each_tenth():
+def test_elsewhere_than_on_a_terminal_there_is_a_line_for_each_tenth_and_the_first_ones_come_early():
     on = console()
     exploration = explorations.large()
     live(on, exploration)
     lines = on.file.getvalue().splitlines()
     count = len(exploration.results)
-    assert 10 <= len(lines) <= 11
-    assert lines[0] == f"{count // 10} of {count:,} cases: {count // 10} recovered"
+    tenth = count // 10
+    assert 80 < tenth < 160
+    ended = [int(line.split()[0].replace(",", "")) for line in lines]
+    assert ended == [10, 20, 40, 80, 160, *range(160 + tenth, count + 1, tenth)]
+    assert lines[0] == f"10 of {count:,} cases: 10 recovered"
+
+
+def test_few_cases_have_a_line_for_each_tenth():
+    on = console()
+    exploration = explorations.large(calls=2)
+    live(on, exploration)
+    assert 10 <= len(on.file.getvalue().splitlines()) <= 20
 
 
 def test_cases_beyond_those_that_were_expected_are_counted_too():

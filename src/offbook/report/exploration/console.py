@@ -30,6 +30,8 @@ from offbook.report.reporter import cut_lines, encodable, one_line, stderr_conso
 from offbook.text import pluralize
 
 BAR_COLUMNS = 30
+FIRST_CASES = 10
+"""After how many cases the first line comes without a terminal, or before."""
 LINES_BESIDE = 4
 
 
@@ -37,7 +39,7 @@ class LiveHeatmap:
     """On a terminal, shows the heatmap so far, a progress bar, the count of each verdict, and the time that is left.
 
     If the terminal has too few lines for the heatmap, it shows only the others. Without a terminal, it prints a line
-    each time that another tenth of the cases has ended.
+    each time that another tenth of the cases has ended; of many cases, also after ten, twenty, forty and so on.
     """
 
     def __init__(self, console: Console, drawing: HeatmapDrawing, pace: Pace) -> None:
@@ -58,7 +60,7 @@ class LiveHeatmap:
         """Show a case that ended."""
         self._ended.append(result)
         further, tenth = len(self._ended) - self._printed, max(self._total, self._printed) // 10
-        if not self._console.is_terminal and further >= max(1, tenth):
+        if not self._console.is_terminal and further >= max(1, min(tenth, max(FIRST_CASES, self._printed))):
             self._printed = len(self._ended)
             self._console.print(self._counts(self._so_far()), soft_wrap=True)
 
