@@ -14,7 +14,7 @@ from offbook.errors import InputError
 from offbook.explore.cases import FaultCase, HeatmapCell, cases_of
 from offbook.explore.options import ExploreOptions
 from offbook.explore.orders import OrderCases, order_cases, probe_plan
-from offbook.explore.pairs import Pairs, Waves
+from offbook.explore.pairs import Pairs, Waves, expected_cases
 from offbook.explore.run import Run, named_calls, sites_of
 from offbook.explore.schedule import (
     NO_DEADLINE,
@@ -239,8 +239,7 @@ class Explorer:
         self._clock = clock
         self._deadline = Deadline(self._budget.time_s, clock, start_s=start_s)
         self._known = KnownRuns()
-        self._own_ids = set[str]()
-        self._shown = 0
+        self._own_ids, self._shown = set[str](), 0
         self._sampled: dict[str, ExecutedCase] = {}
 
     @property
@@ -284,9 +283,10 @@ class Explorer:
         return order_cases(self.clean, overlaps, first_number=len(self._single_faults) + 1)
 
     @property
-    def affordable(self) -> list[FaultCase]:
-        """The single faults that a number as a budget allows, in their order, of a shard its own; pairs leave fewer."""
-        return in_case_order(self._own(self._schedule().within(self._budget.cases), self.cases), lambda case: case)
+    def affordable(self) -> tuple[list[FaultCase], int]:
+        """The single faults that a number as a budget allows, of a shard its own, and about how many pairs it does."""
+        single, pairs = expected_cases(self._schedule(), self._pairs(), most=self._budget.cases)
+        return in_case_order(self._own(single, self.cases), lambda case: case), pairs
 
     def explore(self, only: Sequence[FaultCase] | None = None) -> Exploration:
         """Run the subject once without a fault, and then with each case, or only with those of `only`."""

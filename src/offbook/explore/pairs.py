@@ -120,6 +120,34 @@ def place_after(case: FaultCase, sites: Sequence[ExploredSite]) -> int:
     return fired[-1] + 1 if fired else len(sites)
 
 
+class _ExpectedPairs(Pairs):
+    """Pairs of which only the number is known: all of them could run from the start."""
+
+    def __init__(self, count: int) -> None:
+        self._left, self._are_wanted = count, count > 0
+
+    @property
+    def are_wanted(self) -> bool:
+        return self._are_wanted
+
+    def take(self, count: int) -> list[FaultCase]:
+        taken = min(count, self._left)
+        self._left -= taken
+        return [FaultCase("", (), ())] * taken
+
+
+def expected_cases(planned: Schedule, pairs: Pairs, *, most: int | None) -> tuple[list[FaultCase], int]:
+    """Return the single faults that are going to run if at most so many cases are, and about how many pairs are.
+
+    Only the runs of single faults show which pairs there are.
+    """
+    waves = Waves(planned, _ExpectedPairs(pairs.expected_behind(planned.within(None))), most=most)
+    while waves.deal():
+        pass
+    single = [case for case in waves.dealt if case.lines]
+    return single, len(waves.dealt) - len(single)
+
+
 class Waves:
     """Deals the cases of an exploration, at most `most`: which pairs there are depends on the runs before.
 

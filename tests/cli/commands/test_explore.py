@@ -135,6 +135,25 @@ def test_cases_are_listed_without_running_them(run, careless):
     ]
 
 
+@pytest.mark.parametrize("budget", [3, 12, 25])
+def test_a_list_with_pairs_and_a_budget_has_the_single_faults_that_run(budget, run, careless):
+    options = ("explore", *FLOW, "--pairs", "--budget", str(budget), "--json")
+    _, listed, err = run(*options, "--list")
+    results = json.loads(run(*options)[1])["explored"]
+    single = [each["id"] for each in results if len(each["faults"]) == 1]
+    assert [each["id"] for each in json.loads(listed)] == single
+    pairs = budget - len(single)
+    assert (f"note: about {pairs} pair" in err) == bool(pairs)
+
+
+def test_a_list_with_a_time_as_the_budget_has_all_cases_and_says_that_the_time_decides(run, careless):
+    options = ("explore", *FLOW, "--faults", "tool_lost,timeout", "--list")
+    _, out, err = run(*options, "--budget", "5m")
+    assert out == run(*options)[1]
+    assert err == "note: the time decides how many of these run, the most telling ones first\n"
+    assert run(*options, "--budget", "5m", "--quiet")[2] == ""
+
+
 def test_one_case_is_run_by_its_id(run, careless):
     options = ("explore", *FLOW, "--faults", "tool_lost,timeout")
     code, out, _ = run(*options, "--only", "0005", "--quiet")

@@ -240,13 +240,24 @@ class _Exploration:
         """Print the cases."""
         with open_subject(self._spec, self._settings) as subject:
             explorer = self._explorer(subject, executor_of(subject, 1))
-            cases = self._only(explorer) or explorer.affordable
+            chosen = self._only(explorer)
+            cases, pairs = explorer.affordable if chosen is None else (chosen, 0)
+        if chosen is None and not self._options.is_quiet:
+            self._note_unlisted(pairs)
         if self._options.is_json:
             echo_json(msgspec.json.encode([{"id": case.id, "case": str(case)} for case in cases]))
             return FINE
         for case in cases:
             print_message(f"{case.id}  ", str(case))
         return FINE
+
+    def _note_unlisted(self, pairs: int) -> None:
+        """Say what a list of cases cannot: how many pairs run, and what a time as the budget leaves out."""
+        notes = [f"about {pluralize(pairs, 'pair')} run as well: which ones, only these runs show"] if pairs else []
+        if parse_budget(self._options.budget).time_s is not None:
+            notes.append("the time decides how many of these run, the most telling ones first")
+        for note in notes:
+            print_message("note: ", note, is_err=True)
 
     @contextmanager
     def _executor(self, subject: Subject) -> Iterator[CaseExecutor]:
