@@ -25,6 +25,7 @@ from offbook.subjects.specs import ExploreSettings
 
 FOLDER = Path(__file__).parent / "programs"
 CALLS, WORKERS, SAMPLE = 2, 2, (32, 12)
+CORES = os.cpu_count() or 1
 SPARE_TURNS = 6
 """How many turns more than it needs an agent may take."""
 LONG_CALLS, LONG_S = 30, 60.0
@@ -95,12 +96,12 @@ def _measure_long_program(plan: Plan, agent: Agent) -> tuple[Table, Target]:
     with _subject(agent, recording_with(plan, LONG_CALLS), is_fresh=False, calls=LONG_CALLS) as subject:
         options = ExploreOptions(variants=select_variants("all", subject.variants))
         with watch.lap():
-            results = Explorer(subject, options, executor=executor_of(subject, WORKERS)).explore().results
-        by_processors_s = (processors_s() - before_s) / WORKERS
+            results = Explorer(subject, options, executor=executor_of(subject, "auto")).explore().results
+        by_processors_s = (processors_s() - before_s) / CORES
     took_s = watch.total_us / 1e6
-    title = f"all {len(results)} single faults of a program with {LONG_CALLS} calls ({agent.name}), {WORKERS} at once"
+    title = f"all {len(results)} single faults of a program with {LONG_CALLS} calls ({agent.name}), on {CORES} cores"
     claim = f"{len(results)} cases of a program with {LONG_CALLS} calls ({agent.name}) take less than {LONG_S:g} s"
-    rows = [Row(FORKED, [took_s]), Row(f"time of processors, by {WORKERS}", [by_processors_s])]
+    rows = [Row(FORKED, [took_s]), Row(f"time of processors, by {CORES}", [by_processors_s])]
     return Table(title, "s", [agent.name], rows, base=FORKED), Target(claim, f"{took_s:.0f} s", took_s < LONG_S)
 
 

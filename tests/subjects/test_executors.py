@@ -2,7 +2,7 @@
 
 import os
 import sys
-from threading import Event
+from threading import Barrier, Event
 
 import pytest
 
@@ -13,7 +13,7 @@ from offbook.explore.options import ExploreOptions, select_variants
 from offbook.explore.run import Run
 from offbook.explore.schedule import Deadline
 from offbook.faults import FaultPlan, parse_fault
-from offbook.subjects.executors import ForkExecutor, ThreadExecutor, executor_of
+from offbook.subjects.executors import MANY_CASES, ForkExecutor, ThreadExecutor, executor_of
 from offbook.subjects.function import FunctionSubject
 from offbook.subjects.specs import ExploreSettings, ProgramSpec, ScenarioSpec, WorkflowSpec, open_subject
 from tests.explore.runs import write_recording
@@ -142,6 +142,25 @@ class Instant(Endless):
 
 def test_no_case_is_lost_however_soon_it_ends():
     assert [each.case.id for each in ThreadExecutor(Instant(), 3).run(cases_of(500))] == [f"{n}" for n in range(500)]
+
+
+class Meeting(Instant):
+    """Runs one after the other meet at each of these barriers, which has to be full before the next run ends."""
+
+    def __init__(self, barriers):
+        super().__init__()
+        self._barriers = iter(barriers)
+
+    def run(self, plan, continuation="stubborn"):
+        next(self._barriers).wait(timeout=60)
+        return super().run(plan, continuation)
+
+
+def test_after_many_cases_one_more_runs_at_once():
+    pair, three = Barrier(2), Barrier(3)
+    subject = Meeting([pair] * MANY_CASES + [three] * 30)
+    executed = list(ThreadExecutor(subject, 2, spare=1).run(cases_of(MANY_CASES + 30)))
+    assert len(executed) == MANY_CASES + 30
 
 
 def test_cases_that_run_at_the_deadline_are_ended_and_not_reported(recording):

@@ -28,18 +28,28 @@ class StoppableSubject(Subject, Protocol):
         ...
 
 
-class ThreadExecutor:
-    """Runs several cases at once in threads. At a deadline it stops the subject."""
+MANY_CASES = 100
+"""After how many cases it is worth while to start another worker of a program, which loads its libraries first."""
 
-    def __init__(self, subject: StoppableSubject, workers: int) -> None:
-        self._subject, self.workers = subject, workers
+
+class ThreadExecutor:
+    """Runs several cases at once in threads. At a deadline it stops the subject.
+
+    After many cases, `spare` more run at once: while a program waits for its answer, and the server for the next call,
+    processors are idle.
+    """
+
+    def __init__(self, subject: StoppableSubject, workers: int, *, spare: int = 0) -> None:
+        self._subject, self.workers, self._spare = subject, workers, spare
+        self._count = 0
 
     def run(self, cases: Iterable[FaultCase], deadline: Deadline = NO_DEADLINE) -> Iterator[ExecutedCase]:
-        waiting, started = iter(cases), list[Future[ExecutedCase]]()
-        with ThreadPoolExecutor(self.workers) as pool:
+        waiting, started = self._counted(cases), list[Future[ExecutedCase]]()
+        with ThreadPoolExecutor(self.workers + self._spare) as pool:
             try:
                 while True:
-                    free = self.workers - sum(not each.done() for each in started)
+                    at_once = self.workers + (self._spare if self._count >= MANY_CASES else 0)
+                    free = at_once - sum(not each.done() for each in started)
                     started += (pool.submit(execute, self._subject, case) for case in islice(waiting, free))
                     if not started:
                         return
@@ -55,6 +65,11 @@ class ThreadExecutor:
                 pool.shutdown(wait=False, cancel_futures=True)
                 self._subject.stop()
                 raise
+
+    def _counted(self, cases: Iterable[FaultCase]) -> Iterator[FaultCase]:
+        for case in cases:
+            self._count += 1
+            yield case
 
 
 class _StartedCase:
@@ -142,11 +157,12 @@ def worker_count(workers: Workers) -> int:
 def executor_of(subject: Subject, workers: Workers) -> CaseExecutor:
     """Return what runs `workers` cases of a subject at once; `auto` is one for each core.
 
-    Programs are processes of their own, so that threads are enough for them.
+    Programs are processes of their own, so that threads are enough for them. For many cases of a program, `auto` is one
+    more: a processor has nothing to do while a call or its answer is on its way.
     """
     count = worker_count(workers)
     if isinstance(subject, IsolatedSubject):
         return ForkExecutor(subject, count)
     if isinstance(subject, StoppableSubject):
-        return ThreadExecutor(subject, count)
+        return ThreadExecutor(subject, count, spare=int(workers == "auto"))
     return SerialExecutor(subject)
