@@ -466,6 +466,14 @@ def test_a_list_of_cases_says_that_the_run_without_a_fault_is_made(paying):
     assert "note: the program runs its tools for real in the run without a fault: refund\n" in err
 
 
+def test_a_note_says_why_cases_do_not_begin_at_the_first_call(paying):
+    Path("agent.py").write_text("held = open(__file__)\n" + PAYING)
+    options = ("--run-tools", "--faults", "http_error 500")
+    note = "note: every case runs the program from its start, and not from its first call: it has opened a file"
+    assert note in paying(*options)[2]
+    assert note not in paying(*options, "--quiet")[2]
+
+
 def test_a_misspelt_optional_tool_is_refused(paying):
     code, _, err = paying("--run-tools", "--optional", "refnd")
     assert (code, "there is no step or tool 'refnd'\n  hint: did you mean 'refund'?" in err) == (2, True)

@@ -4,6 +4,8 @@ import json
 import sys
 import time
 
+import pytest
+
 from offbook.explore.explorer import Explorer
 from offbook.explore.options import ExploreOptions, select_variants
 from offbook.faults import FaultPlan
@@ -332,6 +334,17 @@ print(ask(said("Hi"))["content"], has_log, len(Path("LOG").read_text().split()))
     printed = [f"starting\nready Hello {number > 1} {number}\n" for number in (1, 2, 3)]
     assert [run.result["stdout"] for run in found] == printed
     assert len(set((tmp_path / "log").read_text().split())) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("code", "reasons"), [("", []), ("held = open(__file__)", ["it has opened a file or a connection"])]
+)
+def test_why_runs_do_not_begin_at_the_first_call_is_said_once(code, reasons, tmp_path):
+    remarks = []
+    subject = program(f"{code}\nask(said('Hi'))", tmp_path)
+    subject.on_remark = remarks.append
+    runs(subject, *[["call=2: http_error 500"]] * 2)
+    assert [remark.rpartition(": ")[2] for remark in remarks] == reasons
 
 
 def test_if_a_forked_case_differs_from_a_fresh_one_all_cases_are_started_anew_and_that_is_said(tmp_path):

@@ -278,6 +278,7 @@ class _Exploration:
             print_message("note: ", text, is_err=True)
         if isinstance(subject, ForkingSubject):
             subject.on_notice = lambda text: print_message("warning: ", text, style="bold yellow", is_err=True)
+            subject.on_remark = self._remark
         wish = ExploreOptions(
             variants=select_variants(options.faults, getattr(subject, "variants", VARIANTS)),
             pairs=options.has_pairs,
@@ -297,6 +298,10 @@ class _Exploration:
             on_begin=begin,
             on_case=reporter.on_case,
         )
+
+    def _remark(self, text: str) -> None:
+        if not self._options.is_quiet:
+            print_message("note: ", text, is_err=True)
 
     def _begin(self, reporter: ExplorationReporter) -> OnBegin:
         """Return what is called before the first case: it also says how often a program runs its tools for real."""

@@ -155,13 +155,21 @@ class ForkLauncher:
 
     The session, the folder and so the environment of a place are the same in all runs there. The clean run is a fork of
     a process that has loaded nothing; what it loads from outside the program's own folder is loaded for the others.
-    `patience` judges real time, for a program that works without an end.
+    `patience` judges real time, for a program that works without an end. If it `forks_late` but cannot, `on_early` is
+    called once with the reason.
     """
 
     def __init__(
-        self, program: PythonCommand, server: WireServer, patience: Patience, *, forks_late: bool = False
+        self,
+        program: PythonCommand,
+        server: WireServer,
+        patience: Patience,
+        *,
+        forks_late: bool = False,
+        on_early: Callable[[str], object] = lambda _: None,
     ) -> None:
         self._program, self._server, self.patience, self._forks_late = program, server, patience, forks_late
+        self._on_early, self._is_early = on_early, False
         self.virtual_patience = patience.copy()
         self._libraries: Libraries | None = None
         self._sent = SentRequests(MAX_WARM_UP_REQUESTS)
@@ -192,8 +200,16 @@ class ForkLauncher:
             self._open_server(at, replace(self._program, arguments=arguments), environment)
             if at.is_ready and self._forks_late and at.server is not None:
                 at.server.hold(self.address)
+                self._note_early(at.server.why_early)
         assert at.server is not None
         return _ForkedRun(self, at.server, environment, is_clean=is_clean)
+
+    def _note_early(self, why: str) -> None:
+        """Say once why runs are not forked at the first call."""
+        with self._lock:
+            is_new, self._is_early = bool(why) and not self._is_early, self._is_early or bool(why)
+        if is_new:
+            self._on_early(why)
 
     def close(self) -> None:
         for place in self._places.values():

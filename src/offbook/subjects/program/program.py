@@ -112,6 +112,7 @@ class ProgramSubject:
         self._is_stopped = False
         self._kept = KeptFolders(settings.keep, command)
         self.on_notice: Callable[[str], object] = lambda _: None
+        self.on_remark: Callable[[str], object] = lambda _: None
         self._launching = Lock()
         options = WireOptions(
             recording=replay,
@@ -137,7 +138,7 @@ class ProgramSubject:
         program = parse_python_command(self._command, self._inherited)
         if program is not None:
             forks_late = not (self._settings.crashes or self._settings.keep or self._mcp)
-            return ForkLauncher(program, self._server, self._patience, forks_late=forks_late)
+            return ForkLauncher(program, self._server, self._patience, forks_late=forks_late, on_early=self._note_early)
         if is_node_command(self._command, self._inherited):
             return NodeLauncher(self._server, self._patience)
         return self._fresh_launcher
@@ -153,6 +154,9 @@ class ProgramSubject:
             if self.is_forked:
                 self.on_notice(f"every case starts the program anew: {reason}")
                 self._launcher = self._fresh_launcher
+
+    def _note_early(self, reason: str) -> None:
+        self.on_remark(f"every case runs the program from its start, and not from its first call: {reason}")
 
     @property
     def variants(self) -> Sequence[FaultVariant]:
