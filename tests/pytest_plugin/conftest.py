@@ -3,6 +3,10 @@
 import sys
 
 import pytest
+import pytest_asyncio.plugin
+import xdist.plugin
+
+from offbook.pytest_plugin import plugin as offbook_plugin
 
 SETTINGS = """
 [pytest]
@@ -32,7 +36,7 @@ def greet(offbook, name="Ada", step="greet"):
 """
 
 
-NEEDED_PLUGINS = "offbook.pytest_plugin.plugin,xdist.plugin,pytest_asyncio.plugin"
+PLUGINS = [offbook_plugin, pytest_asyncio.plugin]
 
 
 class LoadedModules:
@@ -68,6 +72,8 @@ class Project:
         self.pytester, self.folder, self.environment, self.loaded = pytester, pytester.path, environment, loaded
         self.write("pytest.ini", SETTINGS)
         self.write("model.py", MODEL)
+        # to find all that are installed takes as long as many a run
+        environment.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
         pytester.syspathinsert()
 
     def write(self, path, text):
@@ -81,16 +87,14 @@ class Project:
         return self.write(path, f"import asyncio\nimport pytest\nfrom model import ADA, Echo, greet\n\n{text}")
 
     def run(self, *arguments):
-        result = self.pytester.runpytest_inprocess("-q", *arguments, no_reraise_ctrlc=True, plugins=[self.loaded])
+        plugins = [*PLUGINS, self.loaded]
+        result = self.pytester.runpytest_inprocess("-q", *arguments, no_reraise_ctrlc=True, plugins=plugins)
         self.loaded.restore()
         return result
 
-    def run_apart(self, *arguments, plugins=NEEDED_PLUGINS):
-        """Run them with these plugins alone; with None, with all that are installed, which takes seconds to load."""
-        if plugins is not None:
-            self.environment.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-            self.environment.setenv("PYTEST_PLUGINS", plugins)
-        return self.pytester.runpytest_subprocess("-q", *arguments)
+    def run_apart(self, *arguments):
+        names = [option for plugin in (*PLUGINS, xdist.plugin) for option in ("-p", plugin.__name__)]
+        return self.pytester.runpytest_subprocess("-q", *names, *arguments)
 
     def record(self, *arguments):
         """Record what passes."""
