@@ -274,6 +274,7 @@ def fork_beside_a_thread(location, children, calls):
     def record_on():
         for number in count():
             writer.append("thread", Exchange(content=str(number)))
+            os.sched_yield()  # a fork waits for the writer's lock, which this thread would else take again at once
             if is_over.is_set():
                 tell(number + 1)
                 return
