@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import EnumType
+from functools import cache
 from importlib import import_module
 from inspect import getdoc
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args, get_origin
@@ -161,8 +162,9 @@ class LazyCommand(NamedTuple):
     help: str
     settings: str = "SETTINGS"
 
+    @cache  # noqa: B019 - there is one of each command as long as the process lives
     def load(self, name: str) -> Any:
-        """Return the command with its options."""
+        """Return the command with its options, built once."""
         module = import_module(f"offbook.cli.commands.{self.module}")
         app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
         settings = {"cls": QuickCommand} | getattr(module, self.settings, {})
