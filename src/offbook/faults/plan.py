@@ -7,6 +7,7 @@ import random
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from threading import Lock
 from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
@@ -325,11 +326,26 @@ def _encode(plan: _PlanFile) -> bytes:
         raise InputError(f"the plan cannot be written as JSON: {error}", hint=_EXAMPLE) from None
 
 
+_decoders: list[msgspec.json.Decoder[_PlanFile]] = []
+_building = Lock()
+
+
+def _plan_decoder() -> msgspec.json.Decoder[_PlanFile]:
+    """Return the decoder of plans, which is built once: it knows all faults, and takes 25 ms.
+
+    msgspec crashes the process if two threads use a type for the first time at once.
+    """
+    if not _decoders:
+        with _building:
+            _decoders.append(msgspec.json.Decoder(_PlanFile))
+    return _decoders[0]
+
+
 def _decode(data: bytes, *, source: str) -> _PlanFile:
     hint = f"a plan is like {_EXAMPLE}"
     decode_json(data, msgspec.Raw, source=source, hint=hint, allows_repeats=not source)  # syntax comes before shape
     try:
-        plan = msgspec.json.decode(data, type=_PlanFile)
+        plan = _plan_decoder().decode(data)
     except (msgspec.ValidationError, RecursionError) as error:
         raise _shape_error(data, error, source) from None
     for index, fault in enumerate(() if plan.chaos is None else plan.chaos.faults):
