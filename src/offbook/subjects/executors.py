@@ -48,14 +48,15 @@ class ThreadExecutor:
         with ThreadPoolExecutor(self.workers + self._spare) as pool:
             try:
                 while True:
-                    at_once = self.workers + (self._spare if self._count >= MANY_CASES else 0)
-                    free = at_once - sum(not each.done() for each in started)
-                    started += (pool.submit(execute, self._subject, case) for case in islice(waiting, free))
-                    if not started:
-                        return
                     while started and started[0].done():
                         yield started.pop(0).result()
                     running = [each for each in started if not each.done()]
+                    at_once = self.workers + (self._spare if self._count >= MANY_CASES else 0)
+                    free = islice(waiting, at_once - len(running))
+                    new = [pool.submit(execute, self._subject, case) for case in free]
+                    started, running = started + new, running + new
+                    if not started:
+                        return
                     if running and not wait(running, timeout=deadline.left_s, return_when=FIRST_COMPLETED).done:
                         ended = [each.result() for each in started if each.done()]
                         self._subject.stop()
