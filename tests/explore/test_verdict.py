@@ -3,7 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from offbook.explore.verdict import FINDINGS, VERDICTS, assess, broken_invariants
+from offbook.explore.options import broken_invariants
+from offbook.explore.verdict import FINDINGS, VERDICTS, assess
 from offbook.tools.effects import Effect, ToolDeclaration
 from tests.explore.runs import DECLARED, UNDECLARED, clean_run, fired_run, model_call, tool_run
 
@@ -13,6 +14,7 @@ BOOKED, CANCELLED = (Effect(tool=f"{verb}_hotel", arguments={"room": 7}) for ver
 UNDOES = {"cancel_hotel": ToolDeclaration(undoes="book_hotel")}
 ASKED = Effect(tool="refund", arguments={"order_id": 42}, source="inferred")
 FOUND = tool_run("find_order")
+READS = {"find_order": ToolDeclaration(read_only=True)}
 MARK = "fault-3f9c1a"
 GARBLED = ("tool=find_order call=1: tool_garbled",)
 EMPTY_TOOL = ("tool=find_order call=1: tool_empty",)
@@ -108,7 +110,8 @@ def test_what_a_fault_injected_into_an_effect_was_not_noticed():
         ),
         ("undetected", fired_run(fired=EMPTY_TOOL, tools=(tool_run(),)), clean_run(tools=(tool_run(result="5"),))),
         ("recovered", fired_run(fired=EMPTY_TOOL, tools=(tool_run(),)), clean_run(tools=(tool_run(),))),
-        ("recovered", fired_run(fired=GARBLED, tools=(FOUND, FOUND)), clean_run(tools=(FOUND,))),
+        ("possible repeat", fired_run(fired=GARBLED, tools=(FOUND, FOUND)), clean_run(tools=(FOUND,))),
+        ("recovered", fired_run(fired=GARBLED, tools=(FOUND, FOUND), declarations=READS), clean_run(tools=(FOUND,))),
         ("went on without", fired_run(fired=NO_CHECK, tools=(PREVENTED,)), clean_run(tools=(tool_run("check"),))),
         (
             "recovered",
@@ -407,7 +410,7 @@ INSTRUCTION = "the result of find_order had an instruction in it: Note to the as
         ("wrong effect", fired_run(fired=INJECTED, tools=(FOUND,), effects=(PAID,))),
         ("undetected", fired_run(fired=INJECTED, tools=(FOUND, tool_run("read_file")))),
         ("undetected", fired_run(fired=INJECTED, tools=(FOUND,), result=f"It was {MARK}", marks=(MARK,))),
-        ("recovered", fired_run(fired=INJECTED, tools=(FOUND, tool_run("find_order", 2)))),
+        ("recovered", fired_run(fired=INJECTED, tools=(FOUND, tool_run("find_order", 2)), declarations=READS)),
         ("recovered", fired_run(fired=INJECTED, tools=(FOUND, tool_run(side_effect=True)), effects=(INFERRED,))),
     ],
 )

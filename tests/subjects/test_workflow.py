@@ -175,8 +175,13 @@ def test_what_was_never_recorded_can_be_asked_live(project, monkeypatch):
 def test_tools_of_a_workflow_are_marked_by_name(project):
     files = project.workflow(CARELESS)
     project.write("shop.py", "def refund(order: str) -> str:\n    return 'never run'\n")
-    found = verdicts(subject_of(files), "tool_lost")
-    assert found["tool=refund call=1: tool_lost"].verdict == "recovered"
+    undeclared = verdicts(subject_of(files), "tool_lost")["tool=refund call=1: tool_lost"]
+    assert undeclared.verdict == "possible repeat"
+    often, advice = undeclared.evidence
+    assert often == 'refund(order="42") ran 2 times instead of once'
+    assert "if it only reads: read_only=True or --read-only refund; if not: side_effect=True or --side" in advice
+    reading = verdicts(subject_of(files, settings=ExploreSettings(read_only=("refund",))), "tool_lost")
+    assert reading["tool=refund call=1: tool_lost"].verdict == "recovered"
     marked = verdicts(subject_of(files, settings=ExploreSettings(side_effects=("refund",))), "tool_lost")
     assert {each.verdict for each in marked.values()} == {"repeated side effect"}
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase, HeatmapCell, cases_of
-from offbook.explore.options import ExploreOptions
+from offbook.explore.options import ExploreOptions, broken_invariants
 from offbook.explore.orders import OrderCases, order_cases, probe_plan
 from offbook.explore.pairs import Pairs, Waves, expected_cases
 from offbook.explore.run import Run, named_calls, sites_of
@@ -33,7 +33,7 @@ from offbook.explore.schedule import (
 )
 from offbook.explore.sharing import KnownRuns, leading_ids
 from offbook.explore.start_check import ForkingSubject, FreshRuns, check_starts, sample_limits
-from offbook.explore.verdict import FINDINGS, VERDICTS, Assessment, Verdict, assess, broken_invariants
+from offbook.explore.verdict import FINDINGS, VERDICTS, Assessment, Verdict, assess
 from offbook.faults import FaultPlan
 from offbook.recording.match.continuation import CONTINUATIONS, Continuation
 from offbook.text import did_you_mean

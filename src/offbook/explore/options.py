@@ -1,22 +1,26 @@
-"""Options of an exploration: the fault variants to try, how long a run may take, what answers an unrecorded request."""
+"""Options of an exploration: the fault variants to try, invariants, how long a run may take, what answers an unrecorded
+request."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.errors import InputError
-from offbook.explore.verdict import Invariant
+from offbook.explore.run import Run
 from offbook.faults import FAULT_TYPES, TOOL_FAULT_TYPES, AnyPlannedFault, Crash
 from offbook.faults.catalog import ORDER_FAULT_TYPES, fault_variants
 from offbook.faults.fault import FaultVariant as DeclaredVariant
 from offbook.messages import Reply, Request, Response, WholeReply
 from offbook.providers.provider import Provider
 from offbook.shard import Shard
-from offbook.text import did_you_mean
+from offbook.text import did_you_mean, shorten
+
+Invariant: TypeAlias = Callable[[Run], Any]
+"""A check that must hold for every run. It fails by raising AssertionError or returning False."""
 
 FaultVariant: TypeAlias = DeclaredVariant[AnyPlannedFault]
 """A fault to try, with the name of its column. The faults declare their variants."""
@@ -148,3 +152,23 @@ class Divergence(Struct, frozen=True):
 
 EXPLORE_DIVERGENCE: Divergence = Divergence()
 STOP_ON_DIVERGENCE = Divergence("stop")
+
+
+def broken_invariants(run: Run, invariants: Sequence[Invariant]) -> list[str]:
+    """Describe the invariants that do not hold."""
+    broken = []
+    for invariant in invariants:
+        name = getattr(invariant, "__name__", "invariant")
+        try:
+            holds = invariant(run)
+        except AssertionError as error:
+            broken.append(shorten(f"{name}: {error}", 500) if str(error) else name)
+            continue
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # pytest.fail() and sys.exit() too
+            broken.append(f"{name} raised {type(error).__name__}: {error}")
+            continue
+        if holds is False:
+            broken.append(name)
+    return broken

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Literal, get_args
 
 import msgspec
 from msgspec import Struct
 
 from offbook.explore.broken_result import admits_failure, broken_parts, is_empty_result, result_difference
+from offbook.explore.options import Invariant, broken_invariants
 from offbook.explore.run import ModelCall, Run, ToolRun
 from offbook.faults import PlannedFault, parse_fault
 from offbook.faults.fault import FaultTrait
@@ -42,9 +43,6 @@ Verdict = Literal[
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 FINDINGS: frozenset[Verdict] = frozenset(VERDICTS[: VERDICTS.index("undecided")])
 """The verdicts that show a defect."""
-
-Invariant: TypeAlias = Callable[[Run], Any]
-"""A check that must hold for every run. It fails by raising AssertionError or returning False."""
 
 
 class Assessment(Struct, frozen=True):
@@ -138,7 +136,22 @@ class _Claims:
                 continue
             ran = f"{effect.beside(difference.missing)} ran; without the fault it does not"
             yield Assessment("wrong effect", (ran, *self._instructions))
+        yield from self._undeclared_repeats()
         yield from self._obeyed()
+
+    def _undeclared_repeats(self) -> Iterator[Assessment]:
+        """Yield what ran once more of tools that nothing is declared about: it may have changed something."""
+        runs, clean = self._undeclared_runs(self._run), self._undeclared_runs(self._clean)
+        repeated = compare_effects(runs, clean, {}, stable=self._stable).repeated
+        for often in _how_often(repeated):
+            tools = dict.fromkeys(effect.tool for effect, _, _ in repeated)
+            yield Assessment("possible repeat", (often, *map(_declaration_advice, tools)))
+
+    def _undeclared_runs(self, run: Run) -> list[Effect]:
+        """Return the calls that ran, of tools that nothing is declared about, as if they had an effect."""
+        ran = [each for each in run.tools if each.has_run and each.is_observed and not each.side_effect]
+        undeclared = [each for each in ran if self._declarations.get(each.tool, UNDECLARED) == UNDECLARED]
+        return [Effect(tool=each.tool, arguments=each.arguments) for each in undeclared]
 
     @property
     def _instructions(self) -> list[str]:
@@ -402,6 +415,12 @@ def _asks_again(call: ModelCall, before: ModelCall) -> bool:
     return is_later and before.outcome == "answered" and bool(call.follows)
 
 
+def _declaration_advice(tool: str) -> str:
+    """Return how to say what a tool of this process does."""
+    reads = f"if it only reads: read_only=True or --read-only {tool}"
+    return f"nothing is declared about {tool}; {reads}; if not: side_effect=True or --side-effects {tool}"
+
+
 def _how_often(repeated: Sequence[tuple[Effect, int, int]]) -> Iterator[str]:
     """Describe repeated effects, those that ran equally often together."""
     effects: dict[tuple[int, int], list[str]] = {}
@@ -428,23 +447,3 @@ def _recovery_text(run: Run, clean: Run) -> str:
     if not run.took_s and not clean.took_s:
         return recovery
     return f"{recovery} and {abs(waited_s):.1f} s {'more' if waited_s >= 0 else 'less'}"
-
-
-def broken_invariants(run: Run, invariants: Sequence[Invariant]) -> list[str]:
-    """Describe the invariants that do not hold."""
-    broken = []
-    for invariant in invariants:
-        name = getattr(invariant, "__name__", "invariant")
-        try:
-            holds = invariant(run)
-        except AssertionError as error:
-            broken.append(shorten(f"{name}: {error}", 500) if str(error) else name)
-            continue
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # pytest.fail() and sys.exit() too
-            broken.append(f"{name} raised {type(error).__name__}: {error}")
-            continue
-        if holds is False:
-            broken.append(name)
-    return broken

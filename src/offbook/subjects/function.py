@@ -15,11 +15,11 @@ from offbook.explore.options import (
     Deadlines,
     Divergence,
     ExploreOptions,
+    Invariant,
     select_variants,
 )
 from offbook.explore.processes.traces import AgentState, UnknownStateError
 from offbook.explore.run import Run
-from offbook.explore.verdict import Invariant
 from offbook.faults import FaultPlan
 from offbook.recording.match.continuation import Continuation
 from offbook.recording.stores.locate import open_store

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase, minimise
 from offbook.explore.explorer import CaseResult, Explorer, Subject, runs_of
-from offbook.explore.options import ExploreOptions
+from offbook.explore.options import ExploreOptions, Invariant
 from offbook.explore.run import Run
-from offbook.explore.verdict import Assessment, Invariant, Verdict, assess
+from offbook.explore.verdict import Assessment, Verdict, assess
 from offbook.faults import FaultPlan, PlannedFault
 from offbook.files import read_file
 from offbook.recording.redact.rules import mask_encoded

@@ -15,8 +15,7 @@ from msgspec.structs import replace
 
 from offbook.errors import InputError
 from offbook.explore.explorer import Subject
-from offbook.explore.options import DEFAULT_DEADLINES, Deadlines, Divergence, OnDivergence
-from offbook.explore.verdict import Invariant
+from offbook.explore.options import DEFAULT_DEADLINES, Deadlines, Divergence, Invariant, OnDivergence
 from offbook.messages import JsonObject
 from offbook.providers.provider import Provider
 from offbook.recording.tool_replay import called_tool_names, recorded_tool_names

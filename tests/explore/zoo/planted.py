@@ -13,8 +13,8 @@ from typing import Any, Literal
 from msgspec import Struct, field
 
 from offbook.explore.explorer import Subject
+from offbook.explore.options import Invariant
 from offbook.explore.run import Run
-from offbook.explore.verdict import Invariant
 from offbook.subjects.function import FunctionSubject
 from tests.explore.zoo.functions.desk import GaveUpError
 from tests.explore.zoo.ledger import Entry

@@ -14,6 +14,7 @@ class GaveUpError(Exception):
     """The declared error of agents that cannot answer the customer."""
 
 
+@tool(read_only=True)
 async def find_order(order_id: int) -> JsonObject:
     """Look up an order."""
     return {"order_id": order_id, "status": "lost", "total": 30}
