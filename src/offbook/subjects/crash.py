@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NoReturn
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 from msgspec.structs import replace
 
 from offbook.explore.monitor import PROCESS_ENDED, CaseReport, OnCrash, exit_text
+from offbook.explore.processes.isolation import fork_quietly
 from offbook.explore.run import FirstLife, ModelCall, Run, RunFailure, ToolRun
 from offbook.faults import Crash, PlannedFault, parse_fault
 
@@ -70,9 +70,7 @@ def run_until_crash(work: Callable[[OnCrash], Run]) -> tuple[Run, bool]:
     It crashes by calling what `work` is given, with the run so far: the process ends there, and nothing in it goes on.
     """
     reading, writing = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # that there are other threads
-        pid = os.fork()
+    pid = fork_quietly()
     if pid == 0:
         _run_first_life(work, writing)
     os.close(writing)

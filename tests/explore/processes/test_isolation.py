@@ -141,3 +141,28 @@ def test_a_process_whose_end_nobody_is_told_of_was_not_late():
         assert ending_of(lambda: os.kill(os.getpid(), signal.SIGKILL)) == ProcessEnding()
     finally:
         signal.signal(signal.SIGCHLD, before)
+
+
+def test_an_interrupt_in_a_hook_of_the_fork_is_not_lost_and_the_child_is_killed():
+    armed, hooks = [True], []
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    def hook():
+        hooks.append(os.getpid())
+        if armed:
+            signal.raise_signal(signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    os.register_at_fork(after_in_parent=hook)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            ending_of(signal.pause, limit_s=5.0)
+    finally:
+        armed.clear()
+        signal.signal(signal.SIGUSR1, before)
+    assert hooks
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+    assert ending_of(lambda: b"done").report == b"done"

@@ -270,10 +270,31 @@ def _beyond_standard_files(file: int) -> int:
 
 
 def fork_quietly() -> int:
-    """Fork this process, without a warning that it has other threads."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # that there are other threads: see above
-        return os.fork()
+    """Fork this process, without a warning that it has other threads.
+
+    Python runs hooks around a fork, and only prints what they raise. What the handler of a signal has raised there, as
+    that of Ctrl-C does, is raised after the fork instead, and the child is killed.
+    """
+    lost, print_error = list[BaseException](), sys.unraisablehook
+
+    def keep(event: sys.UnraisableHookArgs) -> None:
+        if isinstance(event.exc_value, BaseException) and not isinstance(event.exc_value, Exception):
+            lost.append(event.exc_value)
+        else:
+            print_error(event)
+
+    sys.unraisablehook = keep
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # that there are other threads: see above
+            pid = os.fork()
+    finally:
+        sys.unraisablehook = print_error
+    if pid and lost:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        raise lost[0]
+    return pid
 
 
 class _Child:
