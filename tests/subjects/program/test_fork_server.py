@@ -283,6 +283,30 @@ def test_nothing_is_left_when_offbook_is_killed(late_runs, folder):
         parent.wait()
 
 
+class HastyForkServer(ForkServer):
+    """Leaves before it has read that a run has started."""
+
+    def _expect(self, *names):
+        if "pid" in names:
+            wait_until(Path("ready").exists)
+            raise InterruptedError
+        return super()._expect(*names)
+
+
+def test_what_a_run_has_started_ends_with_it_if_offbook_leaves_before_it_knows_of_the_run(folder):
+    (folder / "agent.py").write_text(
+        "import subprocess, os\nchild = subprocess.Popen(['sleep', '600'])\n"
+        "open('pids', 'w').write(f'{os.getpid()} {child.pid}')\nos.rename('pids', 'ready')\nchild.wait()\n"
+    )
+    server = HastyForkServer(parse_python_command([sys.executable, "agent.py"], os.environ), os.environ)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, pytest.raises(InterruptedError):
+        ForkedProgram(server, ADDRESS, dict(os.environ), wants_modules=False).run(lambda: 60.0, theirs, 0.0)
+    server.close()
+    pids = [int(pid) for pid in (folder / "ready").read_text().split()]
+    wait_until(lambda: not any(map(alive, pids)))
+
+
 @pytest.mark.parametrize("is_late", [False, True])
 def test_many_runs_leave_neither_memory_nor_files_nor_processes(is_late, folder):
     (folder / "agent.py").write_text("import asyncio\n" + CALL.replace("CALL", "print('x' * 100)"))

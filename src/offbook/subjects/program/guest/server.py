@@ -46,6 +46,7 @@ class _Server:
         self._control = control
         self._program: Program | None = None
         self._at_start = frozenset[str]()
+        self._running: int | None = None
 
     def serve(self) -> NoReturn:
         self._send({"ready": list(sys.version_info[:3])})
@@ -77,18 +78,34 @@ class _Server:
         try:
             self._control.send(json.dumps(message).encode())
         except OSError:
-            _exit_now(0)
+            self._leave()
+
+    def _leave(self) -> NoReturn:
+        """End this process, because offbook has ended, and the run with all that it has started."""
+        if self._running is not None:
+            _kill(self._running)
+        _exit_now(0)
 
     def _receive(self) -> tuple[dict[str, Any], list[int]]:
         """Return the next command and the files that came with it; ends this process if there will be none."""
         files = array.array("i")
-        data, extra, _, _ = self._control.recvmsg(MAX_MESSAGE_BYTES, socket.CMSG_LEN(8 * files.itemsize))
+        try:
+            data, extra, _, _ = self._control.recvmsg(MAX_MESSAGE_BYTES, socket.CMSG_LEN(8 * files.itemsize))
+        except ConnectionError:
+            self._leave()
         for level, kind, numbers in extra:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 files.frombytes(numbers[: len(numbers) - len(numbers) % files.itemsize])
         if not data:
-            _exit_now(0)
+            self._leave()
         return json.loads(data), list(files)
+
+    def _receive_any(self) -> bytes:
+        """Return the next message; nothing if offbook has ended, be it with messages that it has not read."""
+        try:
+            return bytes(self._control.recv(MAX_MESSAGE_BYTES))
+        except ConnectionError:
+            return b""
 
     def _run(self, command: dict[str, Any], files: list[int]) -> None:
         own = os.getpid()
@@ -101,8 +118,10 @@ class _Server:
         """Say that a run has started, and how it has ended."""
         for each in files:
             os.close(each)
+        self._running = pid
         self._send({"pid": pid})
         code = self._wait_for(pid)
+        self._running = None
         self._send({"exit": code})
 
     def _hold(self, address: tuple[str, int]) -> None:
@@ -128,7 +147,7 @@ class _Server:
         waits_for.register(answer, select.POLLIN)
         waits_for.register(self._control.fileno(), select.POLLIN)
         while answer not in (ready := {file for file, _ in waits_for.poll(MAX_HOLD_S * 1000)}):
-            if not ready or not self._control.recv(MAX_MESSAGE_BYTES):
+            if not ready or not self._receive_any():
                 _kill(pid)
                 break
         with os.fdopen(answer, "rb") as reading:
@@ -203,10 +222,9 @@ class _Server:
 
     def _handle_during_run(self, pid: int) -> None:
         """Handle the command to kill the run; without offbook, it is killed, too."""
-        data = self._control.recv(MAX_MESSAGE_BYTES)
+        if not self._receive_any():
+            self._leave()
         _kill(pid)
-        if not data:
-            _exit_now(0)
 
     def _run_child(self, parent: int, command: dict[str, Any], files: list[int]) -> NoReturn:
         """Become the program, with its outputs and the link to the clock in `files`."""
