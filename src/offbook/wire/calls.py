@@ -111,7 +111,7 @@ class CallCounter:
         self.total += 1
         step_id = request.headers.get(STEP_HEADER) or None
         is_model_call = parsed.route.operation in _FAULTED_OPERATIONS
-        if is_model_call and self._is_counting:
+        if is_model_call and self.is_exact:
             site = self._site(parsed, request.attempt, step_id)
             self.reached.add(site)
             fault, mark = self._fault_at(site)
@@ -173,7 +173,7 @@ class CallCounter:
     def follow(self, plan: FaultPlan) -> None:
         """Use this plan from now on."""
         self._plan = plan
-        self._is_counting = self._counts_all or plan is not NO_FAULTS
+        self.is_exact = self._counts_all or plan is not NO_FAULTS
 
     def unfired(self) -> list[PlannedFault]:
         """Return the lines of the plan that have not fired yet."""

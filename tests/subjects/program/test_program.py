@@ -26,6 +26,26 @@ for _ in range(3):
 else:
     sys.exit("no model")
 """
+AT_ONCE = """
+import collections, pathlib
+from http.client import HTTPConnection
+from urllib.parse import urlsplit
+
+url = urlsplit(os.environ["OPENAI_BASE_URL"])
+cities, log = ["Oslo", "Rome", "Cairo"], pathlib.Path(os.environ["RUNS"])
+bodies = {city: json.dumps({"model": "m", "messages": [said(city)]}).encode() for city in cities}
+calls = {city: HTTPConnection(url.hostname, url.port) for city in cities}
+for city, call in calls.items():
+    call.putrequest("POST", url.path + "/chat/completions")
+    call.putheader("content-length", str(len(bodies[city])))
+    call.endheaders()
+order = collections.deque(cities)
+order.rotate(len(log.read_text()))
+log.write_text(log.read_text() + ".")
+for city in order:
+    calls[city].send(bodies[city])
+print({city: call.getresponse().status for city, call in calls.items()})
+"""
 TOOLS = "tools=[{'type': 'function', 'function': {'name': 'refund', 'parameters': {'type': 'object'}}}]"
 TOOL_LOOP = f"""
 messages = [said("Hi")]
@@ -224,6 +244,24 @@ def test_the_same_exploration_is_the_same_with_any_number_of_threads(tmp_path):
     one, two = explore(1), explore(3)
     assert one == two
     assert len(one.results) >= 6
+
+
+def test_calls_that_are_made_at_once_have_the_same_numbers_in_every_run(tmp_path):
+    (tmp_path / "runs").write_text("")
+    with subject(AT_ONCE, tmp_path, *[HELLO] * 3, env={"RUNS": str(tmp_path / "runs")}) as program:
+        clean, *failed = [program.run(plan) for plan in [FaultPlan(), *[plan_of("call=2: http_error 404")] * 3]]
+    assert clean.result["stdout"].strip() == "{'Oslo': 200, 'Rome': 200, 'Cairo': 200}"
+    assert {run.result["stdout"].strip() for run in failed} == {"{'Oslo': 200, 'Rome': 404, 'Cairo': 200}"}
+
+
+def test_a_program_that_makes_calls_at_once_is_explored_the_same_again(tmp_path):
+    def explore():
+        with subject(AT_ONCE, tmp_path, *[HELLO] * 3, env={"RUNS": str(tmp_path / "runs")}) as program:
+            options = ExploreOptions(variants=select_variants("http_error 400", program.variants))
+            return Explorer(program, options).explore()
+
+    (tmp_path / "runs").write_text("")
+    assert explore() == explore()
 
 
 def test_an_executor_stops_what_runs_when_the_results_are_not_wanted(tmp_path):

@@ -14,8 +14,8 @@ from offbook.wire.backend import SESSION_HEADER
 from offbook.wire.intercept.interception import Interception
 from offbook.wire.intercept.tunnel import TunnelError, join_ends, open_tunnel
 from offbook.wire.proxy.upstream import ORIGIN
-from offbook.wire.server.connection import REQUEST_LIMITS, DirectConnection
-from offbook.wire.server.http_protocol import Application, OpenConnections, Phase
+from offbook.wire.server.connection import REQUEST_LIMITS, DirectApplication, DirectConnection
+from offbook.wire.server.http_protocol import OpenConnections, Phase
 
 if TYPE_CHECKING:
     from offbook.wire.server.wire_server import WireApp
@@ -144,7 +144,7 @@ class ProxyConnection(DirectConnection):
 
     def __init__(
         self,
-        application: Application,
+        application: DirectApplication,
         open_connections: OpenConnections,
         *,
         interception: Interception,
@@ -281,8 +281,7 @@ class ProxyConnection(DirectConnection):
         return InterceptedConnection(
             app,
             self._open,
-            accept=app.accept,
-            open_websocket=app.open_websocket,
+            arrivals=self._arrivals,
             buffer=self._buffer,
             origin=hosts.origin(request.scheme, request.host, request.port),
             session=session,

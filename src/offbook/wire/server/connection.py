@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, MutableMapping
+from collections.abc import AsyncGenerator, Awaitable, Coroutine, MutableMapping
 from contextlib import aclosing
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import httptools
@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from offbook.wire.backend import ACCEPTED_CALL, AcceptedCall
 from offbook.wire.request import HttpRequest, header_dict
 from offbook.wire.response import STATUSES_WITHOUT_BODY, HttpResponse
+from offbook.wire.server.arrival_order import ArrivalOrder
 from offbook.wire.server.http_protocol import (
     TRANSPORT,
     Application,
@@ -29,6 +30,7 @@ from offbook.wire.server.http_protocol import (
 )
 from offbook.wire.server.listener import has_left, reset_connection
 from offbook.wire.server.session_clock import ANY_ACTIVITY, LOOP_CLOCK, Activity, ResponseClock
+from offbook.wire.session import WireSession
 
 if TYPE_CHECKING:
     from offbook.wire.websocket.connection import WebSocketConnection
@@ -272,12 +274,23 @@ async def _leaves_within(receive: Receive, wait_s: float, clock: ResponseClock) 
 MAX_HELD_BYTES = 1024 * 1024
 
 
-class DirectConnection(ClientConnection, asyncio.BufferedProtocol):
-    """Holds a request until it is complete, and has `accept` answer it. An answer that is due at once is sent directly.
+class DirectApplication(Protocol):
+    """An application that can also answer a whole request at once, as `WireApp` does."""
 
-    Everything else goes to the application: accepted calls with other answers, and requests that are not a plain POST,
-    are large, or arrive before an earlier one is answered. A WebSocket handshake goes to `open_websocket`, which
-    returns where the activity of its session is counted.
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]: ...
+
+    def accept(self, request: HttpRequest) -> AcceptedCall | None: ...
+
+    def numbering_session(self, request: HttpRequest) -> WireSession | None: ...
+
+    def open_websocket(self, request: HttpRequest, connection: WebSocketConnection) -> Activity: ...
+
+
+class DirectConnection(ClientConnection, asyncio.BufferedProtocol):
+    """Holds a request until it is complete, and has `application.accept` answer it when it is its turn in `arrivals`.
+
+    An answer that is due at once is sent directly. Everything else goes to the application: accepted calls with other
+    answers, and requests that are not a plain POST, are large, or arrive before an earlier one is answered.
 
     All connections of a loop read into `buffer`, one after the other: a new buffer for each read would cost more than
     handling what was read.
@@ -285,15 +298,14 @@ class DirectConnection(ClientConnection, asyncio.BufferedProtocol):
 
     def __init__(
         self,
-        application: Application,
+        application: DirectApplication,
         open_connections: OpenConnections,
         *,
-        accept: Callable[[HttpRequest], AcceptedCall | None],
-        open_websocket: Callable[[HttpRequest, WebSocketConnection], Activity],
+        arrivals: ArrivalOrder,
         buffer: memoryview,
     ) -> None:
         super().__init__(application, open_connections)
-        self._accept, self._open_websocket, self._buffer = accept, open_websocket, buffer
+        self._direct, self._arrivals, self._buffer = application, arrivals, buffer
         self._websocket: WebSocketConnection | None = None
         self._is_held = False
         self._pieces: list[bytes] = []
@@ -306,6 +318,7 @@ class DirectConnection(ClientConnection, asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._activity.count += 1
+        self._arrivals.leave(self)
         if exc is not None and self._receiver is not None:
             self._receiver.left()  # a client that reads its answer before it leaves resets nothing
         if self._websocket is not None:
@@ -321,10 +334,12 @@ class DirectConnection(ClientConnection, asyncio.BufferedProtocol):
         return super().phase if self._websocket is None else "response"
 
     def data_received(self, data: bytes) -> None:
-        if self._websocket is None:
-            super().data_received(data)
-        else:
+        if self._websocket is not None:
             self._websocket.feed(data)
+            return
+        super().data_received(data)
+        if self._is_held:
+            self._arrivals.begin(self)
 
     def on_upgrade(self, rest: bytes) -> None:
         request = self._http_request("GET")
@@ -335,7 +350,7 @@ class DirectConnection(ClientConnection, asyncio.BufferedProtocol):
         from offbook.wire.websocket.connection import WebSocketConnection  # noqa: PLC0415 - most clients use none
 
         self._websocket = WebSocketConnection(self.transport, self.flow, self._open.tasks)
-        self._activity = self._open_websocket(request, self._websocket)
+        self._activity = self._direct.open_websocket(request, self._websocket)
         self._websocket.feed(rest)
 
     def resume_writing(self) -> None:
@@ -367,23 +382,37 @@ class DirectConnection(ClientConnection, asyncio.BufferedProtocol):
         self._body_bytes += len(body)
         if self._body_bytes > MAX_HELD_BYTES:
             self._hand_over()
+            self._arrivals.leave(self)
+
+    def on_message_begin(self) -> None:
+        if self._is_held:
+            self._arrivals.leave(self)  # the client sends another request before this one is answered
+        super().on_message_begin()
 
     def on_message_complete(self) -> None:
-        self.is_in_message = False
         if self._is_held:
-            accepted = self._accept(self._http_request())
-            if accepted is not None:
-                self._activity = accepted.session.clock.activity
-                self._activity.count += 1
-            answer = None if accepted is None or accepted.is_ordered else accepted.answer
-            data = None if answer is None else answer.immediate_bytes
-            if data is not None and not self.flow.is_writing_paused:
-                self._is_held = False
-                self._note_receiver(accepted)
-                self.transport.write(data)
-                return
+            self.is_in_message = False
+            self._arrivals.complete(self)
+        else:
+            super().on_message_complete()
+
+    def numbering_session(self) -> WireSession | None:
+        return self._direct.numbering_session(self._http_request())
+
+    def answer_held(self) -> None:
+        accepted = self._direct.accept(self._http_request())
+        if accepted is not None:
+            self._activity = accepted.session.clock.activity
+            self._activity.count += 1
+        answer = None if accepted is None or accepted.is_ordered else accepted.answer
+        data = None if answer is None else answer.immediate_bytes
+        if data is not None and not self.flow.is_writing_paused:
+            self._is_held = False
+            self._note_receiver(accepted)
+            self.transport.write(data)
+        else:
             self._hand_over(accepted)
-        super().on_message_complete()
+            super().on_message_complete()
 
     def _note_receiver(self, accepted: AcceptedCall | None) -> None:
         """Note who gets an answer of an exploration, or that nobody does: it came after the client's own timeout."""

@@ -26,6 +26,7 @@ from offbook.wire.proxy.upstream import Upstreams
 from offbook.wire.request import HttpRequest, header_dict, route_of
 from offbook.wire.response import HttpResponse, refusal_response
 from offbook.wire.server.access import ALL_INTERFACES, ANY, Access, is_loopback_name
+from offbook.wire.server.arrival_order import ArrivalOrder
 from offbook.wire.server.connection import REQUEST_LIMITS, DirectConnection, RequestLimits, send_response
 from offbook.wire.server.control import CONTROL_PREFIX, control_response
 from offbook.wire.server.http_protocol import TRANSPORT, OpenConnections, Receive, Scope, Send
@@ -142,6 +143,13 @@ class WireApp:
         if len(request.body) > self._limits.body_bytes:
             return None
         return self._accept_mounted(request) if self._is_mounted(request) else accept(self._sessions, request)
+
+    def numbering_session(self, request: HttpRequest) -> WireSession | None:
+        """Return the session that numbers the request exactly; None if nothing depends on its number."""
+        if self._access.refusal(request.headers, request.query) is not None or _is_control_path(request.path):
+            return None
+        session = self._sessions.for_request(request)[0]
+        return session if session.counter.is_exact else None
 
     def open_websocket(self, request: HttpRequest, connection: WebSocketConnection) -> Activity:
         """Answer a WebSocket handshake, and what follows it. Return where the activity of its session is counted."""
@@ -337,8 +345,7 @@ class WireServer(CallInspection):
                 self._connection_type(),
                 app,
                 opened,
-                accept=app.accept,
-                open_websocket=app.open_websocket,
+                arrivals=ArrivalOrder(),
                 buffer=buffer,
             ),
             opened,
