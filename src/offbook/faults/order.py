@@ -34,7 +34,7 @@ Wait: TypeAlias = "Callable[[asyncio.Future[None], float], Awaitable[None]]"
 """Waits until a future is done, or until this time has passed, in seconds."""
 
 
-async def _wait_on_loop(future: asyncio.Future[None], wait_s: float) -> None:
+async def wait_on_loop(future: asyncio.Future[None], wait_s: float) -> None:
     import asyncio  # noqa: PLC0415 - where this runs, it is loaded
 
     await asyncio.wait([future], timeout=wait_s)
@@ -178,8 +178,8 @@ class CallOrder:
     several threads, each with its own event loop, may share it. `wait` waits on the clock of the run.
     """
 
-    def __init__(self) -> None:
-        self.wait: Wait = _wait_on_loop
+    def __init__(self, wait: Wait = wait_on_loop) -> None:
+        self.wait = wait
         self._events = 0
         self._open: list[OpenCall] = []
         self._ended: list[CallPlace] = []

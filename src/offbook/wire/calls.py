@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
@@ -24,7 +24,7 @@ from offbook.faults import (
     mark_of,
 )
 from offbook.faults.catalog import AnyOrderFault
-from offbook.faults.order import CallOrder, HeldUntil
+from offbook.faults.order import CallOrder, HeldUntil, Wait, wait_on_loop
 from offbook.faults.site import CallNumbers, ReachedSites, Site
 from offbook.messages import Request
 from offbook.recording.format.exchange import Exchange, RecordedToolCall
@@ -88,18 +88,18 @@ class CallCounter:
     Faults apply to model calls and embeddings. A repeated request whose last answer failed is the next attempt, even if
     its client numbers its attempts from 1 again: an agent may retry what its SDK has given up. With `counts_all`, model
     calls are counted exactly even without a plan. With `marked`, the texts of faults carry marks; `marks` are those so
-    far.
+    far. Held answers `wait` on the clock of the session.
     """
 
-    def __init__(self, plan: FaultPlan, *, counts_all: bool = False, marked: bool = False) -> None:
+    def __init__(
+        self, plan: FaultPlan, *, counts_all: bool = False, marked: bool = False, wait: Wait = wait_on_loop
+    ) -> None:
         self.fired: list[PlannedFault] = []
         self.marks: list[str] = []
         self.fired_lines: list[PlannedFault] = []
         self.reached = ReachedSites()
-        self.total = 0
-        self.order, self._shares_order = CallOrder(), False
-        self._calls = 0
-        self._counts_all, self._marked = counts_all, marked
+        self.total = self._calls = 0
+        self._counts_all, self._marked, self._wait, self._shares_order = counts_all, marked, wait, False
         self.follow(plan)
         self._call_numbers = CallNumbers()
         self._failed_attempts: dict[str, int] = {}
@@ -149,6 +149,11 @@ class CallCounter:
             self._failed_attempts[attempt.parsed.request_hash] = attempt.attempt_number
         elif self._failed_attempts:
             self._failed_attempts.pop(attempt.parsed.request_hash, None)
+
+    @cached_property
+    def order(self) -> CallOrder:
+        """Which calls are under way; nobody needs it unless the plan `has_orders`."""
+        return CallOrder(self._wait)
 
     @property
     def has_orders(self) -> bool:

@@ -103,9 +103,8 @@ class WireSession:
         self._observer = NULL_OBSERVER if explored_run is None else explored_run.observer
         self._late: set[int] = set()
         self.tool_turns: deque[list[RecordedToolCall]] = deque(maxlen=MAX_CALLS)
-        counts_all = self.counts_exactly or explored_run is not None
-        self._counter = CallCounter(plan, counts_all=counts_all, marked=explored_run is not None)
-        self._counter.order.wait = self.clock.wait
+        counts_all, is_explored = self.counts_exactly or explored_run is not None, explored_run is not None
+        self._counter = CallCounter(plan, counts_all=counts_all, marked=is_explored, wait=self.clock.wait)
         self._retry_after_ms, self._on_call = retry_after_ms, on_call
 
     @property
