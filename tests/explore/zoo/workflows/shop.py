@@ -60,6 +60,7 @@ def refund_once(order_id: int) -> str:
     return refund.callable(order_id)
 
 
+@tool(read_only=True)
 def reply(text: str) -> str:
     """Tell the customer how it ended."""
     return text
