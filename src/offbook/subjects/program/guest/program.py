@@ -11,8 +11,7 @@ import sys
 import threading
 from contextlib import suppress
 from importlib.machinery import SourceFileLoader
-from types import ModuleType
-from typing import Any
+from types import CodeType, ModuleType
 
 FLUSH_FAILED = 120
 _exit_now = os._exit
@@ -75,13 +74,26 @@ class Program:
             vars(runpy)["_run_module_as_main"](self._target)
             return
         if self._kind == "code":
-            source: Any = self._target
-            name = "<string>"
+            code = _compile(self._target, "<string>")
+            _show_lines_of(code, self._target)
         else:
-            name = os.path.abspath(self._target)
             with open(self._target, "rb") as file:
-                source = file.read()
-        exec(compile(source, name, "exec", dont_inherit=True), names)  # noqa: S102 - this is what Python does
+                code = _compile(file.read(), os.path.abspath(self._target))
+        exec(code, names)  # noqa: S102 - this is what Python does
+
+
+def _compile(source: str | bytes, name: str) -> CodeType:
+    return compile(source, name, "exec", dont_inherit=True)
+
+
+def _show_lines_of(code: CodeType, source: str) -> None:
+    """Let tracebacks show the lines of what `-c` runs, as Python 3.13 and later do."""
+    if sys.version_info < (3, 13):
+        return
+    import linecache
+
+    key = code if "_interactive_cache" in vars(linecache) else "<string>"  # 3.13.0 knows it by its name
+    vars(linecache)["_register_code"](key, source, "<string>")
 
 
 def join_threads_at_exit() -> None:
