@@ -72,7 +72,7 @@ $(BASE_STAMP): pyproject.toml constraints.txt
 $(GROUP_STAMP)-%: $(BASE_STAMP)
 	@echo "Adding the dependency group '$*'; this takes a moment, once."
 	@$(PIP) --no-compile --constraint constraints.txt --group $*
-	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true # on all cores; files for other Pythons stay as they are
+	@$(BIN)/python -W ignore -m compileall -qq -j 0 $(VENV)/lib || true # on all cores; files for other Pythons stay as they are
 	@touch $@
 
 aimock: $(AIMOCK_STAMP) ## Install the foreign mock server that the providers are tested against
