@@ -5,6 +5,7 @@ import asyncio
 import queue
 import socketserver
 import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -17,7 +18,7 @@ import pytest
 
 from offbook.clock import run
 from offbook.explore.processes.isolation import CaseProcess, ForkedProcess, wait_for_any
-from offbook.virtual_time import STUCK_S, NewThreads, TimeReferences, VirtualTime
+from offbook.virtual_time import REAL, STUCK_S, NewThreads, TimeReferences, VirtualTime
 
 REFERENCES = TimeReferences()
 HOUR_S = 3600.0
@@ -333,6 +334,25 @@ def test_a_thread_whose_wait_is_unknown_counts_as_idle_after_it_has_stood_still_
         assert not threads.are_idle([thread.ident], unknown, now_s=0.0)
         assert not threads.are_idle([thread.ident], unknown, now_s=0.0)
         assert becomes_idle(threads, thread.ident, step_s=STUCK_S)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux which threads sleep")
+@pytest.mark.parametrize(("works", "passed_s"), [(True, 0.0), (False, HOUR_S)])
+def test_no_time_passes_for_a_thread_of_a_pool_that_works_while_it_is_thought_to_wait(monkeypatch, works, passed_s):
+    clock, sleep = VirtualTime(is_exact=True), REAL["sleep"]
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(int).result()
+
+        def let_others_run(seconds):
+            if works:
+                pool.submit(int).result()  # its thread stands where it stood, and the queue is empty again
+            sleep(seconds)
+
+        while None in clock._threads.sleeps_in_pools() or not clock._threads.sleeps_in_pools():
+            sleep(0.001)  # the thread is on its way back
+        monkeypatch.setitem(REAL, "sleep", let_others_run)
+        assert clock.wait(HOUR_S, pause=lambda seconds: works and seconds > 0) is works
+        assert clock.passed_s == passed_s
 
 
 def test_a_thread_that_is_just_starting_is_not_idle():

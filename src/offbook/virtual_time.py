@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from itertools import chain, repeat
+from traceback import walk_stack
 from types import FrameType, FunctionType
 from typing import Any, ClassVar, Self, TypeAlias, TypeGuard, TypeVar
 
@@ -149,12 +150,14 @@ class VirtualTime:
     def _is_nobody_working(self, wait: Wait) -> bool:
         """Return whether all others wait, now and after they had the chance to run.
 
-        A thread of a pool that has just taken its work looks idle for an instant.
+        A thread of a pool that has just been given work looks idle until it runs: the queue is empty, and since
+        Python 3.13 the thread need not have seen its work yet. The system knows that it was woken.
         """
-        if not self._are_others_idle(wait):
+        sleeps = self._threads.sleeps_in_pools()
+        if None in sleeps or not self._are_others_idle(wait):
             return False
         REAL["sleep"](YIELD_S)
-        return self._are_others_idle(wait)
+        return self._are_others_idle(wait) and self._threads.sleeps_in_pools() == sleeps
 
     def _are_others_idle(self, wait: Wait) -> bool:
         return self._threads.are_idle(self._threads.others(), wait.is_idle, now_s=REAL["monotonic"]())
@@ -274,9 +277,6 @@ def _package(module: Mapping[str, Any]) -> str:
     return str(module.get("__name__")).partition(".")[0]
 
 
-_Names: TypeAlias = list[tuple[dict[str, Any], str, str]]
-
-
 class TimeReferences:
     """Where loaded code holds functions of `time` under names of its own: `from time import sleep`, `sleep=time.sleep`.
 
@@ -287,7 +287,7 @@ class TimeReferences:
     def __init__(self, *, includes_standard_library: bool = False) -> None:
         kept = (lambda _: False) if includes_standard_library else _is_standard_library
         holders = [each for each in gc.get_referrers(*REAL.values()) if each is not REAL]
-        self._names: _Names = [each for holder in holders for each in _module_names(holder, kept)]
+        self._names = [each for holder in holders for each in _module_names(holder, kept)]
         defaults = [each for each in holders if isinstance(each, tuple | dict) and not _is_namespace(each)]
         self._functions = [each for each in gc.get_referrers(*defaults) if _has_default(each, kept)]
 
@@ -323,10 +323,8 @@ def _module_names(holder: object, is_kept: _IsKept) -> Iterator[tuple[dict[str, 
     """Yield the names by which a module holds functions of `time`, if it is one."""
     if not _is_namespace(holder) or is_kept(holder):
         return
-    for alias, value in list(holder.items()):
-        name = _name_of(value)
-        if name is not None:
-            yield holder, alias, name
+    names = [(alias, _name_of(value)) for alias, value in list(holder.items())]
+    yield from ((holder, alias, name) for alias, name in names if name)
 
 
 def _is_namespace(holder: object) -> TypeGuard[dict[str, Any]]:
@@ -364,8 +362,14 @@ class NewThreads:
         """Return the identifiers of these threads, without the thread that asks; 0 for one that is just starting."""
         if threading.active_count() == 1:
             return []
-        idents = [each.ident or 0 for each in threading.enumerate() if each not in self._old]
-        return [ident for ident in idents if ident != threading.get_ident()]
+        others = [each for each in threading.enumerate() if each not in self._old]
+        return [each.ident or 0 for each in others if each.ident != threading.get_ident()]
+
+    def sleeps_in_pools(self) -> list[int | None]:
+        """Return how often each thread has fallen asleep that waits for work in a pool; None for one that is awake."""
+        frames = sys._current_frames()  # noqa: SLF001
+        new = [(each, frames.get(each.ident or 0)) for each in threading.enumerate() if each not in self._old]
+        return [_count_sleeps(each.native_id) for each, frame in new if frame and _place(frame) == _POOL_WAIT]
 
     def are_idle(self, idents: list[int], is_waiting: Callable[[int], bool | None], *, now_s: float) -> bool:
         """Return whether all these threads wait at this real time. `is_waiting` says it of those that it knows.
@@ -389,6 +393,16 @@ class NewThreads:
         return now_s - since_s >= STUCK_S
 
 
+def _count_sleeps(native_id: int | None) -> int | None:
+    """Return how often a thread of this process has fallen asleep; None if it is awake, 0 where nobody can know."""
+    try:
+        with open(f"/proc/self/task/{native_id}/status", "rb") as file:  # noqa: PTH123 - often
+            lines = dict(line.split(b":", 1) for line in file)
+    except OSError:
+        return 0
+    return int(lines[b"voluntary_ctxt_switches"]) if lines[b"State"].split()[0] == b"S" else None
+
+
 def is_idle(frame: FrameType, frames: Mapping[int, FrameType]) -> bool:
     """Return whether a thread waits for another one, or for work. `frame` is its innermost frame.
 
@@ -400,7 +414,8 @@ def is_idle(frame: FrameType, frames: Mapping[int, FrameType]) -> bool:
         return waits(frame.f_locals, frames)
     if frame.f_globals.get("__name__") != "selectors":
         return False
-    return any(_FILE_WAITS[_place(each)](each.f_locals) for each in _outer(frame) if _place(each) in _FILE_WAITS)
+    callers = [each for each, _ in walk_stack(frame)]
+    return any(_FILE_WAITS[_place(each)](each.f_locals) for each in callers if _place(each) in _FILE_WAITS)
 
 
 _Locals: TypeAlias = Mapping[str, Any]
@@ -410,33 +425,18 @@ def _place(frame: FrameType) -> tuple[str, str]:
     return str(frame.f_globals.get("__name__")), frame.f_code.co_qualname
 
 
-def _outer(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
-
-
 def _is_not_notified(local: _Locals, _: Mapping[int, FrameType]) -> bool:
     """Return whether nobody has notified a condition: of an event, a queue, a future, a barrier, a semaphore."""
     waiter = local.get("waiter")
     return waiter is not None and waiter.locked() and waiter in local["self"]._waiters  # noqa: SLF001
 
 
-def _runs_still(local: _Locals, frames: Mapping[int, FrameType]) -> bool:
-    """Return whether a thread that is joined has not ended."""
-    return local["self"].ident in frames
-
-
-def _has_no_work(local: _Locals, _: Mapping[int, FrameType]) -> bool:
-    """Return whether nothing is left to do for a thread of a pool."""
-    return bool(local["work_queue"].empty())
-
-
+_POOL_WAIT = ("concurrent.futures.thread", "_worker")
 _WAITS: dict[tuple[str, str], Callable[[_Locals, Mapping[int, FrameType]], bool]] = {
     ("threading", "Condition.wait"): _is_not_notified,
-    ("threading", "Thread._wait_for_tstate_lock"): _runs_still,
-    ("threading", "Thread.join"): _runs_still,
-    ("concurrent.futures.thread", "_worker"): _has_no_work,
+    ("threading", "Thread._wait_for_tstate_lock"): lambda local, frames: local["self"].ident in frames,
+    ("threading", "Thread.join"): lambda local, frames: local["self"].ident in frames,
+    _POOL_WAIT: lambda local, _: bool(local["work_queue"].empty()),
     ("socket", "socket.accept"): lambda *_: True,
 }
 """Where threads wait for something of this process, and whether it has not come yet."""
