@@ -147,12 +147,16 @@ class RedisConnection(ForkGuarded):
     def _translate(self, error: Exception) -> InputError:
         """Return the error for what redis-py raised. Its own text may have the password."""
         reason = mask_password(str(error)).partition("\n")[0]
+        signs = {each.__name__ for each in type(error).__mro__}
+        if self.location.has_tls and "reset by peer" in reason:  # all that some servers and Pythons show of a refusal
+            signs.add(_NO_TLS)
         for sign, kind, text, hint in _KNOWN_ERRORS:
-            if sign in reason or sign in {each.__name__ for each in type(error).__mro__}:
+            if sign in reason or sign in signs:
                 return kind(text.format(reason=reason, at=self.location), source=self.source, hint=hint)
         return InputError(f"the server refuses: {reason}", source=self.source, hint=_USER_HINT)
 
 
+_NO_TLS = "_ssl.c"
 _USER_HINT = "check the user, the password and the database in the URL"
 _SERVER_HINT = "check that the server runs, host, port and timeout= in the URL, and whether it wants TLS: rediss://"
 _KNOWN_ERRORS: tuple[tuple[str, type[InputError], str, str], ...] = (
@@ -179,7 +183,7 @@ _KNOWN_ERRORS: tuple[tuple[str, type[InputError], str, str], ...] = (
         "name the authority that has signed it: ca=/path/ca.pem",
     ),
     (
-        "_ssl.c",
+        _NO_TLS,
         RecordingUnavailableError,
         "no TLS with the server: {reason}",
         "check the port, and whether the server wants a certificate: cert=/path/me.pem&key=/path/me.key; or use redis://",
