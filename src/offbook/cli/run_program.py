@@ -118,7 +118,7 @@ class _Child:
     """A running command; if it `is_apart`, in its own process group."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], *, is_apart: bool) -> None:
-        self._is_apart = is_apart
+        self._is_apart, self._may_stop = is_apart, False
         group = 0 if is_apart else None
         self._process = subprocess.Popen(command, env=environment, close_fds=False, process_group=group)  # noqa: S603 - the command of the user
 
@@ -148,14 +148,21 @@ class _Child:
             self._process.send_signal(number)
 
     def _forward(self, number: Signals) -> None:
-        """Forward a signal. If that stops it, stop too, and continue together."""
-        if number == SIGCHLD:
-            return
-        if self._is_apart or not (number in KEYBOARD_SIGNALS and _is_in_foreground()):
-            self._process.send_signal(number)
+        """Forward a signal. When SIGTSTP has stopped it, which SIGCHLD tells, stop too, and continue together."""
         if number == SIGTSTP:
-            stop_here(number)
+            self._may_stop = True
+        if number != SIGCHLD and (self._is_apart or not (number in KEYBOARD_SIGNALS and _is_in_foreground())):
+            self._process.send_signal(number)
+        if self._may_stop and self._has_stopped():
+            self._may_stop = False
+            stop_here(SIGTSTP)
             self._process.send_signal(SIGCONT)
+
+    def _has_stopped(self) -> bool:
+        try:
+            return os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOHANG) is not None
+        except ChildProcessError:  # it has ended
+            return False
 
 
 def _is_in_foreground() -> bool:

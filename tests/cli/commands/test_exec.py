@@ -81,18 +81,27 @@ os.kill(started.pid, signal.SIGTSTP)
 _, status = os.waitpid(started.pid, os.WUNTRACED)
 print(os.WIFSTOPPED(status), state_of(child), flush=True)
 os.kill(started.pid, signal.SIGCONT)
-os.waitpid(started.pid, os.WCONTINUED)
 print(started.stdout.readline().strip(), started.wait())
 """
 """Stops a program as a shell would, looks at the process whose number it prints, and lets it go on."""
 
 STOPPED = """
 import os, signal
-signal.signal(signal.SIGCONT, lambda *_: print("went on", flush=True) or os._exit(7))
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCONT])
 print(os.getpid(), flush=True)
-signal.pause()
-signal.pause()
+signal.sigwait([signal.SIGCONT])
+print("went on", flush=True)
+raise SystemExit(7)
 """
+
+UNSTOPPABLE = """
+import os, signal
+signal.alarm(20)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTSTP])
+os.kill(os.getppid(), signal.SIGTSTP)
+signal.sigwait([signal.SIGTSTP])
+"""
+"""Is not stopped by the signal that does so, and goes on."""
 
 
 @pytest.fixture
@@ -814,6 +823,12 @@ def test_it_stops_with_the_program_and_goes_on_with_it(execute):
         start_new_session=True,
     )
     assert done.stdout.splitlines() == ["True T", "went on 7"]
+
+
+def test_it_goes_on_beside_a_program_that_does_not_let_itself_be_stopped(execute):
+    command = [COMMAND, "exec", "--replay", "run.json", "-q", "--", *PYTHON, UNSTOPPABLE + ASK[-1], "Hi"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, process_group=0)
+    assert (done.returncode, done.stdout) == (0, "Hello!\n"), done.stderr
 
 
 def test_the_choices_of_the_commands_are_those_of_the_library():
