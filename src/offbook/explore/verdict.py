@@ -194,12 +194,14 @@ class _Claims:
         return Assessment("failed partway" if is_done else "failed cleanly", (message, *self._had_run()))
 
     def _had_run(self) -> Iterator[str]:
-        """Yield what had been changed, and what may have been, when the run gave up."""
+        """Yield what had been changed when the run gave up, what may have been, and of what nobody knows whether."""
         net = net_effects(self._effects, self._declarations)
         for outcome, verb in (("done", "had run"), ("unknown", "may have run")):
             calls = [str(effect) for effect in net if effect.outcome == outcome]
             if calls:
                 yield f"{', '.join(calls)} {verb}"
+        for tool, times in Counter(effect.tool for effect in self._undeclared_runs(self._run)).items():
+            yield f"{tool} ran {_times(times)}; nothing is declared about it"
 
     def _success(self, difference: EffectDifference) -> Iterator[Assessment]:
         run, clean = self._run, self._clean
@@ -375,8 +377,11 @@ def _how_often(repeated: Sequence[tuple[Effect, int, int]]) -> Iterator[str]:
     for effect, times, expected in repeated:
         effects.setdefault((times, expected), []).append(str(effect))
     for (times, expected), names in effects.items():
-        instead = "once" if expected == 1 else pluralize(expected, "time")
-        yield f"{' and '.join(names)} ran {pluralize(times, 'time')} instead of {instead}"
+        yield f"{' and '.join(names)} ran {_times(times)} instead of {_times(expected)}"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else pluralize(count, "time")
 
 
 def _carries(value: object, marks: Iterable[str]) -> bool:
