@@ -50,7 +50,8 @@ class MockedCall(Struct, frozen=True):
     """A tool call in a conversation, with its answer.
 
     `error` is the message of the exception that was raised instead of a `result`. A call that was cancelled, is still
-    running, or that the test has no answer for, is not answered. `turn_index` and `call_index` are those of MockContext.
+    running, or that the test has no answer for, is not answered. `turn_index` and `call_index` are those of
+    MockContext.
     """
 
     tool: str
