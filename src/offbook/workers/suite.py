@@ -39,6 +39,7 @@ from offbook.scenarios.mocks import Mocks
 from offbook.scenarios.result import ConversationResult
 from offbook.scenarios.runner import ConversationPlace, ConversationRunner, RunRules, mocks_of
 from offbook.scenarios.scenario import Scenario
+from offbook.struct_types import ready
 from offbook.workers.process import WorkerEndedError, WorkerPool, receive_frames, send_frame, serve_jobs
 
 
@@ -75,8 +76,8 @@ def _encode(report: _Report) -> bytes:
 
 def _decode(data: bytes) -> _Report:
     if data[:1] == b"\0":
-        return msgspec.msgpack.decode(memoryview(data)[1:], type=_Report)
-    return msgspec.convert(json.loads(data[1:]), _Report)
+        return msgspec.msgpack.decode(memoryview(data)[1:], type=ready(_Report))
+    return msgspec.convert(json.loads(data[1:]), ready(_Report))
 
 
 class SuiteWorker:
@@ -99,7 +100,7 @@ class SuiteWorker:
 
     async def handle(self, job: bytes) -> bytes:
         """Run a conversation and return the report about it."""
-        asked = msgspec.msgpack.decode(job, type=_Job)
+        asked = msgspec.msgpack.decode(job, type=ready(_Job))
         try:
             report = await self._run(asked.pair, asked.index)
         except InputError as error:
@@ -175,7 +176,7 @@ def serve(connection: socket) -> None:
     """Load the suite of the first frame, and run the conversations of all others."""
     frames = receive_frames(connection)
     number, first = next(frames)
-    spec = msgspec.json.decode(first, type=SuiteSpec)
+    spec = msgspec.json.decode(first, type=ready(SuiteSpec))
     send_frame(connection, number, b"")
     if spec.folder is not None:
         os.chdir(spec.folder)

@@ -23,6 +23,7 @@ from offbook.cli.options import (
     StateFile,
     Trace,
 )
+from offbook.struct_types import ready
 from offbook.text import format_usd, pluralize
 from offbook.vendors import MockableProviderName
 
@@ -261,7 +262,7 @@ def resume(
         if not Path(manifest.started_in).is_dir():
             raise RunError("the folder where it was started is gone", source=manifest.id, place=manifest.started_in)
         with chdir(manifest.started_in):
-            stored = msgspec.convert(manifest.options, ResumeOptions)
+            stored = msgspec.convert(manifest.options, ready(ResumeOptions))
             definition = override_config(load_workflow(manifest.given_path), stored.provider, stored.model)
             options = RunOptions(
                 mode=stored.mode,
