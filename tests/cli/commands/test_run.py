@@ -88,6 +88,24 @@ def test_a_run_that_fails_leaves_the_recording_as_it_was(run, greet, server, mod
     assert [exchange.content for _, exchange in open_store("new.json").load()] == before
 
 
+SWALLOWING = """\
+name: swallow
+config: {provider: openai, model: demo, retry: {max_retries: 0}}
+steps:
+  - {id: hello, type: llm_call, prompt: Hi, output: hello, on_failure: continue}
+"""
+
+
+def test_a_recording_run_in_which_every_call_failed_is_a_failure_though_the_workflow_succeeded(run, write, server):
+    write("swallow.yaml", SWALLOWING)
+    server.answer = b"gone"
+    code, out, err = run("run", "swallow.yaml", "--record", "new.json")
+    assert (code, "swallow succeeded" in out) == (1, True)
+    assert "no recorded call got an answer (malformed" in err
+    server.answer = chat_answer("Hello!")
+    assert run("run", "swallow.yaml", "--record", "other.json")[0] == 0
+
+
 def test_a_missing_key_is_bad_input_that_says_how_to_do_without(run, greet):
     code, out, err = run("run", greet)
     assert (code, out) == (2, "")

@@ -68,8 +68,8 @@ def run(
 ) -> None:
     """Run a workflow: live, recorded or mocked.
 
-    Exits with 1 if a step failed, with 2 on bad input, with 130 if interrupted. API keys come from OPENAI_API_KEY,
-    ANTHROPIC_API_KEY, and GOOGLE_API_KEY or GEMINI_API_KEY.
+    Exits with 1 if a step failed or no recorded call got an answer, with 2 on bad input, with 130 if interrupted. API
+    keys come from OPENAI_API_KEY, ANTHROPIC_API_KEY, and GOOGLE_API_KEY or GEMINI_API_KEY.
 
     [bold]Examples[/bold]
 
