@@ -477,8 +477,9 @@ def contents(path):
 @pytest.mark.parametrize("mode", ["all", "fresh"])
 def test_a_program_that_fails_leaves_the_recording_as_it_was(execute, recorded, mode, caplog):
     failing = [*ASK[:-1], ASK[-1] + "\nsys.exit(4)"]
-    code, out, _ = execute(*recorded, "--record-mode", mode, "--", *failing, "Hi")
+    code, out, err = execute(*recorded, "--record-mode", mode, "--", *failing, "Hi")
     assert (code, out) == (4, "Bye!\n")
+    assert "offbook: 1 call, 1 recorded (new.json.failed)" in err
     assert contents("new.json") == ["Hello!"]
     assert contents("new.json.failed") == ["Bye!"]
     assert "new.json: the run failed, so it stays as it was; what was recorded is in new.json.failed" in caplog.text

@@ -51,8 +51,8 @@ def run_tests(
     """Run scenarios with the agents of the config.
 
     Exits with 1 if a scenario failed or no recorded call got an answer, with 2 on bad input, with 3 if a replay had no
-    answer, with 130 if interrupted; reports then hold the scenarios that ended. A replay needs no network, no key and no time. --record-mode says what
-    becomes of a recording that has exchanges already.
+    answer, with 130 if interrupted; reports then hold the scenarios that ended. A replay needs no network, no key and
+    no time. --record-mode says what becomes of a recording that has exchanges already.
 
     [bold]Examples[/bold]
 
