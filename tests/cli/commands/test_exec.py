@@ -843,6 +843,16 @@ def test_help_has_examples(execute):
     assert "offbook exec --replay" in out
 
 
+@pytest.mark.parametrize("command", ["exec", "explore"])
+@pytest.mark.parametrize("word", ["{mcp}", "--mcp-config={mcp}"])
+def test_a_config_in_the_command_requires_the_option_that_names_it(run, write, command, word):
+    write("run.json", HELLO)
+    code, _, complaint = run(command, "--replay", "run.json", "--", *TOUCH, word)
+    assert (code, Path("ran").exists()) == (2, False)
+    assert f"{word}: {{mcp}} requires --mcp" in complaint
+    assert "--mcp .mcp.json" in complaint
+
+
 READS_ANOTHER = """
 import json, os, urllib.request
 body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}]}).encode()

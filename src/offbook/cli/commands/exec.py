@@ -16,6 +16,7 @@ from offbook.cli.options import (
     Port,
     Quiet,
     StrictUsage,
+    check_placeholder,
     with_wire_options,
 )
 
@@ -118,6 +119,7 @@ def execute(
         _refuse_misplaced(command or [])
     if not command:
         raise InputError("a command is missing", source="exec", hint="offbook exec --replay PATH -- COMMAND …")
+    check_placeholder(command, mcp)
     if time_limit is not None and not time_limit > 0:
         raise InputError(f"{time_limit:g} is not a time limit", source="--time-limit", hint="use a number above 0")
     network = NetworkOptions(intercepts=intercept, hosts=intercept_host, blocks=block_network)

@@ -19,6 +19,7 @@ from offbook.cli.options import (
     Settings,
     ShardOption,
     StateFile,
+    check_placeholder,
     program_args,
 )
 
@@ -222,6 +223,7 @@ def explore(
     from offbook.subjects.specs import DEFAULT_DIVERGENCE, DEFAULT_SETTINGS, ExploreSettings
 
     check_page(report)
+    check_placeholder(program_args(ctx) or (), mcp)
     if default_response is not None and on_divergence == DEFAULT_DIVERGENCE:
         on_divergence = "default"
     explore_settings = ExploreSettings(
