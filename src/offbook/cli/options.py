@@ -90,7 +90,12 @@ RecordMode: TypeAlias = Literal["append", "once", "new", "all", "fresh"]
 LatencyModel: TypeAlias = Literal["constant", "normal", "replay"]
 ReplayFrom: TypeAlias = Annotated[
     list[str],
-    typer.Option("--replay", metavar="PATH", help="Answer from this recording, or from a folder of recordings."),
+    typer.Option(
+        "--replay",
+        "--recording",
+        metavar="PATH",
+        help="Answer from this recording, or from a folder of recordings.",
+    ),
 ]
 RecordTo: TypeAlias = Annotated[
     list[str], typer.Option("--record", metavar="PATH", help="Call the real APIs, and record every call here.")

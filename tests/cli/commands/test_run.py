@@ -120,6 +120,16 @@ def test_mocked_answers_warn_in_one_line_of_what_they_lack(run, greet, write):
     assert "bye: Mock response" in out
 
 
+@pytest.mark.parametrize("option", ["--replay", "--recording"])
+def test_a_run_from_a_recording_alone_is_as_strict_as_a_replay(run, greet, write, option):
+    write("part.json", flows.recording({"hello": "Hi."}))
+    code, _, err = run("run", greet, option, "part.json")
+    assert (code, err) == (3, run("replay", greet, "--recording", "part.json")[2])
+    write("whole.json", flows.recording({"hello": "Hi.", "bye": "Bye."}))
+    code, out, _ = run("run", greet, option, "whole.json")
+    assert (code, "bye: Bye." in out, Path(".offbook").exists()) == (0, True, False)
+
+
 def test_a_warning_of_a_miss_is_one_line_on_the_error_output(greet, write):
     write("part.json", flows.recording({"hello": "Hi."}))
     done = subprocess.run(
@@ -190,7 +200,7 @@ def test_the_record_modes_of_the_command_are_those_of_the_library():
         (["--mock-responses", "run.json", "--trace", "run.json/events.jsonl"], "run.json/events.jsonl"),
         (["--mock-responses", "run.json", "--metrics", "run.json/run.prom"], "run.json/run.prom"),
         (["--mock-responses", "run.json", "--spans", "run.json/spans.jsonl"], "run.json/spans.jsonl"),
-        (["--recording", "run.json"], "did you mean `offbook replay"),
+        (["--replay", "run.json", "--mock-responses", "run.json"], "--mock-responses and --replay exclude each other"),
         (["--record", "redis://host/0"], "redis://host/0"),
     ],
 )

@@ -164,7 +164,7 @@ def _refuse_misplaced(words: list[str]) -> None:
 
     from offbook.errors import InputError
 
-    option = next((word for word in words[:-1] if word in ("--replay", "--record")), "")
+    option = next((word for word in words[:-1] if word in ("--replay", "--recording", "--record")), "")
     is_first = bool(words) and words[0].endswith(".json")
     if not option and not is_first:
         return

@@ -59,7 +59,7 @@ def explore(
     ] = None,
     recording: Annotated[
         str | None,
-        typer.Option("--recording", "--replay", help="The recorded run; for scenarios, by default next to the file."),
+        typer.Option("--replay", "--recording", help="The recorded run; for scenarios, by default next to the file."),
     ] = None,
     mcp: Annotated[
         str | None,

@@ -32,7 +32,10 @@ def run_tests(
     ] = None,
     record_mode: RecordModeOption = None,
     replay: Annotated[
-        str | None, typer.Option(help="Answer every model call from this recording, or from those in this folder.")
+        str | None,
+        typer.Option(
+            "--replay", "--recording", help="Answer every model call from this recording, or from those in this folder."
+        ),
     ] = None,
     repeat: Annotated[int | None, typer.Option(min=1, help="Run each scenario so many times.")] = None,
     concurrency: Annotated[int | None, typer.Option(min=1, help="Run so many conversations at once.")] = None,

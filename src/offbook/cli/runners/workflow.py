@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ from offbook.cli.output.progress import LiveProgress, PlainProgress, RunProgress
 from offbook.cli.run_program import Termination
 from offbook.cli.runners.events import NO_EVENTS, EventOptions
 from offbook.clock import run
+from offbook.errors import RecordingMismatchError
 from offbook.events import RecordedCalls, Sinks
 from offbook.faults import FaultPlan
 from offbook.messages import JsonObject
@@ -167,6 +169,23 @@ def run_workflow(definition: WorkflowDefinition, options: RunOptions, *, folder:
     if code == FINE and done.no_answer:
         code = print_no_answer(done.no_answer)
     return WorkflowExit(code, done.result.status)
+
+
+def replay_workflow(
+    definition: WorkflowDefinition, options: RunOptions, flow: str, *, settings: Sequence[str], state: str | None
+) -> int:
+    """Run a workflow from the recording of its mode alone, like `run_workflow`, and return the exit code.
+
+    A mismatch says how to record it again, with these `settings` and this file of `state`.
+    """
+    assert isinstance(options.mode, Replay)
+    try:
+        return run_workflow(definition, options, folder=folder_of(flow)).code
+    except RecordingMismatchError as error:
+        given = [word for setting in settings for word in ("--set", setting)]
+        given += [] if state is None else ["--state", state]
+        again = shlex.join(["offbook", "run", flow, *given, "--record", options.mode.path, "--record-mode", "all"])
+        raise error.replace(hint=f"record it again, or undo the change: {again}") from None
 
 
 def _document(done: WorkflowOutcome, options: RunOptions) -> bytes:
