@@ -394,6 +394,29 @@ def test_an_interrupted_run_reports_what_is_done(greet, write):
     assert err == "interrupted: 1 done, 5 tokens\n"
 
 
+WORKING = """\
+import signal
+
+
+def work(times: int) -> str:
+    for _ in range(times):
+        signal.raise_signal(signal.SIGINT)
+    return "worked"
+"""
+
+
+@pytest.mark.parametrize(("times", "ended"), [(1, "1 done"), (2, "no step ended")])
+def test_an_interrupted_run_says_that_it_waits_for_a_synchronous_tool_unless_it_is_interrupted_again(
+    run, write, times, ended
+):
+    write("working.py", WORKING)
+    steps = f"steps: [{{id: a, type: tool, tool: work, args: {{times: {times}}}}}]\n"
+    flow = write("flow.yaml", 'name: f\ntools: {work: "working:work"}\n' + steps)
+    code, _, err = run("run", flow, "--no-checkpoint")
+    waits = "waiting for work to end; press Ctrl-C again to stop now\n"
+    assert (code, err) == (130, f"{waits}interrupted: {ended}\n")
+
+
 def test_a_run_that_is_interrupted_in_its_first_step_has_nothing_to_tell(run, write):
     write("stopping.py", STOPPING)
     flow = write("flow.yaml", 'name: f\ntools: {stop: "stopping:stop"}\nsteps: [{id: a, type: tool, tool: stop}]\n')

@@ -26,7 +26,7 @@ from offbook.cli.output.console import (
     tally_faults,
 )
 from offbook.cli.output.progress import LiveProgress, PlainProgress, RunProgress
-from offbook.cli.run_program import Termination
+from offbook.cli.run_program import InterruptNotice, Termination
 from offbook.cli.runners.events import NO_EVENTS, EventOptions
 from offbook.clock import run
 from offbook.errors import RecordingMismatchError
@@ -37,6 +37,7 @@ from offbook.pipeline import NO_FAULTS, Mock, Mode, Record, Replay, open_pipelin
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.replace_on_close import keep_recording
 from offbook.recording.stores.locate import open_store
+from offbook.tools.dispatch import running_tool
 from offbook.workflow.engine.engine import WorkflowEngine
 from offbook.workflow.engine.result import NO_CHECKPOINT, Checkpoint, RunStatus, WorkflowResult
 from offbook.workflow.file.schema import WorkflowDefinition
@@ -256,7 +257,8 @@ async def _run(
             on_text=progress.on_text,
             folder=folder,
         )
-        with _keep_recording_of_failure(options.mode) as run_ended:
+        waiting = InterruptNotice(running_tool, progress.note)
+        with _keep_recording_of_failure(options.mode) as run_ended, waiting:
             result = await engine.run(options.state)
             run_ended(result)
         return WorkflowOutcome(
