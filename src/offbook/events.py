@@ -1,6 +1,7 @@
 """The events that offbook emits, as frozen values, and the sinks that receive them."""
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeAlias, cast
 
@@ -318,6 +319,24 @@ def capture_content(sink: Sink, content: Callable[[], CallContent | None]) -> No
         found = content()
         if found is not None:
             sink.capture(found)
+
+
+class RecordedCalls:
+    """A sink that counts the calls that were recorded: `outcomes` has how many, by the type of fault, `""` for none."""
+
+    def __init__(self) -> None:
+        self.outcomes = Counter[str]()
+
+    def emit(self, event: Event) -> None:
+        if isinstance(event, CallRecorded):
+            self.outcomes[event.fault_type or ""] += 1
+
+    def describe_failure(self) -> str:
+        """Return that all calls failed, and how; nothing if one got an answer, or none was made."""
+        if not self.outcomes or self.outcomes[""]:
+            return ""
+        faults = ", ".join(sorted(+self.outcomes))
+        return f"no recorded call got an answer ({faults}), so there is nothing to replay"
 
 
 class Sinks:

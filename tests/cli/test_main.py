@@ -77,6 +77,27 @@ def test_a_mistyped_option_is_bad_input_and_the_right_one_is_proposed(run, typed
     assert (code, f"No such option: {wrong} (Possible options: {meant}" in " ".join(err.split())) == (2, True)
 
 
+@pytest.mark.parametrize("name", ["exec", "explore", "replay", "run", "serve", "test"])
+def test_commands_that_answer_from_a_recording_take_it_by_both_names(name):
+    options = [set(parameter.opts) for parameter in MainGroup.table[name].load(name).params]
+    assert {"--replay", "--recording"} in options
+
+
+@pytest.mark.parametrize(
+    ("typed", "proposed"),
+    [
+        (["exec", "--mock-responses", "x.json", "--", "true"], "--mock-responses (Possible options: --replay"),
+        (["replay", "flow.yaml", "--mock-responses", "x.json"], "(Possible options: --recording"),
+        (["mcp", "serve", "--recording", "x.json"], "--recording; it is an argument: offbook mcp serve PATH"),
+        (["recording", "show", "--replay", "x.json"], "--replay; it is an argument: offbook recording show PATH"),
+        (["validate", "flow.yaml", "--replay", "x.json"], "--replay; commands with it: exec, explore, replay, run,"),
+    ],
+)
+def test_another_name_for_the_recording_is_bad_input_and_the_right_place_is_proposed(run, typed, proposed):
+    code, _, err = run(*typed)
+    assert (code, proposed in " ".join(err.replace("│", " ").split())) == (2, True), err
+
+
 @pytest.mark.parametrize(
     ("typed", "meant"),
     [

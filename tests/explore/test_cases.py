@@ -31,7 +31,7 @@ def test_each_fault_goes_round_all_sites_once_and_then_lasts():
     ]
 
 
-SPREAD = ("503", "403", "503 headers.retry-after=7", "422")
+SPREAD = ("503", "403", "503 headers.retry-after=3", "422")
 MANY = sites_of(clean_run(calls=tuple(model_call(number) for number in range(1, 7)), tools=(tool_run(),)))
 
 

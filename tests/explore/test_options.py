@@ -48,7 +48,13 @@ def test_a_fault_that_is_not_there_is_refused():
 def test_over_the_wire_no_tool_can_fail_and_waits_are_short():
     assert not set(names(WIRE_VARIANTS)) & set(names(TOOL_VARIANTS))
     assert {"wrong_content_type", "stream_truncate cut"} <= set(names(WIRE_VARIANTS))
-    (waits,) = select_variants("http_error 429", WIRE_VARIANTS)
-    assert waits.fault.headers == {"retry-after": "1"}
+    (waits,) = select_variants("slow", WIRE_VARIANTS)
+    assert waits.fault.after_ms <= 2000.0
     with pytest.raises(InputError, match="tool_lost: faults of tools cannot fire over HTTP"):
         select_variants("tool_lost", WIRE_VARIANTS)
+
+
+@pytest.mark.parametrize("name", ["http_error 429", "http_error 503 retry-after"])
+def test_a_program_is_asked_to_wait_as_long_as_what_runs_in_this_process(name):
+    (over_http,), (in_process,) = (select_variants(name, menu) for menu in (WIRE_VARIANTS, VARIANTS))
+    assert over_http.fault.headers == in_process.fault.headers == {"retry-after": "3"}

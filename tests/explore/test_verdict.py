@@ -340,6 +340,16 @@ def test_what_may_have_been_changed_is_not_called_done():
     assert assessment.evidence[1:] == ('refund(order_id="x") may have run',)
 
 
+def test_a_run_that_gives_up_names_the_tools_that_ran_and_declare_nothing():
+    ran = (FOUND, tool_run("look_up"), tool_run("look_up", 2), PREVENTED)
+    run = fired_run(error=DECLARED, tools=ran, declarations=READS)
+    assessment = assess(run, clean_run(tools=(FOUND,)))
+    assert (assessment.verdict, assessment.evidence[1:]) == (
+        "failed cleanly",
+        ("look_up ran 2 times; nothing is declared about it",),
+    )
+
+
 def test_a_repetition_that_is_only_inferred_comes_with_advice():
     assessment = assess(fired_run(effects=(ASKED, ASKED)), clean_run(effects=(ASKED,)))
     assert assessment.evidence[0].endswith("as far as the conversation shows")

@@ -56,6 +56,11 @@ def test_variables_in_a_url_are_those_of_the_environment():
         ('{"mcpServers": {}}', "expected an object with a server"),
         ('{"mcpServers": {"a": 1}}', "mcpServers.a: expected an object"),
         ('{"mcpServers": {"a": {}}}', "mcpServers.a: neither a command nor a url"),
+        ('{"mcpServer": {"a": {"command": "x"}}}', r"mcpServer: no mcpServers\n.*did you mean 'mcpServers'"),
+        ('{"mcpServers": {"a": {"comand": "x"}}}', r"mcpServers.a.comand: unknown key\n.*did you mean 'command'"),
+        ('{"mcpServers": {"a": {"command": "x", "arg": []}}}', r"mcpServers.a.arg: unknown key\n.*mean 'args'"),
+        ('{"mcpServers": {"a": {"URL": "http://x"}}}', r"mcpServers.a.URL: unknown key\n.*did you mean 'url'"),
+        ('{"mcpServers": {"a": {"url": "http://x", "header": {}}}}', r"mcpServers.a.header: .*\n.*mean 'headers'"),
         ('{"mcpServers": {"a": {"command": "x", "args": "y"}}}', "mcpServers.a.args: expected a list"),
         ('{"mcpServers": {"a": {"command": "x", "env": {"A": 1}}}}', "mcpServers.a.env: expected an object"),
         ('{"mcpServers": {"a": {"type": "ws", "url": "http://x"}}}', "the type 'ws' is not supported"),
@@ -66,6 +71,19 @@ def test_a_config_of_another_shape_is_refused_with_its_place(tmp_path, text, rea
     with pytest.raises(InputError, match=reason) as refused:
         load_config(tmp_path / "mcp.json")
     assert str(tmp_path) in str(refused.value)
+
+
+CLIENT_KEYS = """
+    timeout disabled alwaysAllow autoApprove cwd envFile env_vars description trust includeTools oauth enabled tools
+    httpUrl serverUrl startup_timeout_sec http_headers headersHelper env_http_headers dev version comment id uri inputs
+"""
+
+
+@pytest.mark.parametrize("needed", [{"command": "npx"}, {"url": "http://x/mcp"}])
+@pytest.mark.parametrize("key", CLIENT_KEYS.split())
+def test_what_clients_write_for_themselves_stays_as_it_is(needed, key):
+    config = parse_config({"mcpServers": {"a": needed | {key: "theirs"}}}, source="")
+    assert config.servers[0].fields[key] == "theirs"
 
 
 def test_a_config_that_is_not_there_is_bad_input(tmp_path):

@@ -40,6 +40,7 @@ class QuickParameters:
                 known = [name for parameter in parameters for name in parameter.opts if name.startswith("--")]
                 _propose_two_dashes(error, given, known)
                 _propose_replay(error, known)
+                _propose_recording(error, known, parameters, ctx.command_path)
             raise
         return rest
 
@@ -55,9 +56,30 @@ def _refuse_missing_value(args: list[str], parameters: list[Any], ctx: Any) -> N
 def _propose_replay(error: Any, known: list[str]) -> None:
     """Name the option of a recording in the error of one that was given as an argument."""
     extra = re.search(r"unexpected extra argument.*\((\S+\.json|\w+://\S+)", error.message)
-    option = next((name for name in ("--replay", "--recording") if name in known), "")
+    option = next((name for name in known if name in _RECORDING_OPTIONS), "")
     if extra and option:
         error.message += f". Did you mean '{option} {extra[1].rstrip(')')}'?"
+
+
+_RECORDING_OPTIONS = ("--replay", "--recording", "--mock-responses")
+"""How commands call the recording that they answer from."""
+_WITH_RECORDING = "exec, explore, replay, run, serve, test"
+_RECORDING_ARGUMENTS = ("file", "files", "recording", "old", "source", "places")
+
+
+def _propose_recording(error: Any, known: list[str], parameters: list[Any], command: str) -> None:
+    """Name the place of the recording in the error of an option that another command has for it."""
+    wrong = getattr(error, "option_name", "")
+    if wrong not in _RECORDING_OPTIONS:
+        return
+    option = next((name for name in known if name in _RECORDING_OPTIONS), "")
+    if option:
+        error.possibilities = [option]
+        return
+    arguments = [each for each in parameters if each.param_type_name == "argument"]
+    has_argument = any(each.name in _RECORDING_ARGUMENTS for each in arguments)
+    usage = f"it is an argument: {command} PATH" if has_argument else f"commands with it: {_WITH_RECORDING}"
+    error.message, error.possibilities = f"No such option: {wrong}; {usage}", []
 
 
 def _propose_two_dashes(error: Any, args: list[str], known: list[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from inspect import Signature, signature
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
@@ -90,7 +90,12 @@ RecordMode: TypeAlias = Literal["append", "once", "new", "all", "fresh"]
 LatencyModel: TypeAlias = Literal["constant", "normal", "replay"]
 ReplayFrom: TypeAlias = Annotated[
     list[str],
-    typer.Option("--replay", metavar="PATH", help="Answer from this recording, or from a folder of recordings."),
+    typer.Option(
+        "--replay",
+        "--recording",
+        metavar="PATH",
+        help="Answer from this recording, or from a folder of recordings.",
+    ),
 ]
 RecordTo: TypeAlias = Annotated[
     list[str], typer.Option("--record", metavar="PATH", help="Call the real APIs, and record every call here.")
@@ -280,6 +285,13 @@ def program_args(ctx: typer.Context) -> list[str] | None:
     """Return the arguments after `--`; None without `--`."""
     found: list[str] | None = ctx.meta.get(PROGRAM_ARGS_KEY)
     return found
+
+
+def check_placeholder(command: Sequence[str], mcp: str | None) -> None:
+    """Raise InputError if a command has `{mcp}` in it, and no --mcp says what it stands for."""
+    if mcp is None and (word := next((word for word in command if "{mcp}" in word), None)) is not None:
+        hint = "name the config of the agent's MCP servers: --mcp .mcp.json"
+        raise InputError("{mcp} requires --mcp", source=word, hint=hint)
 
 
 _MODES = "append adds this run, fresh replaces them, all replaces what is called again, new records what is missing"

@@ -6,9 +6,9 @@ import os
 import select
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from signal import SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGTSTP, Signals
-from threading import current_thread, main_thread
+from threading import Thread, current_thread, main_thread
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple, Never, Self
 
@@ -77,6 +77,9 @@ FORWARDED_SIGNALS = (SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP)
 KEYBOARD_SIGNALS = (SIGINT, SIGQUIT, SIGTSTP)
 """The signals that a key sends to all foreground processes of a terminal."""
 
+SAYING_S = 1.0
+"""How long a message may take to be written before nobody waits for it."""
+
 GRACE_S = 5.0
 """How long a command may take to end after SIGTERM."""
 
@@ -118,7 +121,7 @@ class _Child:
     """A running command; if it `is_apart`, in its own process group."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], *, is_apart: bool) -> None:
-        self._is_apart = is_apart
+        self._is_apart, self._may_stop = is_apart, False
         group = 0 if is_apart else None
         self._process = subprocess.Popen(command, env=environment, close_fds=False, process_group=group)  # noqa: S603 - the command of the user
 
@@ -148,14 +151,21 @@ class _Child:
             self._process.send_signal(number)
 
     def _forward(self, number: Signals) -> None:
-        """Forward a signal. If that stops it, stop too, and continue together."""
-        if number == SIGCHLD:
-            return
-        if self._is_apart or not (number in KEYBOARD_SIGNALS and _is_in_foreground()):
-            self._process.send_signal(number)
+        """Forward a signal. When SIGTSTP has stopped it, which SIGCHLD tells, stop too, and continue together."""
         if number == SIGTSTP:
-            stop_here(number)
+            self._may_stop = True
+        if number != SIGCHLD and (self._is_apart or not (number in KEYBOARD_SIGNALS and _is_in_foreground())):
+            self._process.send_signal(number)
+        if self._may_stop and self._has_stopped():
+            self._may_stop = False
+            stop_here(SIGTSTP)
             self._process.send_signal(SIGCONT)
+
+    def _has_stopped(self) -> bool:
+        try:
+            return os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOHANG) is not None
+        except ChildProcessError:  # it has ended
+            return False
 
 
 def _is_in_foreground() -> bool:
@@ -185,6 +195,39 @@ class Interruption:
 
     def _interrupt(self, number: int, frame: FrameType | None) -> Never:
         raise KeyboardInterrupt
+
+
+class InterruptNotice:
+    """Says at the first Ctrl-C within the block what the run waits for, if it waits; then handles it as without.
+
+    `say` is called in a thread: what the signal has interrupted may be writing to the same stream.
+    """
+
+    def __init__(self, waits_for: Callable[[], str], say: Callable[[str], object]) -> None:
+        self._waits_for, self._say = waits_for, say
+        self._saying: Thread | None = None
+
+    def __enter__(self) -> Self:
+        self._before = signal.getsignal(signal.SIGINT)
+        self._is_ours = current_thread() is main_thread() and callable(self._before)
+        if self._is_ours:
+            signal.signal(signal.SIGINT, self._interrupt)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._is_ours:
+            signal.signal(signal.SIGINT, self._before)
+        if self._saying is not None:
+            self._saying.join(SAYING_S)
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        what = self._waits_for()
+        if what and self._saying is None:
+            message = f"waiting for {what} to end; press Ctrl-C again to stop now"
+            self._saying = Thread(target=self._say, args=(message,), daemon=True)
+            self._saying.start()
+        if callable(self._before):
+            self._before(number, frame)
 
 
 class Termination:

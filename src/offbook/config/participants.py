@@ -23,6 +23,7 @@ from offbook.config.file import (
 from offbook.config.recordings import RecordingFolder, recorder_at, replay_at
 from offbook.config.roles import RoleKey, StepNames, agent_workflow, open_role_providers
 from offbook.errors import InputError
+from offbook.events import NULL_SINK, Sink
 from offbook.files import read_file
 from offbook.messages import Request
 from offbook.pipeline import Live, Record, Replay
@@ -90,12 +91,12 @@ class OpenParticipants(Struct, frozen=True):
 
 @asynccontextmanager
 async def open_participants(
-    config: Config, plan: RunPlan, mode: Live | Record | Replay
+    config: Config, plan: RunPlan, mode: Live | Record | Replay, *, sink: Sink = NULL_SINK
 ) -> AsyncIterator[OpenParticipants]:
     """Open the participants of a plan until the block ends.
 
     A live run needs models, endpoints, keys and variables; a replay needs none of them. Calls are recorded with step
-    ids such as `books a room/billing/1/user`.
+    ids such as `books a room/billing/1/user`, and the sink gets an event for each.
 
     Raises:
         InputError: something that the config names is missing or invalid.
@@ -109,7 +110,7 @@ async def open_participants(
         else:
             provider = await stack.enter_async_context(open_role_providers(config, names, _model_roles(config, plan)))
         if isinstance(mode, Record):
-            provider = recorder_at(mode.path, provider, names, mode=mode.record)
+            provider = recorder_at(mode.path, provider, names, mode=mode.record, sink=sink)
         await stack.enter_async_context(provider)
         if config.run.budget_usd is not None:
             _check_prices(config, plan, provider)

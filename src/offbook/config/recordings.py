@@ -10,6 +10,7 @@ from types import TracebackType
 
 from offbook.config.roles import RUN_CALLER, StepNames
 from offbook.errors import InputError, RecordingMismatchError
+from offbook.events import NULL_SINK, Sink
 from offbook.messages import Reply, Request
 from offbook.providers.provider import Provider
 from offbook.recording.match.cursor import UnusedEntry
@@ -52,11 +53,13 @@ def recording_file(names: StepNames, step_id: str | None) -> str:
     return RUN_FILE if caller == RUN_CALLER else f"{slug('' if caller is None else caller.scenario)}.json"
 
 
-def recorder_at(path: str, provider: Provider, names: StepNames, *, mode: RecordMode) -> Provider:
-    """Return a provider that records every call of `provider`, in a record mode."""
+def recorder_at(
+    path: str, provider: Provider, names: StepNames, *, mode: RecordMode, sink: Sink = NULL_SINK
+) -> Provider:
+    """Return a provider that records every call of `provider`, in a record mode, and emits an event for it."""
     if not is_folder(path):
-        return RecordingProvider(provider, path, record=mode)
-    return RecordingFolder(Path(path), names, lambda file: RecordingProvider(provider, file, record=mode))
+        return RecordingProvider(provider, path, record=mode, sink=sink)
+    return RecordingFolder(Path(path), names, lambda file: RecordingProvider(provider, file, record=mode, sink=sink))
 
 
 def replay_at(path: str, names: StepNames) -> MockProvider | RecordingFolder:

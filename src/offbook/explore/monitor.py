@@ -36,6 +36,7 @@ from offbook.explore.processes.isolation import CaseProcess
 from offbook.explore.run import Run, RunFailure, error_text, normalize_text
 from offbook.faults.order import run_task
 from offbook.recording.format.exchange import json_form
+from offbook.struct_types import ready
 from offbook.tools.effects import Effect, collect_effects
 
 _FOREIGN_FOLDERS = tuple(
@@ -151,7 +152,7 @@ class CaseReport(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> CaseReport:
-        return msgspec.msgpack.decode(data, type=cls)
+        return msgspec.msgpack.decode(data, type=ready(cls))
 
 
 def _readable(value: Any) -> Any:

@@ -11,8 +11,9 @@ from msgspec import Struct
 
 from offbook.explore.broken_result import admits_failure, broken_parts, is_empty_result, result_difference
 from offbook.explore.options import Invariant, broken_invariants
+from offbook.explore.retries import careless_calls, faults_at
 from offbook.explore.run import ModelCall, Run, ToolRun
-from offbook.faults import PlannedFault, parse_fault
+from offbook.faults import parse_fault
 from offbook.faults.fault import FaultTrait
 from offbook.faults.tools import InjectedText
 from offbook.text import pluralize, shorten
@@ -113,7 +114,8 @@ class _Claims:
         if not run.fired:
             yield Assessment("not reached", ("the run never reached this site",))
             return
-        yield from self._careless_calls()
+        for verdict, evidence in careless_calls(run.calls, self._faults):
+            yield Assessment(verdict, (evidence,))
         if run.diverged and not run.continuation:
             yield Assessment("undecided", (run.diverged,))
         elif run.error is not None:
@@ -128,9 +130,7 @@ class _Claims:
         inferred = [each for each in difference.repeated if not self._is_observed(each[0].tool)]
         for often in _how_often(observed):
             yield Assessment("repeated side effect", (often, *self._instructions))
-        for often in _how_often(inferred):
-            advice = [self._advice(effect.tool) for effect, _, _ in inferred]
-            yield Assessment("possible repeat", (f"{often}, as far as the conversation shows", *dict.fromkeys(advice)))
+        yield from _possible_repeats(inferred, ", as far as the conversation shows", self._advice)
         for effect in difference.other:
             if not self._is_observed(effect.tool) or self._was_approved(effect):
                 continue
@@ -143,9 +143,7 @@ class _Claims:
         """Yield what ran once more of tools that nothing is declared about: it may have changed something."""
         runs, clean = self._undeclared_runs(self._run), self._undeclared_runs(self._clean)
         repeated = compare_effects(runs, clean, {}, stable=self._stable).repeated
-        for often in _how_often(repeated):
-            tools = dict.fromkeys(effect.tool for effect, _, _ in repeated)
-            yield Assessment("possible repeat", (often, *map(_declaration_advice, tools)))
+        yield from _possible_repeats(repeated, "", _declaration_advice)
 
     def _undeclared_runs(self, run: Run) -> list[Effect]:
         """Return the calls that ran, of tools that nothing is declared about, as if they had an effect."""
@@ -186,37 +184,6 @@ class _Claims:
         for line in (*broken, *broken_invariants(run, self._invariants)):
             yield Assessment("wrong", (line,))
 
-    def _careless_calls(self) -> Iterator[Assessment]:
-        calls = self._run.calls
-        for call in [each for each in calls if each.is_too_soon][:1]:
-            yield Assessment("came too soon", (f"call {call.row} came sooner than the last answer asked for",))
-        for call in [each for each in calls if each.forgot][:1]:
-            if not self._has_fired("wants_less"):
-                lost = f"the request after the failure lacks {pluralize(call.forgot, 'message')} of its conversation"
-                yield Assessment("wrong", (lost,))
-        yield from self._retries_in_vain()
-        yield from self._retry_storms()
-
-    def _retries_in_vain(self) -> Iterator[Assessment]:
-        for call in self._run.calls:
-            status = next((_hopeless_status(planned) for planned in self._hits(call)), None)
-            if status and any(_is_next_attempt(each, call) for each in self._run.calls):
-                again = f"call {call.number} was sent again unchanged after HTTP {status}, which cannot help"
-                yield Assessment("retried in vain", (again,))
-                return
-
-    def _retry_storms(self) -> Iterator[Assessment]:
-        pauses_of: dict[int, list[float | None]] = {}
-        for call in self._run.calls:
-            pauses_of.setdefault(call.number, []).append(call.waited_s)
-        for number, waits in pauses_of.items():
-            count, pauses = len(waits), waits[1:]
-            if count > MAX_ATTEMPTS:
-                yield Assessment("retry storm", (f"call {number} was sent {count} times",))
-            elif len(pauses) >= MAX_HASTY_RETRIES and not any(pause is None or pause > 0 for pause in pauses):
-                storm = f"call {number} was sent {count} times without a pause"
-                yield Assessment("retry storm", (storm,))
-
     def _failure(self) -> Assessment:
         error = self._run.error
         assert error is not None
@@ -227,12 +194,14 @@ class _Claims:
         return Assessment("failed partway" if is_done else "failed cleanly", (message, *self._had_run()))
 
     def _had_run(self) -> Iterator[str]:
-        """Yield what had been changed, and what may have been, when the run gave up."""
+        """Yield what had been changed when the run gave up, what may have been, and of what nobody knows whether."""
         net = net_effects(self._effects, self._declarations)
         for outcome, verb in (("done", "had run"), ("unknown", "may have run")):
             calls = [str(effect) for effect in net if effect.outcome == outcome]
             if calls:
                 yield f"{', '.join(calls)} {verb}"
+        for tool, times in Counter(effect.tool for effect in self._undeclared_runs(self._run)).items():
+            yield f"{tool} ran {_times(times)}; nothing is declared about it"
 
     def _success(self, difference: EffectDifference) -> Iterator[Assessment]:
         run, clean = self._run, self._clean
@@ -358,7 +327,7 @@ class _Claims:
         return has_later_effect or has_later_call or not self._clean.effects
 
     def _is_hit(self, call: ModelCall, trait: FaultTrait) -> bool:
-        return any(trait in planned.fault.traits for planned in self._hits(call))
+        return any(trait in planned.fault.traits for planned in faults_at(call, self._faults))
 
     def _failed_tools(self) -> list[ToolRun]:
         """Return the calls of tools that a fault prevented and that nothing replaced."""
@@ -380,34 +349,6 @@ class _Claims:
     def _has_fired(self, trait: FaultTrait) -> bool:
         return any(trait in planned.fault.traits for planned in self._faults)
 
-    def _hits(self, call: ModelCall) -> Iterator[PlannedFault]:
-        """Yield the faults that fired at this attempt of a call."""
-        for planned in self._faults:
-            at = planned.at
-            number = call.number if at.step_id is None else call.step_call
-            fields = ((at.step_id, call.step_id), (at.call, number), (at.attempt, call.attempt))
-            if at.tool is None and all(wanted in (None, value) for wanted, value in fields):
-                yield planned
-
-
-MAX_ATTEMPTS = 10
-"""How often one call may be sent before that is a storm."""
-
-MAX_HASTY_RETRIES = 4
-"""How many retries in a row without any pause are a storm, in virtual time."""
-
-_HOPELESS = frozenset((400, 401, 403, 404, 422))
-
-
-def _hopeless_status(planned: PlannedFault) -> int | None:
-    """Return the status of a fault that the same request would get again."""
-    status = getattr(planned.fault, "status_code", None)
-    return status if status in _HOPELESS else None
-
-
-def _is_next_attempt(call: ModelCall, before: ModelCall) -> bool:
-    return call.number == before.number and call.attempt == before.attempt + 1
-
 
 def _asks_again(call: ModelCall, before: ModelCall) -> bool:
     """Return whether a call of the same named step asks again after an empty answer: it shows that to its model."""
@@ -421,14 +362,26 @@ def _declaration_advice(tool: str) -> str:
     return f"nothing is declared about {tool}; {reads}; if not: side_effect=True or --side-effects {tool}"
 
 
+def _possible_repeats(
+    repeated: Sequence[tuple[Effect, int, int]], known_from: str, advice: Callable[[str], str]
+) -> Iterator[Assessment]:
+    """Yield what may have been repeated, with the `advice` on how to be certain about each tool."""
+    tools = dict.fromkeys(effect.tool for effect, _, _ in repeated)
+    for often in _how_often(repeated):
+        yield Assessment("possible repeat", (f"{often}{known_from}", *map(advice, tools)))
+
+
 def _how_often(repeated: Sequence[tuple[Effect, int, int]]) -> Iterator[str]:
     """Describe repeated effects, those that ran equally often together."""
     effects: dict[tuple[int, int], list[str]] = {}
     for effect, times, expected in repeated:
         effects.setdefault((times, expected), []).append(str(effect))
     for (times, expected), names in effects.items():
-        instead = "once" if expected == 1 else pluralize(expected, "time")
-        yield f"{' and '.join(names)} ran {pluralize(times, 'time')} instead of {instead}"
+        yield f"{' and '.join(names)} ran {_times(times)} instead of {_times(expected)}"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else pluralize(count, "time")
 
 
 def _carries(value: object, marks: Iterable[str]) -> bool:

@@ -71,6 +71,10 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"([!-~\xa0-\xff]([ -~\xa0-\xff]*[!-~\xa0-\xff])?)?")
 
 
+_RETRY_AFTER = {"retry-after": "3"}
+"""Longer than the first pause of most agents that do not read it, and short for programs that wait in real time."""
+
+
 class HttpError(Fault, frozen=True, tag="http_error"):
     """Raises the error of this status: RateLimitError for 429, ProviderError for others.
 
@@ -87,9 +91,8 @@ class HttpError(Fault, frozen=True, tag="http_error"):
             FaultVariant("http_error 500", cls(500), is_persistent=True),
             FaultVariant(
                 "http_error 429",
-                cls(429, headers={"retry-after": "7"}),
+                cls(429, headers=dict(_RETRY_AFTER)),
                 is_persistent=True,
-                http_fault=cls(429, headers={"retry-after": "1"}),
             ),
             FaultVariant("http_error 400", cls(400), is_persistent=True),
             FaultVariant("http_error 401", cls(401), is_persistent=True),
@@ -98,10 +101,9 @@ class HttpError(Fault, frozen=True, tag="http_error"):
             FaultVariant("http_error 403", cls(403), is_persistent=True, is_spread=True),
             FaultVariant(
                 "http_error 503 retry-after",
-                cls(503, headers={"retry-after": "7"}),
+                cls(503, headers=dict(_RETRY_AFTER)),
                 is_persistent=True,
                 is_spread=True,
-                http_fault=cls(503, headers={"retry-after": "1"}),
             ),
             FaultVariant("http_error 422", cls(422), is_persistent=True, is_spread=True),
         )

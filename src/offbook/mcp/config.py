@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ from offbook.mcp.http.upstream import checked_url
 from offbook.messages import JsonObject
 from offbook.recording.format.keys import unfit_tool_reason
 from offbook.schema_errors import decode_json
+from offbook.text import closest_name
 
 CONFIG_VARIABLE = "OFFBOOK_MCP_CONFIG"
 """The environment variable with the path of the config that leads to us."""
@@ -29,6 +30,10 @@ PLACEHOLDER = "{mcp}"
 _SECTIONS = ("mcpServers", "servers")
 _EXAMPLE = '{"mcpServers": {"github": {"command": "npx", "args": ["-y", "some-mcp-server"]}}}'
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+_STDIO_KEYS = ("command", "args", "env")
+_HTTP_KEYS = ("url", "headers", "type")
+_CLOSE = 0.75
+"""How close a misspelt key is to one that we read. Keys that clients write for themselves are less close."""
 _HTTP_TYPES = ("http", "streamable-http", "streamableHttp", "streamable_http", "sse")
 
 
@@ -120,7 +125,9 @@ def parse_config(document: Any, *, source: str) -> McpConfig:
     """Parse a config, like `load_config`."""
     section = next((name for name in _SECTIONS if isinstance(document, dict) and name in document), None)
     if section is None:
-        raise InputError("no mcpServers", source=source, hint=f"a config is like {_EXAMPLE}")
+        near = _misspelt(document, _SECTIONS) if isinstance(document, dict) else {}
+        hint = " ".join([*(f"did you mean {meant!r}?" for meant in near.values()), f"a config is like {_EXAMPLE}"])
+        raise InputError("no mcpServers", source=source, place=next(iter(near), ""), hint=hint)
     entries = document[section]
     if not isinstance(entries, dict) or not entries:
         reason = "expected an object with a server or more"
@@ -134,12 +141,22 @@ def _server(name: str, entry: Any, source: str, place: str) -> ServerConfig:
         raise InputError(f"the name {reason}", source=source, place=place)
     if not isinstance(entry, dict):
         raise InputError("expected an object", source=source, place=place, hint=f"a config is like {_EXAMPLE}")
+    keys = _STDIO_KEYS if "command" in entry else _HTTP_KEYS if "url" in entry else _STDIO_KEYS + _HTTP_KEYS
+    for key, meant in _misspelt(entry, keys).items():
+        raise InputError("unknown key", source=source, place=f"{place}.{key}", hint=f"did you mean {meant!r}?")
     if "command" in entry:
         return _stdio_server(name, entry, source, place)
     if "url" in entry:
         return _http_server(name, entry, source, place)
     hint = "a server has a command, or a url"
     raise InputError("neither a command nor a url", source=source, place=place, hint=hint)
+
+
+def _misspelt(entry: JsonObject, keys: Sequence[str]) -> dict[str, str]:
+    """Return the keys of an object that are close to one of `keys` that it does not have, and that one."""
+    missing = [key for key in keys if key not in entry]
+    others = [key for key in entry if key not in keys]
+    return {key: meant for key in others if (meant := closest_name(key.lower(), missing, cutoff=_CLOSE))}
 
 
 def _stdio_server(name: str, entry: JsonObject, source: str, place: str) -> ServerConfig:

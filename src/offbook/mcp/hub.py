@@ -30,6 +30,7 @@ from offbook.recording.format.keys import tool_key
 from offbook.recording.latency import Latency
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.stores.store import ExchangeIndex, StoredExchange
+from offbook.struct_types import ready
 from offbook.text import printable, shorten
 from offbook.wire.backend import (
     SessionRegistry,
@@ -282,7 +283,7 @@ class McpHub:
         self._joined[task] = None
         task.add_done_callback(self._joined.pop)
         try:
-            hello = msgspec.json.decode(await reader.readline(), type=_Hello)
+            hello = msgspec.json.decode(await reader.readline(), type=ready(_Hello))
         except (msgspec.DecodeError, UnicodeDecodeError, ValueError, ConnectionError):
             writer.close()
             return

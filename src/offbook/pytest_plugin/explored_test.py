@@ -30,7 +30,7 @@ from offbook.pytest_plugin.explored_run import ObservedRun, TestEnding, TestSubj
 from offbook.pytest_plugin.fixture import NOTHING_EXPLORED, UNEXPLORED, PackageNames, refuse_unexplored
 from offbook.pytest_plugin.markers import ExploreMarker, explore_marker_of, recording_plan_of
 from offbook.pytest_plugin.options import OFFBOOK
-from offbook.pytest_plugin.summary import USAGE
+from offbook.pytest_plugin.summary import SAME_CAUSE, USAGE
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.stores.locate import open_store
 from offbook.report.exploration.report_input import cause_of
@@ -401,7 +401,7 @@ class ExploredTest:
         __tracebackhide__ = True
         first = subject.causes.setdefault(cause, self._item.nodeid)
         if first != self._item.nodeid and not self._item.config.option.runxfail:
-            pytest.xfail(f"for the same cause as {first}")
+            pytest.xfail(f"{SAME_CAUSE} {first}")
 
     def _usage(self, run: Run) -> RecordingUsage:
         return RecordingUsage(recording=self._explored.recording, served=len(run.calls) + len(run.tools))

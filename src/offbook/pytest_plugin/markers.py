@@ -21,6 +21,7 @@ from offbook.pytest_plugin.recordings import default_recording, resolve_recordin
 from offbook.recording.record_mode import RecordMode
 from offbook.recording.replace_on_close import FoundExchanges
 from offbook.recording.stores.locate import open_store
+from offbook.struct_types import ready
 from offbook.subjects.specs import ExploreSettings
 from offbook.text import did_you_mean
 from offbook.tools.effects import ToolDeclaration
@@ -114,7 +115,9 @@ def _read_marker(item: pytest.Item, name: str, kind: type[M]) -> M:
             hint = did_you_mean(argument, kind.__struct_fields__, kind="arguments")
             raise _marker_error(item, name, f"unknown argument {argument!r}", hint=hint)
     try:
-        return msgspec.convert({argument: _plain_value(argument, value) for argument, value in given.items()}, kind)
+        return msgspec.convert(
+            {argument: _plain_value(argument, value) for argument, value in given.items()}, ready(kind)
+        )
     except msgspec.ValidationError as error:
         reason, hint = _explain(error, given, kind)
         raise _marker_error(item, name, reason, hint=hint) from None

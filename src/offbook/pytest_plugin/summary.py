@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 PLAN: pytest.StashKey[RecordingPlan] = pytest.StashKey()
 PASSED = pytest.StashKey[bool]()
 USAGE: pytest.StashKey[RecordingUsage] = pytest.StashKey()
+SAME_CAUSE = "for the same cause as"
+"""How the reason of an item begins that fails as another one has: it is expected to."""
 REPORT_ATTRIBUTE = "offbook"
 """The attribute of a report with the usage of the recording. Reports of workers keep it."""
 
@@ -55,12 +57,14 @@ class RecordingSummary:
 
     def __init__(self) -> None:
         self._usages: list[dict[str, object]] = []
+        self._same_cause = 0
         self._is_interrupted = False
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         usage = getattr(report, REPORT_ATTRIBUTE, None)
         if usage is not None:
             self._usages.append(usage)
+        self._same_cause += SAME_CAUSE in getattr(report, "wasxfail", "")
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         self._is_interrupted = bool(session.shouldstop or session.shouldfail)
@@ -82,6 +86,9 @@ class RecordingSummary:
             failed = f" of which {count:,} failed," if (count := self._sum("failed")) else ""
             live = f"{recorded:,} recorded live,{failed}"
             yield f"{pluralize(served, 'call')} served from recordings, {live} {missed:,} missed"
+        if self._same_cause:
+            same = f"{pluralize(self._same_cause, 'item')} xfailed (x), for the same cause as one that failed"
+            yield f"{same}; -rx names which, --runxfail shows them all"
         if approved := self._sum("approved"):
             yield f"{pluralize(approved, 'golden trajectory', 'golden trajectories')} approved"
         if dropped := self._sum("dropped"):

@@ -89,8 +89,8 @@ class FreshRun:
 
     At the end, the exchanges that the recording had at the start are removed, of the kinds that were recorded.
     Exchanges that others have added since stay. If the run `has_failed` and the recording had exchanges, it stays as it
-    was, and what was recorded is written beside it. So it is if every call of a `fresh` run failed and the recording
-    has answers.
+    was, and what was recorded is written beside it (`kept_at`). So it is if every call of a `fresh` run failed and the
+    recording has answers.
 
     Raises:
         InputError: the recording cannot be written, or the file is not a recording.
@@ -106,6 +106,7 @@ class FreshRun:
         self.sibling = store.sibling()
         self.sibling.save(Document(meta=found.meta | new_meta()))
         self.has_replaced = False
+        self.kept_at = ""
         self._kinds: set[ExchangeKind] = set()
         self._joined, self._left = 0, list[None]()
         self._process = os.getpid()
@@ -162,6 +163,7 @@ class FreshRun:
         """Write what was recorded to another file, and say so."""
         beside = self._store.beside(FAILED_SUFFIX)
         beside.save(recorded)
+        self.kept_at = beside.location
         message = "%s: %s, so it stays as it was; what was recorded is in %s"
         log_warning("offbook.recording", message, self._store.location, why, beside.location)
 
@@ -213,6 +215,7 @@ class FreshRuns(ForkGuarded):
     def __init__(self) -> None:
         super().__init__()
         self._runs: dict[str, FreshRun] = {}
+        self._kept: dict[str, str] = {}
         atexit.register(self._end_all)
 
     def join(self, store: Store, kind: ExchangeKind, mode: ReplaceMode) -> FreshRun:
@@ -251,6 +254,11 @@ class FreshRuns(ForkGuarded):
             if run is not None:
                 run.has_failed = True
 
+    def kept_at(self, store: Store) -> str:
+        """Return where the last run has left what it recorded beside that store; empty if it did not."""
+        with self.guard:
+            return self._kept.get(store.identity, "")
+
     def close(self) -> None:
         """Do nothing: no resource is held open."""
 
@@ -258,6 +266,7 @@ class FreshRuns(ForkGuarded):
         run = self._runs.pop(identity, None)
         if run is not None:
             run.end()
+            self._kept[identity] = run.kept_at
 
     def _end_all(self) -> None:
         """End the runs that are still in progress when the program ends."""
@@ -277,6 +286,11 @@ def keep_recording(store: Store) -> None:
     Call it before the recorders are closed. It has no effect on a run that only adds to the recording.
     """
     FRESH_RUNS.fail(store)
+
+
+def kept_beside(store: Store) -> str:
+    """Return where the last run of this process has left what it recorded, if it has failed; empty if not."""
+    return FRESH_RUNS.kept_at(store)
 
 
 class ReplaceOnCloseWriter:

@@ -163,9 +163,21 @@ async def _run_from(toolbox: Toolbox, call: ToolCall) -> ToolOutcome:
     return await run_tool(tool, call)
 
 
+_running_tool: ContextVar[str] = ContextVar("_running_tool", default="")
+
+
+def running_tool() -> str:
+    """Return the tool whose function runs in this thread now, such as below the handler of a signal; empty if none."""
+    return _running_tool.get()
+
+
 def _call_tool(tool: ToolDef, args: JsonObject) -> Any:
-    with awaiting(awaits=True):
-        return tool.callable(**args)
+    token = _running_tool.set(tool.name)
+    try:
+        with awaiting(awaits=True):
+            return tool.callable(**args)
+    finally:
+        _running_tool.reset(token)
 
 
 def _bind_arguments(tool: ToolDef, call: ToolCall) -> JsonObject:

@@ -16,6 +16,7 @@ from msgspec import Struct
 from offbook.errors import InputError
 from offbook.messages import JsonObject
 from offbook.schema_errors import explain_msgspec_error
+from offbook.struct_types import ready
 from offbook.text import did_you_mean, shorten
 
 EffectOutcome: TypeAlias = Literal["done", "refused", "failed", "unknown"]
@@ -177,7 +178,7 @@ def parse_effects(data: bytes, *, source: str, place: str = "") -> list[Effect]:
     try:
         decoded = msgspec.json.decode(data)
         objects = decoded if isinstance(decoded, list) else [decoded]
-        reports = msgspec.convert(objects, list[_EffectReport])
+        reports = msgspec.convert(objects, ready(list[_EffectReport]))
     except msgspec.ValidationError as error:
         reason, field = explain_msgspec_error(error)
         raise InputError(reason, source=source, place=place or field, hint=_REPORT_EXAMPLE) from None

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,6 +93,7 @@ def _recorded_protocol(stored: StoredExchange[Exchange]) -> str:
 
 
 MAX_CACHED_RESPONSES = 4096
+MAX_WRITTEN_ENTRIES = 500
 
 
 class PreparedResponse(Struct, frozen=True):
@@ -124,6 +126,15 @@ class ReplaySource:
     @cached_property
     def cross_protocol(self) -> CrossProtocolIndex:
         return CrossProtocolIndex(self.reader, self.rules)
+
+    @cached_property
+    def answers_in_order(self) -> bool:
+        """Whether answers depend on the order of calls: there are some that answer any request, one after the other.
+
+        They are written by hand, and looked for among the first entries alone.
+        """
+        written = [stored for stored in islice(self.reader, MAX_WRITTEN_ENTRIES) if stored.fingerprint is None]
+        return len(written) > 1 or not all(stored.repeats for stored in written)
 
     @cached_property
     def home_paths(self) -> HomePaths | None:

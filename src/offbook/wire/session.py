@@ -108,6 +108,11 @@ class WireSession:
         self._retry_after_ms, self._on_call = retry_after_ms, on_call
 
     @property
+    def depends_on_order(self) -> bool:
+        """Whether the numbers of its calls, or their answers, depend on the order in which they begin."""
+        return self._counter.is_exact or (self.replay is not None and self.replay.source.answers_in_order)
+
+    @property
     def is_explored(self) -> bool:
         """Whether this is a run of an exploration."""
         return self._explored_run is not None

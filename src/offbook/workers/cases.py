@@ -19,6 +19,7 @@ from offbook.explore.cases import FaultCase
 from offbook.explore.explorer import ExecutedCase, Subject, execute
 from offbook.explore.monitor import CaseReport
 from offbook.faults import FaultPlan, parse_fault
+from offbook.struct_types import ready
 from offbook.subjects.specs import AnySubjectSpec, ExploreSettings, open_subject
 from offbook.workers.process import receive_frames, send_frame
 
@@ -52,7 +53,7 @@ def decode_results(data: bytes, cases: Sequence[FaultCase]) -> list[ExecutedCase
     Raises:
         InputError: the worker could not run them.
     """
-    batch = msgspec.msgpack.decode(data, type=_Batch)
+    batch = msgspec.msgpack.decode(data, type=ready(_Batch))
     if batch.refusal is not None:
         raise InputError(**batch.refusal)
     decoded = [(tuple(CaseReport.from_bytes(run).run for run in runs), real_s) for runs, real_s in batch.cases]
@@ -66,7 +67,7 @@ def serve(connection: socket.socket) -> None:
     """Open the subject of the first frame, and run the batches of all others."""
     frames = receive_frames(connection)
     number, first = next(frames)
-    spec = msgspec.json.decode(first, type=CasesSpec)
+    spec = msgspec.json.decode(first, type=ready(CasesSpec))
     send_frame(connection, number, b"")
     if spec.folder is not None:
         os.chdir(spec.folder)

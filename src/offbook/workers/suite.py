@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapreplace
 from pathlib import Path
@@ -32,6 +33,7 @@ from offbook.config import (
 )
 from offbook.config.participants import OpenParticipants
 from offbook.errors import InputError, OffbookError
+from offbook.events import RecordedCalls
 from offbook.pipeline import Live, Record, Replay
 from offbook.recording.redact.rules import add_rules_of
 from offbook.recording.stores.store import log_warning
@@ -39,6 +41,7 @@ from offbook.scenarios.mocks import Mocks
 from offbook.scenarios.result import ConversationResult
 from offbook.scenarios.runner import ConversationPlace, ConversationRunner, RunRules, mocks_of
 from offbook.scenarios.scenario import Scenario
+from offbook.struct_types import ready
 from offbook.workers.process import WorkerEndedError, WorkerPool, receive_frames, send_frame, serve_jobs
 
 
@@ -53,13 +56,14 @@ class _Report(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a worker reports: the conversation and the tools that were called, or the error that ends the run.
 
     `used` are the exchanges that the worker has served since its last report, by file. `borrowed` names a step that was
-    answered by its content alone, with the answer of another one.
+    answered by its content alone, with the answer of another one. `recorded` is what `RecordedCalls` has counted since.
     """
 
     result: ConversationResult | None = None
     called: frozenset[str] = frozenset()
     borrowed: str = ""
     used: dict[str, list[int]] = {}
+    recorded: dict[str, int] = {}
     refusal: dict[str, str] | None = None
     error: str = ""
     is_defect: bool = False
@@ -75,8 +79,8 @@ def _encode(report: _Report) -> bytes:
 
 def _decode(data: bytes) -> _Report:
     if data[:1] == b"\0":
-        return msgspec.msgpack.decode(memoryview(data)[1:], type=_Report)
-    return msgspec.convert(json.loads(data[1:]), _Report)
+        return msgspec.msgpack.decode(memoryview(data)[1:], type=ready(_Report))
+    return msgspec.convert(json.loads(data[1:]), ready(_Report))
 
 
 class SuiteWorker:
@@ -86,10 +90,11 @@ class SuiteWorker:
         self._config, self._plan, self._mode, self._rules = config, plan, mode, rules
         self._mocks: dict[int, Mocks] = {}
         self._reported: dict[str, tuple[int, int]] = {}
+        self._recorded = RecordedCalls()
 
     async def serve(self, connection: socket) -> None:
         """Run the conversations that come by a connection, until it ends."""
-        async with open_participants(self._config, self._plan, self._mode) as opened:
+        async with open_participants(self._config, self._plan, self._mode, sink=self._recorded) as opened:
             self.begin(opened)
             await serve_jobs(connection, self.handle)
 
@@ -99,7 +104,7 @@ class SuiteWorker:
 
     async def handle(self, job: bytes) -> bytes:
         """Run a conversation and return the report about it."""
-        asked = msgspec.msgpack.decode(job, type=_Job)
+        asked = msgspec.msgpack.decode(job, type=ready(_Job))
         try:
             report = await self._run(asked.pair, asked.index)
         except InputError as error:
@@ -116,7 +121,9 @@ class SuiteWorker:
             self._mocks[pair] = mocks_of(scenario, self._rules)
         result = await self._runner.run(ConversationPlace(pair, scenario, agent, index), self._mocks[pair])
         used, borrowed = self._served_since()
-        return _Report(result=result, called=self._mocks[pair].called, used=used, borrowed=borrowed)
+        recorded, self._recorded.outcomes = self._recorded.outcomes, Counter()
+        called = self._mocks[pair].called
+        return _Report(result=result, called=called, used=used, borrowed=borrowed, recorded=recorded)
 
     def _served_since(self) -> tuple[dict[str, list[int]], str]:
         """Return what was served since the last time, and a step that has borrowed its answer."""
@@ -175,7 +182,7 @@ def serve(connection: socket) -> None:
     """Load the suite of the first frame, and run the conversations of all others."""
     frames = receive_frames(connection)
     number, first = next(frames)
-    spec = msgspec.json.decode(first, type=SuiteSpec)
+    spec = msgspec.json.decode(first, type=ready(SuiteSpec))
     send_frame(connection, number, b"")
     if spec.folder is not None:
         os.chdir(spec.folder)
@@ -212,6 +219,7 @@ class SuiteConversations:
         self._attempts = 1 if is_recorded else MAX_ATTEMPTS
         self._used: dict[str, set[int]] = {}
         self._borrowed = ""
+        self.recorded = Counter[str]()
         self._reported: WorkerEndedError | None = None
 
     async def run(self, place: ConversationPlace, mocks: Mocks) -> ConversationResult:
@@ -219,6 +227,7 @@ class SuiteConversations:
         report = _checked(_decode(await self._run(job, name=f"the conversation {place.prefix!r}")))
         mocks.note_called(report.called)
         self._borrowed = self._borrowed or report.borrowed
+        self.recorded.update(report.recorded)
         for file, ids in report.used.items():
             self._used.setdefault(file, set()).update(ids)
         assert report.result is not None

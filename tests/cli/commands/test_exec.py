@@ -81,18 +81,27 @@ os.kill(started.pid, signal.SIGTSTP)
 _, status = os.waitpid(started.pid, os.WUNTRACED)
 print(os.WIFSTOPPED(status), state_of(child), flush=True)
 os.kill(started.pid, signal.SIGCONT)
-os.waitpid(started.pid, os.WCONTINUED)
 print(started.stdout.readline().strip(), started.wait())
 """
 """Stops a program as a shell would, looks at the process whose number it prints, and lets it go on."""
 
 STOPPED = """
 import os, signal
-signal.signal(signal.SIGCONT, lambda *_: print("went on", flush=True) or os._exit(7))
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCONT])
 print(os.getpid(), flush=True)
-signal.pause()
-signal.pause()
+signal.sigwait([signal.SIGCONT])
+print("went on", flush=True)
+raise SystemExit(7)
 """
+
+UNSTOPPABLE = """
+import os, signal
+signal.alarm(20)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTSTP])
+os.kill(os.getppid(), signal.SIGTSTP)
+signal.sigwait([signal.SIGTSTP])
+"""
+"""Is not stopped by the signal that does so, and goes on."""
 
 
 @pytest.fixture
@@ -468,8 +477,9 @@ def contents(path):
 @pytest.mark.parametrize("mode", ["all", "fresh"])
 def test_a_program_that_fails_leaves_the_recording_as_it_was(execute, recorded, mode, caplog):
     failing = [*ASK[:-1], ASK[-1] + "\nsys.exit(4)"]
-    code, out, _ = execute(*recorded, "--record-mode", mode, "--", *failing, "Hi")
+    code, out, err = execute(*recorded, "--record-mode", mode, "--", *failing, "Hi")
     assert (code, out) == (4, "Bye!\n")
+    assert "offbook: 1 call, 1 recorded (new.json.failed)" in err
     assert contents("new.json") == ["Hello!"]
     assert contents("new.json.failed") == ["Bye!"]
     assert "new.json: the run failed, so it stays as it was; what was recorded is in new.json.failed" in caplog.text
@@ -816,6 +826,12 @@ def test_it_stops_with_the_program_and_goes_on_with_it(execute):
     assert done.stdout.splitlines() == ["True T", "went on 7"]
 
 
+def test_it_goes_on_beside_a_program_that_does_not_let_itself_be_stopped(execute):
+    command = [COMMAND, "exec", "--replay", "run.json", "-q", "--", *PYTHON, UNSTOPPABLE + ASK[-1], "Hi"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_S, process_group=0)
+    assert (done.returncode, done.stdout) == (0, "Hello!\n"), done.stderr
+
+
 def test_the_choices_of_the_commands_are_those_of_the_library():
     assert get_args(options.RecordMode) == get_args(RecordMode)
     assert get_args(options.LatencyModel) == get_args(LatencyModel)
@@ -825,6 +841,16 @@ def test_help_has_examples(execute):
     code, out, _ = execute("--help")
     assert code == 0
     assert "offbook exec --replay" in out
+
+
+@pytest.mark.parametrize("command", ["exec", "explore"])
+@pytest.mark.parametrize("word", ["{mcp}", "--mcp-config={mcp}"])
+def test_a_config_in_the_command_requires_the_option_that_names_it(run, write, command, word):
+    write("run.json", HELLO)
+    code, _, complaint = run(command, "--replay", "run.json", "--", *TOUCH, word)
+    assert (code, Path("ran").exists()) == (2, False)
+    assert f"{word}: {{mcp}} requires --mcp" in complaint
+    assert "--mcp .mcp.json" in complaint
 
 
 READS_ANOTHER = """

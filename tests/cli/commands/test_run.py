@@ -88,6 +88,24 @@ def test_a_run_that_fails_leaves_the_recording_as_it_was(run, greet, server, mod
     assert [exchange.content for _, exchange in open_store("new.json").load()] == before
 
 
+SWALLOWING = """\
+name: swallow
+config: {provider: openai, model: demo, retry: {max_retries: 0}}
+steps:
+  - {id: hello, type: llm_call, prompt: Hi, output: hello, on_failure: continue}
+"""
+
+
+def test_a_recording_run_in_which_every_call_failed_is_a_failure_though_the_workflow_succeeded(run, write, server):
+    write("swallow.yaml", SWALLOWING)
+    server.answer = b"gone"
+    code, out, err = run("run", "swallow.yaml", "--record", "new.json")
+    assert (code, "swallow succeeded" in out) == (1, True)
+    assert "no recorded call got an answer (malformed" in err
+    server.answer = chat_answer("Hello!")
+    assert run("run", "swallow.yaml", "--record", "other.json")[0] == 0
+
+
 def test_a_missing_key_is_bad_input_that_says_how_to_do_without(run, greet):
     code, out, err = run("run", greet)
     assert (code, out) == (2, "")
@@ -100,6 +118,16 @@ def test_mocked_answers_warn_in_one_line_of_what_they_lack(run, greet, write):
     code, out, _ = run("run", greet, "--mock-responses", "part.json")
     assert code == 0
     assert "bye: Mock response" in out
+
+
+@pytest.mark.parametrize("option", ["--replay", "--recording"])
+def test_a_run_from_a_recording_alone_is_as_strict_as_a_replay(run, greet, write, option):
+    write("part.json", flows.recording({"hello": "Hi."}))
+    code, _, err = run("run", greet, option, "part.json")
+    assert (code, err) == (3, run("replay", greet, "--recording", "part.json")[2])
+    write("whole.json", flows.recording({"hello": "Hi.", "bye": "Bye."}))
+    code, out, _ = run("run", greet, option, "whole.json")
+    assert (code, "bye: Bye." in out, Path(".offbook").exists()) == (0, True, False)
 
 
 def test_a_warning_of_a_miss_is_one_line_on_the_error_output(greet, write):
@@ -172,7 +200,7 @@ def test_the_record_modes_of_the_command_are_those_of_the_library():
         (["--mock-responses", "run.json", "--trace", "run.json/events.jsonl"], "run.json/events.jsonl"),
         (["--mock-responses", "run.json", "--metrics", "run.json/run.prom"], "run.json/run.prom"),
         (["--mock-responses", "run.json", "--spans", "run.json/spans.jsonl"], "run.json/spans.jsonl"),
-        (["--recording", "run.json"], "did you mean `offbook replay"),
+        (["--replay", "run.json", "--mock-responses", "run.json"], "--mock-responses and --replay exclude each other"),
         (["--record", "redis://host/0"], "redis://host/0"),
     ],
 )
@@ -364,6 +392,29 @@ def test_an_interrupted_run_reports_what_is_done(greet, write):
     assert started.returncode == 130
     assert out.startswith("done     hello")
     assert err == "interrupted: 1 done, 5 tokens\n"
+
+
+WORKING = """\
+import signal
+
+
+def work(times: int) -> str:
+    for _ in range(times):
+        signal.raise_signal(signal.SIGINT)
+    return "worked"
+"""
+
+
+@pytest.mark.parametrize(("times", "ended"), [(1, "1 done"), (2, "no step ended")])
+def test_an_interrupted_run_says_that_it_waits_for_a_synchronous_tool_unless_it_is_interrupted_again(
+    run, write, times, ended
+):
+    write("working.py", WORKING)
+    steps = f"steps: [{{id: a, type: tool, tool: work, args: {{times: {times}}}}}]\n"
+    flow = write("flow.yaml", 'name: f\ntools: {work: "working:work"}\n' + steps)
+    code, _, err = run("run", flow, "--no-checkpoint")
+    waits = "waiting for work to end; press Ctrl-C again to stop now\n"
+    assert (code, err) == (130, f"{waits}interrupted: {ended}\n")
 
 
 def test_a_run_that_is_interrupted_in_its_first_step_has_nothing_to_tell(run, write):

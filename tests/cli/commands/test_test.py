@@ -21,6 +21,15 @@ TIMEOUT_S = 60
 RECORDED_AT = re.compile(r'"recorded_at": "([^"]+)"')
 
 
+SWALLOWING = """\
+async def handle(messages, ctx):
+    try:
+        return (await ctx.provider.complete(messages, "m", step_id="answer")).content
+    except Exception:
+        return "Sorry."
+"""
+
+
 @pytest.fixture
 def project(write):
     """A project with an agent that is a function, and a scripted scenario."""
@@ -296,6 +305,19 @@ class TestRecordAndReplay:
         for mode, times in (("all", 1), ("fresh", 1), ("new", 1), ("append", 2)):
             assert run("test", "--record", "all.json", "--record-mode", mode)[0] == 0
             assert sizes("all.json").total() == before.total() * times
+
+    @pytest.mark.parametrize("recording", ["all.json", "sims/"])
+    def test_a_run_in_which_every_call_failed_is_a_failure_though_the_agent_swallowed_it(
+        self, run, talking, write, recording, monkeypatch
+    ):
+        write("my_agent.py", SWALLOWING)
+        write("offbook.toml", '[agent]\nhandler = "my_agent:handle"\nprovider = "openai"\n')
+        write("sim_orders.py", 'from offbook import scenario\n\nscenario("asks", turns=["Hi"])\n')
+        assert run("test", "--record", recording)[0] == 0
+        monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+        code, out, err = run("test", "--record", recording, "--record-mode", "fresh")
+        assert (code, "1 scenario passed" in out) == (1, True)
+        assert "error: no recorded call got an answer (connection_reset), so there is nothing to replay" in err
 
     def test_a_folder_asks_for_a_mode_only_where_this_run_would_record_again(self, run, talking):
         assert run("test", "--record", "sims/", "--scenario", "twice")[0] == 0

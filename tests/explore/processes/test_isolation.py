@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import warnings
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -170,3 +171,18 @@ def test_an_interrupt_in_a_hook_of_the_fork_is_not_lost_and_the_child_is_killed(
     assert hooks
     assert children() == before_children
     assert ending_of(lambda: b"done").report == b"done"
+
+
+def test_threads_that_fork_at_once_leave_the_hook_and_the_filters_of_the_process_as_they_were():
+    hook, filters = sys.unraisablehook, list(warnings.filters)
+
+    def fork_often():
+        for _ in range(15):
+            forked(lambda: b"done").close()
+
+    threads = [threading.Thread(target=fork_often) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (sys.unraisablehook, warnings.filters) == (hook, filters)

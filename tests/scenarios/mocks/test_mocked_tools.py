@@ -179,7 +179,7 @@ def test_by_default_a_tool_without_a_mock_ends_the_conversation():
     ) as caught:
         virtually(resolve_all(tools, "known", ("send_email", {"to": "ada"})))
     assert (caught.value.tool, caught.value.arguments) == ("send_email", {"to": "ada"})
-    assert [call.tool for call in tools.calls] == ["known", "send_email"]
+    assert [(call.tool, call.is_answered) for call in tools.calls] == [("known", True), ("send_email", False)]
     assert tools.calls[1].error == str(caught.value)
 
 

@@ -1,5 +1,6 @@
 """In which order calls that arrive together are numbered."""
 
+import json
 from contextlib import ExitStack
 
 import pytest
@@ -116,3 +117,17 @@ def test_calls_do_not_wait_for_each_other_without_a_plan(connect):
         first.send(body)
         assert first.hear().status == 200
         assert numbers(server) == {"two": 1, "one": 2}
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+@pytest.mark.parametrize("is_listed", [True, False], ids=["a list", "entries"])
+def test_answers_to_any_request_are_given_as_calls_begin_also_without_a_plan(connect, order, is_listed):
+    answers = [{"content": text} for text in TEXTS]
+    with serving(responses={"any": answers} if is_listed else dict(zip("abc", answers, strict=True))) as server:
+        begun = begin(server.url, connect)
+        for each in order:
+            client, body = begun[each]
+            client.send(body)
+        heard = [json.loads(client.hear().body)["choices"][0]["message"]["content"] for client, _ in begun]
+    assert heard == list(TEXTS)

@@ -16,6 +16,7 @@ from offbook.cli.options import (
     Port,
     Quiet,
     StrictUsage,
+    check_placeholder,
     with_wire_options,
 )
 
@@ -118,6 +119,7 @@ def execute(
         _refuse_misplaced(command or [])
     if not command:
         raise InputError("a command is missing", source="exec", hint="offbook exec --replay PATH -- COMMAND …")
+    check_placeholder(command, mcp)
     if time_limit is not None and not time_limit > 0:
         raise InputError(f"{time_limit:g} is not a time limit", source="--time-limit", hint="use a number above 0")
     network = NetworkOptions(intercepts=intercept, hosts=intercept_host, blocks=block_network)
@@ -141,7 +143,12 @@ def execute(
         decision = _golden_decision(decision, tally, options, approved)
     file.finish(tally, exit_code=decision.code, command_exit_code=end.code)
     summary = WireSummary(
-        tally, options.recording, is_folder=options.is_folder, is_quiet=quiet, is_strict=strict_unused
+        tally,
+        options.recording,
+        recorded_in=_kept_beside(options),
+        is_folder=options.is_folder,
+        is_quiet=quiet,
+        is_strict=strict_unused,
     )
     summary.print(decision)
     if options.record is not None and (tally.failed or not (tally.totals.tries or end.code == 0)):
@@ -157,7 +164,7 @@ def _refuse_misplaced(words: list[str]) -> None:
 
     from offbook.errors import InputError
 
-    option = next((word for word in words[:-1] if word in ("--replay", "--record")), "")
+    option = next((word for word in words[:-1] if word in ("--replay", "--recording", "--record")), "")
     is_first = bool(words) and words[0].endswith(".json")
     if not option and not is_first:
         return
@@ -262,8 +269,17 @@ def _print_fork_outcome(options: WireArguments, tally: WireTally) -> None:
     if options.is_forked:
         served, live = tally.totals.outcomes["served"], tally.totals.outcomes["recorded"]
         parts = [f"{served:,} from {options.replay}", f"{live:,} live for ${tally.totals.cost_usd:.4f}"]
-        message = f"{pluralize(served + live, 'answer')}: {', '.join(parts)}; recorded in {options.record}"
+        recording = _kept_beside(options) or options.record
+        message = f"{pluralize(served + live, 'answer')}: {', '.join(parts)}; recorded in {recording}"
         print_message("offbook: ", message, is_err=True)
+
+
+def _kept_beside(options: WireArguments) -> str:
+    """Return where the recorded calls are if the recording stays as it was, because the run failed; empty if not."""
+    from offbook.recording.replace_on_close import kept_beside
+    from offbook.recording.stores.locate import open_store
+
+    return "" if options.record is None else kept_beside(open_store(options.record))
 
 
 def _load_golden(path: str | None) -> tuple[str, GoldenFile] | None:

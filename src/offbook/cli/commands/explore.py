@@ -19,6 +19,7 @@ from offbook.cli.options import (
     Settings,
     ShardOption,
     StateFile,
+    check_placeholder,
     program_args,
 )
 
@@ -58,7 +59,7 @@ def explore(
     ] = None,
     recording: Annotated[
         str | None,
-        typer.Option("--recording", "--replay", help="The recorded run; for scenarios, by default next to the file."),
+        typer.Option("--replay", "--recording", help="The recorded run; for scenarios, by default next to the file."),
     ] = None,
     mcp: Annotated[
         str | None,
@@ -222,6 +223,7 @@ def explore(
     from offbook.subjects.specs import DEFAULT_DIVERGENCE, DEFAULT_SETTINGS, ExploreSettings
 
     check_page(report)
+    check_placeholder(program_args(ctx) or (), mcp)
     if default_response is not None and on_divergence == DEFAULT_DIVERGENCE:
         on_divergence = "default"
     explore_settings = ExploreSettings(

@@ -28,7 +28,10 @@ def replay(
         str | None, typer.Argument(help="A workflow file; none with a --plan of explore --regress.", show_default=False)
     ] = None,
     recording: Annotated[
-        str | None, typer.Option(help="The recording that answers: path.json, sqlite:///path.db, or redis://….")
+        str | None,
+        typer.Option(
+            "--recording", "--replay", help="The recording that answers: path.json, sqlite:///path.db, or redis://…."
+        ),
     ] = None,
     settings: Settings = [],  # noqa: B006
     state: StateFile = None,
@@ -70,8 +73,8 @@ def replay(
 
     from offbook.cli.parse import check_models, parse_faults, parse_state
     from offbook.cli.runners.events import EventOptions
-    from offbook.cli.runners.workflow import RunOptions, folder_of, run_workflow
-    from offbook.errors import InputError, RecordingMismatchError
+    from offbook.cli.runners.workflow import RunOptions, replay_workflow
+    from offbook.errors import InputError
     from offbook.pipeline import Replay
     from offbook.text import did_you_mean_file
     from offbook.workflow.file.load import load_workflow
@@ -108,14 +111,7 @@ def replay(
         is_strict=strict_unused,
         events=EventOptions(trace=trace, metrics=metrics, spans=spans, otel=otel),
     )
-    try:
-        ending = run_workflow(definition, options, folder=folder_of(flow))
-    except RecordingMismatchError as error:
-        given = [word for setting in settings for word in ("--set", setting)]
-        given += [] if state is None else ["--state", state]
-        again = shlex.join(["offbook", "run", flow, *given, "--record", recording, "--record-mode", "all"])
-        raise error.replace(hint=f"record it again, or undo the change: {again}") from None
-    raise typer.Exit(ending.code)
+    raise typer.Exit(replay_workflow(definition, options, flow, settings=settings, state=state))
 
 
 def _is_regression(plan: str) -> bool:

@@ -23,6 +23,7 @@ from offbook.cli.options import (
     StateFile,
     Trace,
 )
+from offbook.struct_types import ready
 from offbook.text import format_usd, pluralize
 from offbook.vendors import MockableProviderName
 
@@ -46,13 +47,16 @@ def run(
     mock_responses: Annotated[
         str | None, typer.Option(help="Answer from this recording, and warn about missing answers.")
     ] = None,
+    replay: Annotated[
+        str | None,
+        typer.Option("--replay", "--recording", help="Answer from this recording alone, as offbook replay does."),
+    ] = None,
     provider: Annotated[
         MockableProviderName | None, typer.Option(help="The provider, instead of that of the config.")
     ] = None,
     model: Annotated[str | None, typer.Option(help="The model, instead of that of the config.")] = None,
     fault: Faults = [],  # noqa: B006
     plan: Plan = None,
-    recording: Annotated[str | None, typer.Option(hidden=True)] = None,
     trace: Trace = None,
     metrics: Metrics = None,
     spans: Spans = None,
@@ -67,8 +71,8 @@ def run(
 ) -> None:
     """Run a workflow: live, recorded or mocked.
 
-    Exits with 1 if a step failed, with 2 on bad input, with 130 if interrupted. API keys come from OPENAI_API_KEY,
-    ANTHROPIC_API_KEY, and GOOGLE_API_KEY or GEMINI_API_KEY.
+    Exits with 1 if a step failed or no recorded call got an answer, with 2 on bad input, with 130 if interrupted. API
+    keys come from OPENAI_API_KEY, ANTHROPIC_API_KEY, and GOOGLE_API_KEY or GEMINI_API_KEY.
 
     [bold]Examples[/bold]
 
@@ -85,12 +89,13 @@ def run(
         RunOptions,
         folder_of,
         is_mocked,
+        replay_workflow,
         run_workflow,
     )
+    from offbook.pipeline import Replay
     from offbook.workflow.file.load import load_workflow
 
-    _refuse_recording(recording, flow)
-    mode = _mode(record, record_mode, mock_responses)
+    mode = _mode(record, record_mode, mock_responses, replay)
     definition = override_config(load_workflow(flow), provider, model)
     check_models(definition, flow)
     options = RunOptions(
@@ -102,30 +107,27 @@ def run(
         is_real_time=real_time,
         events=EventOptions(trace=trace, metrics=metrics, spans=spans, otel=otel),
     )
+    if isinstance(mode, Replay):
+        raise typer.Exit(replay_workflow(definition, options, flow, settings=settings, state=state))
     if no_checkpoint or is_mocked(definition, mode):
         raise typer.Exit(run_workflow(definition, options, folder=folder_of(flow)).code)
     stored = resume_options(mode, options.faults, provider=provider, model=model)
     raise typer.Exit(start_resumable(definition, flow, options, stored, runs_dir))
 
 
-def _refuse_recording(recording: str | None, flow: str) -> None:
-    """Refuse --recording, and name the command that takes it."""
-    from offbook.errors import InputError
-
-    if recording is not None:
-        hint = f"did you mean `offbook replay {flow} --recording {recording}`?"
-        raise InputError("run has no such option", source="--recording", hint=hint)
-
-
-def _mode(record: str | None, record_mode: RecordMode | None, mock_responses: str | None) -> Mode:
+def _mode(record: str | None, record_mode: RecordMode | None, mock_responses: str | None, replay: str | None) -> Mode:
     from offbook.cli.options import require_record_mode
     from offbook.errors import InputError
-    from offbook.pipeline import Live, Mock, Record
+    from offbook.pipeline import Live, Mock, Record, Replay
 
-    if record is not None and mock_responses is not None:
-        raise InputError("--record and --mock-responses exclude each other", hint="leave one of them out")
+    given = {"--record": record, "--mock-responses": mock_responses, "--replay": replay}
+    chosen = [option for option, value in given.items() if value is not None]
+    if len(chosen) > 1:
+        raise InputError(f"{' and '.join(chosen)} exclude each other", hint="leave one of them out")
     if record is None and record_mode is not None:
         raise InputError("--record-mode requires --record", hint="add --record PATH")
+    if replay is not None:
+        return Replay(replay)
     if mock_responses is not None:
         return Mock(mock_responses)
     return Live() if record is None else Record(record, require_record_mode(record, record_mode))
@@ -261,7 +263,7 @@ def resume(
         if not Path(manifest.started_in).is_dir():
             raise RunError("the folder where it was started is gone", source=manifest.id, place=manifest.started_in)
         with chdir(manifest.started_in):
-            stored = msgspec.convert(manifest.options, ResumeOptions)
+            stored = msgspec.convert(manifest.options, ready(ResumeOptions))
             definition = override_config(load_workflow(manifest.given_path), stored.provider, stored.model)
             options = RunOptions(
                 mode=stored.mode,

@@ -32,7 +32,10 @@ def run_tests(
     ] = None,
     record_mode: RecordModeOption = None,
     replay: Annotated[
-        str | None, typer.Option(help="Answer every model call from this recording, or from those in this folder.")
+        str | None,
+        typer.Option(
+            "--replay", "--recording", help="Answer every model call from this recording, or from those in this folder."
+        ),
     ] = None,
     repeat: Annotated[int | None, typer.Option(min=1, help="Run each scenario so many times.")] = None,
     concurrency: Annotated[int | None, typer.Option(min=1, help="Run so many conversations at once.")] = None,
@@ -50,9 +53,9 @@ def run_tests(
 ) -> None:
     """Run scenarios with the agents of the config.
 
-    Exits with 1 if a scenario failed, with 2 on bad input, with 3 if a replay had no answer, with 130 if interrupted;
-    reports then hold the scenarios that ended. A replay needs no network, no key and no time. --record-mode says what
-    becomes of a recording that has exchanges already.
+    Exits with 1 if a scenario failed or no recorded call got an answer, with 2 on bad input, with 3 if a replay had no
+    answer, with 130 if interrupted; reports then hold the scenarios that ended. A replay needs no network, no key and
+    no time. --record-mode says what becomes of a recording that has exchanges already.
 
     [bold]Examples[/bold]
 

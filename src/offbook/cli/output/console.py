@@ -13,6 +13,7 @@ import orjson
 import typer
 from msgspec import Struct
 
+from offbook.cli import FAILED
 from offbook.text import mask_password, printable, printable_json
 
 if TYPE_CHECKING:
@@ -34,6 +35,13 @@ def print_message(label: str, text: str, *, style: str = "bold", is_err: bool = 
     colour = next((word for word in words if word != "bold"), None)
     styled = typer.style(printable(label), bold="bold" in words, fg=colour) if _is_styled(is_err) else printable(label)
     typer.echo(f"{styled}{printable(mask_password(text))}", err=is_err)
+
+
+def print_no_answer(reason: str) -> int:
+    """Print why a run that was to record has recorded nothing to replay, and return its exit code."""
+    print_message("error: ", reason, style="bold red", is_err=True)
+    print_message("  hint: ", "check the key, the address of the API and the network", is_err=True)
+    return FAILED
 
 
 def echo(text: str, *, err: bool = False, nl: bool = True) -> None:

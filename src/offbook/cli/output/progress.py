@@ -53,6 +53,10 @@ class RunProgress:
     def on_text(self, step_id: str, text: str) -> None:
         """Take a part of a streamed answer."""
 
+    def note(self, text: str) -> None:
+        """Print a line on stderr. Any thread may do so."""
+        typer.echo(printable(text), err=True)
+
     def summary(self) -> str:
         """Return how many steps ended in each way, how many faults fired, and the tokens and cost."""
         ended = [f"{count:,} {status}" for status in STEP_ENDINGS if (count := self._ended[status])]
@@ -153,6 +157,10 @@ class LiveProgress(RunProgress):
             for line in self._all():
                 if line.status == "running" and (line.step == step_id or line.step.endswith(f".{step_id}")):
                     line.text = (line.text + text).rsplit("\n", 1)[-1][-SHOWN_TEXT_CHARS:]
+
+    def note(self, text: str) -> None:
+        """Print a line above those of the steps."""
+        self._console.print(printable(text), markup=False)
 
     def __enter__(self) -> Self:
         self._live.start()

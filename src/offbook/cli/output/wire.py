@@ -249,13 +249,15 @@ _OUTCOME_WORDS: dict[WireOutcome, str] = {
 class WireSummary(Struct, frozen=True):
     """Prints the outcome of the calls; if quiet, only problems. Problems go to stderr.
 
-    `recording` is the recording that was replayed or written, or a folder. Exchanges that were not used, or too
+    `recording` is the recording that was replayed or written, or a folder. What was recorded is `recorded_in` another
+    file if the run failed. Exchanges that were not used, or too
     often, are a problem if `is_strict`. If it `is_closing_log`, misses have been logged already, and the rest goes to
     stdout.
     """
 
     tally: WireTally
     recording: str
+    recorded_in: str = ""
     is_folder: bool = False
     is_quiet: bool = False
     is_strict: bool = False
@@ -265,7 +267,9 @@ class WireSummary(Struct, frozen=True):
         """Print the summary, and the reason and hint of the decision."""
         fired = self.tally.faults.fired
         if self.tally.failed or not self.is_quiet:
-            self._say(f"{self._describe_calls()} ({self.recording})", is_wrong=bool(self.tally.failed))
+            self._say(
+                f"{self._describe_calls()} ({self.recorded_in or self.recording})", is_wrong=bool(self.tally.failed)
+            )
         if self.tally.cache is not None and not self.is_quiet:
             self._say(_describe_cache(self.tally.cache))
         if fired and not self.is_quiet:

@@ -242,7 +242,7 @@ class _Exploration:
             explorer = self._explorer(subject, executor_of(subject, 1))
             chosen = self._only(explorer)
             cases, pairs = explorer.affordable if chosen is None else (chosen, 0)
-        if chosen is None and not self._options.is_quiet:
+        if chosen is None:
             self._note_unlisted(pairs)
         if self._options.is_json:
             echo_json(msgspec.json.encode([{"id": case.id, "case": str(case)} for case in cases]))
@@ -253,11 +253,10 @@ class _Exploration:
 
     def _note_unlisted(self, pairs: int) -> None:
         """Say what a list of cases cannot: how many pairs run, and what a time as the budget leaves out."""
-        notes = [f"about {pluralize(pairs, 'pair')} run as well: which ones, only these runs show"] if pairs else []
+        if pairs:
+            self._remark(f"about {pluralize(pairs, 'pair')} run as well: which ones, only these runs show")
         if parse_budget(self._options.budget).time_s is not None:
-            notes.append("the time decides how many of these run, the most telling ones first")
-        for note in notes:
-            print_message("note: ", note, is_err=True)
+            self._remark("the time decides how many of these run, the most telling ones first")
 
     @contextmanager
     def _executor(self, subject: Subject) -> Iterator[CaseExecutor]:
@@ -306,18 +305,18 @@ class _Exploration:
     def _begin(self, reporter: ExplorationReporter) -> OnBegin:
         """Return what is called before the first case: it also says how often a program runs its tools for real."""
         tools = [] if isinstance(self._spec, WorkflowSpec | ScenarioSpec) else real_tools(self._spec, self._settings)
-        if tools and not self._options.is_quiet:
+        if tools:
             where = "in the run without a fault" + ("" if self._options.is_list else ", and in every case")
-            print_message("note: ", f"the program runs its tools for real {where}: {', '.join(tools)}", is_err=True)
-        for folder in self._settings.keep if not self._options.is_quiet else ():
-            print_message("note: ", _keep_text(folder, self._spec), is_err=True)
+            self._remark(f"the program runs its tools for real {where}: {', '.join(tools)}")
+        for folder in self._settings.keep:
+            self._remark(_keep_text(folder, self._spec))
 
         def begin(exploration: Exploration, cases: int) -> None:
             if self._options.shard is not None and not cases:
                 print_message("note: ", f"the shard {self._options.shard} holds no case", is_err=True)
-            if tools and not self._options.is_quiet:
+            if tools:
                 often = "a case that leaves the recording runs up to three times"
-                print_message("note: ", f"it runs about {pluralize(cases, 'further time')}: {often}", is_err=True)
+                self._remark(f"it runs about {pluralize(cases, 'further time')}: {often}")
             estimate = self._pace.estimate(cases, is_program=exploration.clean.is_program)
             if estimate and not (self._options.is_quiet or self._options.is_json):
                 print_message("", estimate, is_err=True)

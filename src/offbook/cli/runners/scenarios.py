@@ -12,9 +12,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook import __version__
-from offbook.cli import INTERRUPTED
+from offbook.cli import FINE, INTERRUPTED
 from offbook.cli.options import RecordMode, require_record_mode
-from offbook.cli.output.console import print_message
+from offbook.cli.output.console import print_message, print_no_answer
 from offbook.cli.output.scenarios import ReportedInOrder, end_scenarios, scenario_reporters
 from offbook.cli.run_program import Termination
 from offbook.clock import run
@@ -36,6 +36,7 @@ from offbook.config import (
 from offbook.config.participants import ErrorGrouping
 from offbook.config.recordings import is_folder, recording_files, scenarios_recorded_at, slug
 from offbook.errors import InputError, OffbookError
+from offbook.events import RecordedCalls
 from offbook.pipeline import Live, Record, Replay
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.redact.rules import add_rules_of
@@ -105,10 +106,11 @@ def check_record_mode(mode: RecordMode | None, *, record: str | None, is_watched
 
 
 class SuiteOutcome(Struct, frozen=True):
-    """The result of a run, and the unused exchanges of a replay."""
+    """The result of a run, the unused exchanges of a replay, and why a run that recorded has recorded nothing."""
 
     result: SuiteResult
     unused: list[UnusedEntry]
+    no_answer: str = ""
 
 
 def run_scenarios(options: ScenarioOptions) -> int:
@@ -186,7 +188,8 @@ def _run(config: Config, plan: RunPlan, options: ScenarioOptions) -> int:
     result = replace(done.result, origin=_origin(options))
     work.reporter.finish(result)
     unused = [] if options.is_partial or options.shard is not None else done.unused
-    return end_scenarios(result, unused, record_again=_record_again(options), is_json=options.is_json)
+    code = end_scenarios(result, unused, record_again=_record_again(options), is_json=options.is_json)
+    return print_no_answer(done.no_answer) if code == FINE and done.no_answer else code
 
 
 def _record_again(options: ScenarioOptions) -> str:
@@ -241,6 +244,7 @@ class _Run:
         self.is_virtual = isinstance(options.mode, Replay) and not mcp_configs(config, plan)
         self._workers = self._choose_workers()
         self.has_started = False
+        self._recorded = RecordedCalls()
 
     @property
     def has_workers(self) -> bool:
@@ -250,7 +254,8 @@ class _Run:
     async def run(self) -> SuiteOutcome:
         """Run all conversations and group their errors. Reports begin when all participants are open."""
         plan = self._plan
-        async with open_participants(self._config, plan, self._options.mode) as opened, self._executor(opened) as runs:
+        participants = open_participants(self._config, plan, self._options.mode, sink=self._recorded)
+        async with participants as opened, self._executor(opened) as runs:
             self.reporter.begin(len(plan.pairs))
             self.has_started = True
             on_scenario = self.reporter.on_scenario
@@ -258,12 +263,14 @@ class _Run:
             result = await self._runner.run_pairs(plan.pairs, repeat=self._repeat)
             _keep_recordings_of_failures(self._options.mode, result)
             if runs is not None:
+                self._recorded.outcomes.update(runs.recorded)
                 for file, ids in runs.used().items():
                     opened.note_used(file, ids)
             groups = await self._grouping.groups_of(result, opened.provider)
             unused = opened.unused()
             shard = self._ended_shard(unused, opened.opened)
-            return SuiteOutcome(replace(result, groups=groups, shard=shard), unused)
+            result = replace(result, groups=groups, shard=shard)
+            return SuiteOutcome(result, unused, self._recorded.describe_failure())
 
     def _ended_shard(self, unused: Sequence[UnusedEntry], opened: Sequence[str]) -> SuiteShard | None:
         """Return the shard with what it did not use; nothing of it is told if not all scenarios run."""

@@ -438,7 +438,7 @@ def _no_call_hint(network: NetworkTally | None) -> str:
 
 
 SHOWN_HOSTS = 5
-_FAULT_OPTIONS = ("--fault", "--plan", "--replay")  # easily written behind the command
+_FAULT_OPTIONS = ("--fault", "--plan", "--replay", "--recording")  # easily written behind the command
 _BASE_URL_HINT = (
     "let its clients take their base URL from OPENAI_BASE_URL, ANTHROPIC_BASE_URL, GOOGLE_GEMINI_BASE_URL, OLLAMA_HOST"
     " or OFFBOOK_URL, as SDKs do by default, or try --intercept; add --allow-no-calls if it makes no calls"

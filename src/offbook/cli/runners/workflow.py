@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import orjson
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from offbook.cli import FAILED, FINE, INTERRUPTED, MISMATCH, TERMINATED
 from offbook.cli.output.console import (
@@ -20,19 +22,22 @@ from offbook.cli.output.console import (
     echo_json,
     ending_document,
     print_message,
+    print_no_answer,
     tally_faults,
 )
 from offbook.cli.output.progress import LiveProgress, PlainProgress, RunProgress
-from offbook.cli.run_program import Termination
+from offbook.cli.run_program import InterruptNotice, Termination
 from offbook.cli.runners.events import NO_EVENTS, EventOptions
 from offbook.clock import run
-from offbook.events import Sinks
+from offbook.errors import RecordingMismatchError
+from offbook.events import RecordedCalls, Sinks
 from offbook.faults import FaultPlan
 from offbook.messages import JsonObject
 from offbook.pipeline import NO_FAULTS, Mock, Mode, Record, Replay, open_pipeline, resolve_mode
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.replace_on_close import keep_recording
 from offbook.recording.stores.locate import open_store
+from offbook.tools.dispatch import running_tool
 from offbook.workflow.engine.engine import WorkflowEngine
 from offbook.workflow.engine.result import NO_CHECKPOINT, Checkpoint, RunStatus, WorkflowResult
 from offbook.workflow.file.schema import WorkflowDefinition
@@ -119,11 +124,12 @@ def _print_failures(result: WorkflowResult) -> None:
 
 
 class WorkflowOutcome(Struct, frozen=True):
-    """The outcome of a run, what a replay left unused, and which faults fired."""
+    """The outcome of a run, what a replay left unused, which faults fired, and why nothing was recorded."""
 
     result: WorkflowResult
     unused: list[UnusedEntry]
     faults: FaultTally
+    no_answer: str = ""
 
 
 class WorkflowExit(Struct, frozen=True):
@@ -136,7 +142,8 @@ class WorkflowExit(Struct, frozen=True):
 def run_workflow(definition: WorkflowDefinition, options: RunOptions, *, folder: Path) -> WorkflowExit:
     """Run a workflow, print its progress and its summary, and return how it ended.
 
-    Answers from a recording take no time, unless `is_real_time`. A planned fault that never fired is a failure.
+    Answers from a recording take no time, unless `is_real_time`. A planned fault that never fired is a failure, and so
+    is a run that records and whose calls have all failed.
 
     Raises:
         RecordingMismatchError: a strict replay has no answer.
@@ -146,8 +153,10 @@ def run_workflow(definition: WorkflowDefinition, options: RunOptions, *, folder:
     termination = Termination()
     try:
         with termination, progress, options.events.open() as sink:
-            work = _run(definition, options, folder, progress, Sinks(progress, sink))
+            recorded = RecordedCalls()
+            work = _run(definition, options, folder, progress, Sinks(progress, sink, recorded))
             done = run(work, virtual_time=is_mocked(definition, options.mode) and not options.is_real_time)
+            done = replace(done, no_answer=recorded.describe_failure())
     except KeyboardInterrupt:
         return _end_interrupted(progress, options, is_terminated=termination.has_come)
     if options.is_json:
@@ -157,7 +166,27 @@ def run_workflow(definition: WorkflowDefinition, options: RunOptions, *, folder:
     if isinstance(options.mode, Replay):
         print_unused(done.unused, options)
     print_unfired(done.faults)
-    return WorkflowExit(_exit_code(done, options), done.result.status)
+    code = _exit_code(done, options)
+    if code == FINE and done.no_answer:
+        code = print_no_answer(done.no_answer)
+    return WorkflowExit(code, done.result.status)
+
+
+def replay_workflow(
+    definition: WorkflowDefinition, options: RunOptions, flow: str, *, settings: Sequence[str], state: str | None
+) -> int:
+    """Run a workflow from the recording of its mode alone, like `run_workflow`, and return the exit code.
+
+    A mismatch says how to record it again, with these `settings` and this file of `state`.
+    """
+    assert isinstance(options.mode, Replay)
+    try:
+        return run_workflow(definition, options, folder=folder_of(flow)).code
+    except RecordingMismatchError as error:
+        given = [word for setting in settings for word in ("--set", setting)]
+        given += [] if state is None else ["--state", state]
+        again = shlex.join(["offbook", "run", flow, *given, "--record", options.mode.path, "--record-mode", "all"])
+        raise error.replace(hint=f"record it again, or undo the change: {again}") from None
 
 
 def _document(done: WorkflowOutcome, options: RunOptions) -> bytes:
@@ -228,7 +257,8 @@ async def _run(
             on_text=progress.on_text,
             folder=folder,
         )
-        with _keep_recording_of_failure(options.mode) as run_ended:
+        waiting = InterruptNotice(running_tool, progress.note)
+        with _keep_recording_of_failure(options.mode) as run_ended, waiting:
             result = await engine.run(options.state)
             run_ended(result)
         return WorkflowOutcome(

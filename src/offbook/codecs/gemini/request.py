@@ -20,6 +20,7 @@ from offbook.codecs.gemini.content import (
 )
 from offbook.errors import RequestError
 from offbook.messages import JsonObject, Message, Request
+from offbook.struct_types import ready
 
 
 class _PlainSchema(Struct, rename="camel", forbid_unknown_fields=True):
@@ -81,7 +82,7 @@ def _encode_function(function: JsonObject) -> JsonObject:
 
 def _is_plain_schema(schema: object) -> bool:
     try:
-        msgspec.convert(schema, type=_PlainSchema)
+        msgspec.convert(schema, type=ready(_PlainSchema))
     except msgspec.ValidationError:
         return False
     return True

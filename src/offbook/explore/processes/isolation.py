@@ -269,13 +269,18 @@ def _beyond_standard_files(file: int) -> int:
     return moved
 
 
+_forking = threading.Lock()
+"""Held during a fork: hook and filters of warnings are those of the process, and each fork restores what it found."""
+
+
 def fork_quietly() -> int:
     """Fork this process, without a warning that it has other threads.
 
     Python runs hooks around a fork, and only prints what they raise. What the handler of a signal has raised there, as
-    that of Ctrl-C does, is raised after the fork instead, and the child is killed.
+    that of Ctrl-C does, is raised after the fork instead, and the child is killed. Blocking signals would not keep
+    handlers out of the hooks: any other thread that takes the signal lets the handler run in the main thread.
     """
-    lost, print_error = list[BaseException](), sys.unraisablehook
+    lost = list[BaseException]()
 
     def keep(event: sys.UnraisableHookArgs) -> None:
         if isinstance(event.exc_value, BaseException) and not isinstance(event.exc_value, Exception):
@@ -283,13 +288,14 @@ def fork_quietly() -> int:
         else:
             print_error(event)
 
-    sys.unraisablehook = keep
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # that there are other threads: see above
-            pid = os.fork()
-    finally:
-        sys.unraisablehook = print_error
+    with _forking:
+        print_error, sys.unraisablehook = sys.unraisablehook, keep
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # that there are other threads: see above
+                pid = os.fork()
+        finally:
+            sys.unraisablehook = print_error
     if pid and lost:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)

@@ -15,6 +15,7 @@ from offbook.recording.format.exchange import Exchange, ToolEntry, ToolExchange
 from offbook.recording.format.keys import tool_key
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules, check_rules
 from offbook.schema_errors import explain_msgspec_error, shape_hint
+from offbook.struct_types import ready
 
 
 class AnyExchange(Protocol):
@@ -141,7 +142,7 @@ def rules_from_meta(meta: JsonObject, *, source: str) -> NormaliseRules:
     if not declared:
         return NO_RULES
     try:
-        rules = msgspec.convert(declared, NormaliseRules)
+        rules = msgspec.convert(declared, ready(NormaliseRules))
         check_rules(rules)
     except msgspec.ValidationError as error:
         reason, path = explain_msgspec_error(error)

@@ -44,6 +44,7 @@ from offbook.schema_errors import (
     json_value_at,
     shape_hint,
 )
+from offbook.struct_types import ready
 from offbook.text import suggestion
 
 MAX_FILE_BYTES = 512 * 1024 * 1024
@@ -54,8 +55,8 @@ _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _NO_TOOLS = Raw(b"{}")
 _outer_decoder = msgspec.json.Decoder(dict[str, Raw])
 _mcp_decoder = msgspec.json.Decoder(dict[str, dict[str, Raw]])
-_entry_decoder = msgspec.json.Decoder(Exchange | list[Exchange])
-_tool_entry_decoder = msgspec.json.Decoder(ToolExchange | list[ToolExchange])
+_entry_decoder = msgspec.json.Decoder(ready(Exchange | list[Exchange]))
+_tool_entry_decoder = msgspec.json.Decoder(ready(ToolExchange | list[ToolExchange]))
 _FIELD_ORDER = [info.encode_name for info in struct_fields(Exchange)]
 _PLAIN_FIELDS: JsonObject = {
     "content": "",

@@ -22,6 +22,8 @@ from math import log2
 import msgspec
 from msgspec import Struct
 
+from offbook.struct_types import ready
+
 PLAIN_MARK = "<redacted>"
 
 _WORD = r"(?:[A-Z][a-z]{0,20}+|[a-z]{1,20}+)"
@@ -266,7 +268,7 @@ def _is_basic(text: str) -> bool:
 @cache
 def _all_rules() -> list[_Rule]:
     data = files("offbook.recording.redact").joinpath("gitleaks_rules.json").read_bytes()
-    return [*_OWN_RULES, *msgspec.json.decode(data, type=_Rules).rules]
+    return [*_OWN_RULES, *msgspec.json.decode(data, type=ready(_Rules)).rules]
 
 
 @cache

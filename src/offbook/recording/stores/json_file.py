@@ -26,6 +26,7 @@ from offbook.recording.stores.journal import Journal
 from offbook.recording.stores.memory import MemoryReader
 from offbook.recording.stores.store import create_sibling, log_warning, no_recording_error, refuse_link, unusable_error
 from offbook.schema_errors import explain_msgspec_error
+from offbook.struct_types import ready
 
 if TYPE_CHECKING:
     from offbook.recording.stores.media_files import MediaFolder
@@ -44,7 +45,7 @@ class _JournalLine(Struct, omit_defaults=True, forbid_unknown_fields=True):
 
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(_JournalLine)
+_decoder = msgspec.json.Decoder(ready(_JournalLine))
 
 
 class JsonFileStore:

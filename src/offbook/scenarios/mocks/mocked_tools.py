@@ -49,8 +49,9 @@ class MockedTool(ToolDef, frozen=True):
 class MockedCall(Struct, frozen=True):
     """A tool call in a conversation, with its answer.
 
-    `error` is the message of the exception that was raised instead of a `result`. A call that was cancelled, or is
-    still running, is not answered. `turn_index` and `call_index` are those of MockContext.
+    `error` is the message of the exception that was raised instead of a `result`. A call that was cancelled, is still
+    running, or that the test has no answer for, is not answered. `turn_index` and `call_index` are those of
+    MockContext.
     """
 
     tool: str
@@ -192,7 +193,7 @@ class MockedTools:
         try:
             result = await self._result(args, context, real)
         except Exception as error:
-            self._end(place, error=exception_text(error))
+            self._end(place, error=exception_text(error), is_answered=not is_test_error(error))
             if is_test_error(error):
                 self.note_unanswered(error)
             raise
@@ -209,8 +210,8 @@ class MockedTools:
         self._on_call(tool)
         return MockContext(tool, call_index, self.conversation_id, self.turn_index, self.state), place
 
-    def _end(self, place: int, *, result: Any = None, error: str | None = None) -> None:
-        self._calls[place] = replace(self._calls[place], result=result, error=error, is_answered=True)
+    def _end(self, place: int, *, result: Any = None, error: str | None = None, is_answered: bool = True) -> None:
+        self._calls[place] = replace(self._calls[place], result=result, error=error, is_answered=is_answered)
 
     async def _result(self, args: JsonObject, context: MockContext, real: RealTool) -> Any:
         """Return the result of the wrapped tool. Arguments that the real tool would reject never reach it."""

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from offbook.clock import SYSTEM_CLOCK
 from offbook.explore.observers.wire import WireObserver
 from offbook.explore.processes.sdk_warm_up import SentRequest, SentRequests
+from offbook.struct_types import ready
 from offbook.subjects.program.fork_server import ForkedProgram, ForkServer, Libraries
 from offbook.subjects.program.process import Patience, ProgramExit, ProgramProcess, RunClock
 from offbook.subjects.program.python_command import PythonCommand
@@ -402,5 +403,5 @@ class _ForkedLife(VirtualLife):
         return ended
 
     def note_modules(self, names: bytes) -> None:
-        self._launcher.load(msgspec.json.decode(names, type=Libraries))
+        self._launcher.load(msgspec.json.decode(names, type=ready(Libraries)))
         self._has_modules.set()

@@ -1,4 +1,4 @@
-"""The order in which requests begin to arrive, in which the calls of a session are numbered."""
+"""The order in which requests begin to arrive, in which the calls of a session are numbered and answered."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ArrivingRequest(Protocol):
     """A connection whose request arrives in more than one piece, or waits until it is its turn."""
 
     def numbering_session(self) -> WireSession | None:
-        """Return the session that numbers the request exactly; None if nothing depends on its number."""
+        """Return the session of the request; None if nothing depends on the order of its requests."""
         ...
 
     def answer_held(self) -> None:
@@ -41,12 +41,12 @@ class ArrivalOrder:
     """Has the requests of a session answered in the order in which they have begun.
 
     A client that makes calls at once may send the heads of all of them, and then their bodies: httpx does. Which body
-    is read first depends on the moment at which the server looks, and so would the number of each call. Therefore a
-    request that is complete waits for those of its session that began before it and are not complete. What the client
-    has sent of them earlier is there already, and is read in the next turn of the loop. Meanwhile no virtual time
-    passes.
+    is read first depends on the moment at which the server looks, and so would the number of each call, and which of
+    several answers to any request it gets. Therefore a request that is complete waits for those of its session that
+    began before it and are not complete. What the client has sent of them earlier is there already, and is read in the
+    next turn of the loop. Meanwhile no virtual time passes.
 
-    Requests that come one after the other never wait, nor do those of sessions that need no exact numbers.
+    Requests that come one after the other never wait, nor do those of sessions in which nothing depends on the order.
     """
 
     def __init__(self) -> None:

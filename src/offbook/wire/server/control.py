@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from offbook import __version__
 from offbook.errors import InputError
 from offbook.faults import FaultPlan
+from offbook.struct_types import ready
 from offbook.text import did_you_mean, suggestion
 from offbook.tools.effects import parse_effects
 from offbook.wire.backend import SessionRegistry, split_session_path
@@ -121,7 +122,7 @@ def _parse_plan(body: bytes, *, has_tools: bool) -> FaultPlan:
         InputError: the body is invalid, or a fault cannot be parsed.
     """
     try:
-        parsed = msgspec.json.decode(body, type=_SessionBody)
+        parsed = msgspec.json.decode(body, type=ready(_SessionBody))
         names = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"the body cannot be read: {error}", hint=_EXAMPLE) from None

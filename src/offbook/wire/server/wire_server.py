@@ -145,11 +145,11 @@ class WireApp:
         return self._accept_mounted(request) if self._is_mounted(request) else accept(self._sessions, request)
 
     def numbering_session(self, request: HttpRequest) -> WireSession | None:
-        """Return the session that numbers the request exactly; None if nothing depends on its number."""
+        """Return the session of a request whose number or answer depends on those before it; None if neither does."""
         if self._access.refusal(request.headers, request.query) is not None or _is_control_path(request.path):
             return None
         session = self._sessions.for_request(request)[0]
-        return session if session.counter.is_exact else None
+        return session if session.depends_on_order else None
 
     def open_websocket(self, request: HttpRequest, connection: WebSocketConnection) -> Activity:
         """Answer a WebSocket handshake, and what follows it. Return where the activity of its session is counted."""

@@ -17,6 +17,7 @@ from offbook.messages import JsonObject
 from offbook.recording.format.foreign import explain_import
 from offbook.recording.format.keys import quote_name
 from offbook.schema_errors import describe_type, explain_msgspec_error
+from offbook.struct_types import ready
 from offbook.text import did_you_mean_file
 from offbook.workflow.file.problems import DocumentPath, ProblemReport, find_mismatches
 from offbook.workflow.file.schema import (
@@ -44,7 +45,7 @@ def read_definition(document: object, report: ProblemReport | None = None) -> Wo
     report.conclude()
     whole = _whole_workflow(document)
     try:
-        definition = msgspec.convert(whole, WorkflowDefinition)
+        definition = msgspec.convert(whole, ready(WorkflowDefinition))
     except msgspec.ValidationError as error:
         misfits = _report_mismatches(whole, document, report)
         if not misfits:

@@ -20,6 +20,7 @@ from offbook.messages import JsonObject
 from offbook.recording.record_mode import timestamp
 from offbook.recording.stores.journal import Journal
 from offbook.schema_errors import check_keys
+from offbook.struct_types import ready
 from offbook.workflow.engine.result import RunStatus, StepResult
 from offbook.workflow.file.schema import WorkflowDefinition
 from offbook.workflow.file.tree import included_files
@@ -38,7 +39,7 @@ class _LogLine(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tr
 
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(_LogLine)
+_decoder = msgspec.json.Decoder(ready(_LogLine))
 
 
 class StoredProgress(Struct):
@@ -165,7 +166,7 @@ def read_manifest(path: Path) -> RunManifest:
     try:
         data = read_regular(path)
         check_keys(data)
-        return msgspec.json.decode(data, type=RunManifest)
+        return msgspec.json.decode(data, type=ready(RunManifest))
     except OSError as error:
         raise RunError(error.strerror or str(error), source=str(path)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

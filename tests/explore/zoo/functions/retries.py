@@ -200,7 +200,7 @@ PLANTED = [
         sound={},
         answers=REFUND,
         verdict="came too soon",
-        at="step=agent call=2 attempt=1: http_error 429 headers.retry-after=7",
+        at="step=agent call=2 attempt=1: http_error 429 headers.retry-after=3",
     ),
     PlantedFunction(
         name="ignores retry-after, blocking",
@@ -209,7 +209,7 @@ PLANTED = [
         sound={"wait_s": block_as_told},
         answers=REFUND,
         verdict="came too soon",
-        at="step=agent call=1 attempt=1: http_error 429 headers.retry-after=7",
+        at="step=agent call=1 attempt=1: http_error 429 headers.retry-after=3",
     ),
     PlantedFunction(
         name="polls for ever",

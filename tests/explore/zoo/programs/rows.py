@@ -139,7 +139,7 @@ PYTHON = [
         agent="ignores_retry_after",
         reports=True,
         verdict="came too soon",
-        at="call=1 attempt=1: http_error 429 headers.retry-after=1",
+        at="call=1 attempt=1: http_error 429 headers.retry-after=3",
     ),
     PlantedProgram(
         file="desk.py",

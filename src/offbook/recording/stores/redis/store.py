@@ -35,6 +35,8 @@ from offbook.recording.stores.redis.scripts import (
 _encoder = msgspec.json.Encoder()
 LOCK = "lock"
 """The name of the lease of the process that edits the recording."""
+_CALL_LEASE = "lease:"
+"""What the name of the lease of a call begins with."""
 
 BATCH = 250
 BATCH_BYTES = 1_000_000
@@ -198,9 +200,6 @@ class RedisWriter:
         return int(self._connection.run(APPEND, "", *arguments))
 
 
-_LEASE = "lease:"
-
-
 class RedisSharedCalls:
     """The exchanges under a prefix, and a lease for each call that some process is making."""
 
@@ -218,19 +217,19 @@ class RedisSharedCalls:
         return RedisWriter(self._connection)
 
     def acquire(self, call: str) -> bool:
-        return self._leases.acquire(f"{_LEASE}{call}")
+        return self._leases.acquire(f"{_CALL_LEASE}{call}")
 
     def append(self, key: str, exchange: Exchange, *, call: str) -> None:
         self._writer.append_call(key, exchange, lease=call, token=self._leases.token)
-        self._leases.forget(f"{_LEASE}{call}")
+        self._leases.forget(f"{_CALL_LEASE}{call}")
 
     def append_tool(self, tool: str, exchange: ToolExchange, *, call: str) -> int:
         number = self._writer.append_tool_call(tool, exchange, lease=call, token=self._leases.token)
-        self._leases.forget(f"{_LEASE}{call}")
+        self._leases.forget(f"{_CALL_LEASE}{call}")
         return number
 
     def release(self, call: str) -> None:
-        self._leases.release(f"{_LEASE}{call}")
+        self._leases.release(f"{_CALL_LEASE}{call}")
 
     def close(self) -> None:
         self._connection.close()

@@ -88,24 +88,23 @@ class _Server:
 
     def _receive(self) -> tuple[dict[str, Any], list[int]]:
         """Return the next command and the files that came with it; ends this process if there will be none."""
+        data, files = self._receive_any()
+        if not data:
+            self._leave()
+        return json.loads(data), files
+
+    def _receive_any(self) -> tuple[bytes, list[int]]:
+        """Return the next message and its files; nothing if offbook has ended, be it with messages that it has not
+        read."""
         files = array.array("i")
         try:
             data, extra, _, _ = self._control.recvmsg(MAX_MESSAGE_BYTES, socket.CMSG_LEN(8 * files.itemsize))
         except ConnectionError:
-            self._leave()
+            return b"", []
         for level, kind, numbers in extra:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 files.frombytes(numbers[: len(numbers) - len(numbers) % files.itemsize])
-        if not data:
-            self._leave()
-        return json.loads(data), list(files)
-
-    def _receive_any(self) -> bytes:
-        """Return the next message; nothing if offbook has ended, be it with messages that it has not read."""
-        try:
-            return bytes(self._control.recv(MAX_MESSAGE_BYTES))
-        except ConnectionError:
-            return b""
+        return data, list(files)
 
     def _run(self, command: dict[str, Any], files: list[int]) -> None:
         own = os.getpid()
@@ -147,7 +146,7 @@ class _Server:
         waits_for.register(answer, select.POLLIN)
         waits_for.register(self._control.fileno(), select.POLLIN)
         while answer not in (ready := {file for file, _ in waits_for.poll(MAX_HOLD_S * 1000)}):
-            if not ready or not self._receive_any():
+            if not ready or not self._receive_any()[0]:
                 _kill(pid)
                 break
         with os.fdopen(answer, "rb") as reading:
@@ -222,7 +221,7 @@ class _Server:
 
     def _handle_during_run(self, pid: int) -> None:
         """Handle the command to kill the run; without offbook, it is killed, too."""
-        if not self._receive_any():
+        if not self._receive_any()[0]:
             self._leave()
         _kill(pid)
 
