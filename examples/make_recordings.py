@@ -9,9 +9,11 @@ import shutil
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from local_model import serving
 from offbook import OpenAIProvider, RecordingProvider, WorkflowEngine, record_tools, run
+from offbook.cli.commands.init import init
 from offbook.cli.templates.demo import refund_naive, refund_tools
 from workflow_model import answer
 
@@ -64,8 +66,9 @@ def copy_demo() -> None:
 def main(folder: Path, *, project: Path, demo: Path) -> None:
     """Record the workflows in `folder`, and the templates of a project and of the demo at those paths."""
     recordings = {WORKFLOWS / f"{name}.yaml": folder / f"{name}.json" for name in NAMES}
-    with serving(answer) as base_url:
-        for flow, path in (recordings | {TEMPLATES / "projects" / "yaml" / "flow.yaml": project}).items():
+    with serving(answer) as base_url, TemporaryDirectory() as written:
+        init(written, sdk="yaml")
+        for flow, path in (recordings | {Path(written) / "flow.yaml": project}).items():
             path.unlink(missing_ok=True)
             run(record(flow, path, base_url))
         demo.unlink(missing_ok=True)
