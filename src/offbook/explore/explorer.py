@@ -11,9 +11,8 @@ from msgspec.structs import replace
 
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import InputError
-from offbook.explore.cases import FaultCase, HeatmapCell, cases_of
+from offbook.explore.cases import FaultCase, HeatmapCell, OrderCases, cases_of, order_cases, probe_plan
 from offbook.explore.options import ExploreOptions, broken_invariants
-from offbook.explore.orders import OrderCases, order_cases, probe_plan
 from offbook.explore.pairs import Pairs, Waves, expected_cases
 from offbook.explore.run import Run, named_calls, sites_of
 from offbook.explore.schedule import (
