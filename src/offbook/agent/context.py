@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
-from offbook.agent.context.strategies import CompactStrategy, Size, checked_budget, checked_share
+from offbook.agent.compaction import CompactStrategy, Size, checked_budget, checked_share
 from offbook.agent.message import Message, MessageRole
 from offbook.errors import InputError
 from offbook.events import NULL_SINK, ContextCompacted, ContextWarned, Sink, guard_sink
