@@ -31,7 +31,7 @@ from offbook.explore.schedule import (
     schedule,
 )
 from offbook.explore.sharing import KnownRuns, leading_ids
-from offbook.explore.start_check import ForkingSubject, FreshRuns, check_starts, sample_limits
+from offbook.explore.start_check import ForkingSubject, FreshRuns, check_starts, sample_budget
 from offbook.explore.verdict import FINDINGS, VERDICTS, Assessment, Verdict, assess
 from offbook.faults import FaultPlan
 from offbook.recording.match.continuation import CONTINUATIONS, Continuation
@@ -349,7 +349,7 @@ class Explorer:
             planned,
             self._execute,
             lambda executed: self._worst(executed.runs)[1].verdict,
-            limits=sample_limits(self._deadline.left_s, run_s=self._pace.clean_s),
+            budget=sample_budget(self._deadline.left_s, run_s=self._pace.clean_s),
         )
 
     def _expect(self, cases: Sequence[FaultCase], waves: Waves) -> None:
