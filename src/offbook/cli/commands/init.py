@@ -104,10 +104,10 @@ def _files(kind: str) -> dict[str, Traversable]:
     """Return the templates of a project by the names of its files. Those of its kind replace the common ones."""
     from importlib.resources import files
 
-    projects = files("offbook.cli").joinpath("templates", "projects")
+    templates = files("offbook.cli").joinpath("templates")
     found: dict[str, Traversable] = {}
     for folder in ("common", kind.replace("-", "_")):
-        for path, template in _walk(projects.joinpath(folder)):
+        for path, template in _walk(templates.joinpath(folder)):
             name = path.removesuffix(_TEMPLATE)
             found[f".{name}" if name.startswith(_DOTTED) else name] = template
     return dict(sorted(found.items()))
