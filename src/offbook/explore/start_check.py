@@ -85,7 +85,6 @@ def check_starts(
     execute: Callable[[FaultCase, bool], Executed],
     verdict_of: Callable[[Executed], str],
     *,
-    workers: int = 2,
     budget: Budget = NO_BUDGET,
 ) -> dict[str, Executed]:
     """Run a sample of the cases both ways; if a verdict differs, start all runs anew.
@@ -97,7 +96,7 @@ def check_starts(
     if not isinstance(subject, ForkingSubject) or not subject.is_forked:
         return {}
     sample = sample_of(cases)[: budget.cases]
-    pool = ThreadPoolExecutor(workers)
+    pool = ThreadPoolExecutor(2)
     try:
         started = [(pool.submit(execute, case, False), pool.submit(execute, case, True)) for case in sample]
         wait([run for both in started for run in both], timeout=budget.time_s)
