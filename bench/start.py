@@ -28,7 +28,7 @@ def measure(plan: Plan) -> Findings:
     if (offbook := _command()) is None:
         notes.append("the offbook command is not installed: left out")
     else:
-        with as_file(files("offbook.cli") / "templates" / "demo") as demo:
+        with as_file(files("offbook.cli") / "demo") as demo:
             commands = _measure(plan, "start: commands", _command_lines(offbook, demo))
         tables.append(_table("commands", commands, COMMAND_FLOOR))
         targets += _command_targets(tables[-1])

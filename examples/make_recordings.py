@@ -1,4 +1,4 @@
-"""Record every workflow of the examples and of the templates in the package again.
+"""Record every workflow of the examples and of the package again.
 
 Run it: python examples/make_recordings.py [folder]
 
@@ -9,14 +9,16 @@ import shutil
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from local_model import serving
 from offbook import OpenAIProvider, RecordingProvider, WorkflowEngine, record_tools, run
-from offbook.cli.templates.demo import refund_naive, refund_tools
+from offbook.cli.commands.init import init
+from offbook.cli.demo import refund_naive, refund_tools
 from workflow_model import answer
 
 WORKFLOWS = Path(__file__).parent / "workflows"
-TEMPLATES = Path(__file__).parents[1] / "src" / "offbook" / "cli" / "templates"
+PACKAGE = Path(__file__).parents[1] / "src" / "offbook" / "cli"
 NAMES = ("chain", "fan_out", "loop", "router", "subworkflow", "support", "tool_loop")
 DEMO_FILES = ("support.yaml", "support_tools.py", "recordings/support.json")
 
@@ -58,14 +60,15 @@ async def record_refund(path: Path, base_url: str) -> None:
 def copy_demo() -> None:
     """Update the copy of the support example that `offbook demo` replays."""
     for name in DEMO_FILES:
-        shutil.copyfile(WORKFLOWS / name, TEMPLATES / "demo" / name)
+        shutil.copyfile(WORKFLOWS / name, PACKAGE / "demo" / name)
 
 
 def main(folder: Path, *, project: Path, demo: Path) -> None:
-    """Record the workflows in `folder`, and the templates of a project and of the demo at those paths."""
+    """Record the workflows in `folder`, and those of a project and of the demo at those paths."""
     recordings = {WORKFLOWS / f"{name}.yaml": folder / f"{name}.json" for name in NAMES}
-    with serving(answer) as base_url:
-        for flow, path in (recordings | {TEMPLATES / "projects" / "yaml" / "flow.yaml": project}).items():
+    with serving(answer) as base_url, TemporaryDirectory() as written:
+        init(written, sdk="yaml")
+        for flow, path in (recordings | {Path(written) / "flow.yaml": project}).items():
             path.unlink(missing_ok=True)
             run(record(flow, path, base_url))
         demo.unlink(missing_ok=True)
@@ -79,7 +82,7 @@ if __name__ == "__main__":
     else:
         main(
             WORKFLOWS / "recordings",
-            project=TEMPLATES / "projects" / "yaml" / "recordings" / "flow.json",
-            demo=TEMPLATES / "demo" / "recordings" / "refund.json",
+            project=PACKAGE / "templates" / "yaml" / "recordings" / "flow.json",
+            demo=PACKAGE / "demo" / "recordings" / "refund.json",
         )
         copy_demo()

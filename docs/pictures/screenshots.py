@@ -16,13 +16,13 @@ sys.path.append(str(HERE.parents[1]))
 from tests.report import browser  # noqa: E402
 from tests.view import sample  # noqa: E402
 
+from offbook.cli.demo.refund_tools import GaveUpError  # noqa: E402
 from offbook.cli.runners.demo import SHOWN_FAULTS, refund_fixed, refund_naive  # noqa: E402
-from offbook.cli.templates.demo.refund_tools import GaveUpError  # noqa: E402
 from offbook.subjects.function import explore_function  # noqa: E402
 from offbook.view.library import RunLibrary  # noqa: E402
 from offbook.view.server import ViewServer  # noqa: E402
 
-RECORDING = HERE.parents[1] / "src/offbook/cli/templates/demo/recordings/refund.json"
+RECORDING = HERE.parents[1] / "src/offbook/cli/demo/recordings/refund.json"
 VIEWS = {
     "view-runs": ("", 1200, 560, "light"),
     "view-recording": ("#/recording/refund-tuesday.json?call=4", 1200, 640, "light"),

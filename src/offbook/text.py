@@ -7,7 +7,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -58,6 +58,12 @@ def estimate_tokens(chars: int) -> int:
 def shorten(text: str, limit: int = 120) -> str:
     """Return `text`, cut to `limit` characters with `…` at the end if it is longer."""
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def common_start(one: Sequence[object], other: Sequence[object]) -> int:
+    """Return how many characters or items two texts or lists have in common at their start."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (mine, theirs) in pairs if mine != theirs), min(len(one), len(other)))
 
 
 def printable(text: str) -> str:

@@ -12,7 +12,7 @@ from offbook.workflow import WorkflowEngine, load_workflow, parse_workflow
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = ROOT / "examples" / "workflows"
 RECORDINGS = WORKFLOWS / "recordings"
-TEMPLATES = ROOT / "src" / "offbook" / "cli" / "templates"
+PACKAGE = ROOT / "src" / "offbook" / "cli"
 RESULTS = {
     "chain": ("title", "Hot Water, Long Nights"),
     "fan_out": ("verdict", "Open it, and sell coffee too."),
@@ -69,8 +69,8 @@ def exchanges(path):
 
 def test_recording_anew_gives_the_same(script, tmp_path):
     script("make_recordings.py", folder := tmp_path / "recordings")
-    of_templates = [TEMPLATES / "projects/yaml/recordings/flow.json", TEMPLATES / "demo/recordings/refund.json"]
-    committed = [*RECORDINGS.iterdir(), *of_templates]
+    of_package = [PACKAGE / "templates/yaml/recordings/flow.json", PACKAGE / "demo/recordings/refund.json"]
+    committed = [*RECORDINGS.iterdir(), *of_package]
     anew = {path.name: exchanges(path) for path in folder.iterdir()}
     assert anew == {path.name: exchanges(path) for path in committed}
 
@@ -84,4 +84,4 @@ def test_an_example_whose_prompt_has_changed_is_refused():
 
 @pytest.mark.parametrize("name", ["support.yaml", "support_tools.py", "recordings/support.json"])
 def test_the_demo_plays_the_support_example_as_it_is(name):
-    assert (TEMPLATES / "demo" / name).read_bytes() == (WORKFLOWS / name).read_bytes()
+    assert (PACKAGE / "demo" / name).read_bytes() == (WORKFLOWS / name).read_bytes()

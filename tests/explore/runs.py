@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from offbook.explore.harness import Harness, HarnessFactory
-from offbook.explore.options import STOP_ON_DIVERGENCE, Divergence
+from offbook.explore.options import Divergence
 from offbook.explore.run import ModelCall, Run, RunFailure, ToolRun
 from offbook.faults import FaultPlan, parse_fault
 from offbook.messages import JsonObject
@@ -17,6 +17,7 @@ from offbook.recording.stores.memory import MemoryReader
 
 REFUND = ("refund", {"order_id": 42})
 DECLARED, UNDECLARED = RunFailure("declared", "GaveUp", "no more"), RunFailure("undeclared", "KeyError", "'x'")
+STOP = Divergence("stop")
 FIRED = ("call=1 attempt=1: http_error 500",)
 
 
@@ -44,15 +45,13 @@ def fired_run(**fields: Any) -> Run:
     return clean_run(**{"fired": FIRED, **fields})
 
 
-def harnesses_of(entries: JsonObject, divergence: Divergence = STOP_ON_DIVERGENCE) -> HarnessFactory:
+def harnesses_of(entries: JsonObject, divergence: Divergence = STOP) -> HarnessFactory:
     """The harnesses of a recording that is written by hand."""
     document = document_from_dict({"_version": 2, **entries}, source="test")
     return HarnessFactory(MemoryReader(document, source="run.json"), divergence)
 
 
-def clean_harness_of(
-    entries: JsonObject, divergence: Divergence = STOP_ON_DIVERGENCE
-) -> tuple[Harness, HarnessFactory]:
+def clean_harness_of(entries: JsonObject, divergence: Divergence = STOP) -> tuple[Harness, HarnessFactory]:
     """The harness of the clean run, and the harnesses of those after it."""
     harnesses = harnesses_of(entries, divergence)
     return harnesses.create(FaultPlan()), harnesses

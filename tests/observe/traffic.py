@@ -2,7 +2,8 @@
 
 import asyncio
 
-from offbook.agent.context import ContextManager, SlidingWindowCompact
+from offbook.agent.compaction import SlidingWindowCompact
+from offbook.agent.context import ContextManager
 from offbook.errors import AllProvidersFailedError, RecordingMismatchError
 from offbook.faults.http import HttpError
 from offbook.faults.injector import FaultInjector
@@ -20,7 +21,7 @@ from offbook.recording.replay import MockProvider
 from offbook.recording.stores.memory import MemoryReader
 from offbook.tools import observe_tools, run_tools
 from offbook.workflow import WorkflowBuilder
-from tests.agent.context.transcripts import call
+from tests.agent.transcripts import call
 from tests.fakes import user
 
 SLOW_S = 0.75

@@ -12,7 +12,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.agent.clients import ChunkType, LLMClient, LLMResponse, ProviderClient, StreamChunk
-from offbook.agent.context import ContextManager, NoCompact
+from offbook.agent.compaction import NoCompact
+from offbook.agent.context import ContextManager
 from offbook.agent.errors import MaxIterationsError, StreamError, WorkflowCancelledError
 from offbook.agent.guardrails import DEFAULT_POLICY, GuardPolicy, Guardrails, nudge_function
 from offbook.agent.guards import RetryNudge

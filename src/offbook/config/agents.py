@@ -22,7 +22,7 @@ from offbook.events import NULL_SINK, Sink
 from offbook.gateway.gateway import DEFAULT_RETRY, ProviderGateway
 from offbook.gateway.retry import RetryPolicy
 from offbook.messages import Reply, Request
-from offbook.providers.provider import Provider
+from offbook.providers.provider import Provider, WrappedProvider
 from offbook.scenarios.targets import (
     AGENT_STEP,
     AgentEnvironment,
@@ -36,12 +36,8 @@ from offbook.scenarios.targets import (
 )
 
 
-class AgentStepProvider(Provider):
+class AgentStepProvider(WrappedProvider):
     """Forwards calls with the step id `agent`, or `agent.<step>` where they have a step id of their own."""
-
-    def __init__(self, provider: Provider) -> None:
-        self.name = provider.name
-        self._provider = provider
 
     async def send(self, request: Request) -> Reply:
         return await self._provider.send(_of_agent(request))

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from offbook.text import pluralize, shorten
+from offbook.text import common_start, pluralize, shorten
 
 _PLACEHOLDER = re.compile(r"(?<![\w'])(?:None|null|undefined|NaN|\[object Object\])(?![\w'])")
 _ADMISSION = re.compile(
@@ -199,10 +199,10 @@ def result_difference(result: Any, clean: Any) -> str:
     before, after = (_lines(each) for each in (clean, result))
     if before == after:  # the text of a number, and the number
         before, after = ([msgspec.json.encode(each).decode()] for each in (clean, result))
-    same = _common(before, after)
-    until = _common(before[same:][::-1], after[same:][::-1])
+    same = common_start(before, after)
+    until = common_start(before[same:][::-1], after[same:][::-1])
     removed, added = (lines[same : len(lines) - until] for lines in (before, after))
-    skipped = max(0, _common(removed[0], added[0]) - CHARS_BEFORE) if removed and added else 0
+    skipped = max(0, common_start(removed[0], added[0]) - CHARS_BEFORE) if removed and added else 0
     lines = [*_shown(removed, "-", skipped), *_shown(added, "+", skipped)]
     return "\n".join(["the result, without the fault (-) and with it (+):", *lines])
 
@@ -211,12 +211,6 @@ def _lines(result: Any) -> list[str]:
     if isinstance(result, str):
         return result.splitlines() or [""]
     return msgspec.json.format(msgspec.json.encode(result, order="sorted"), indent=2).decode().splitlines()
-
-
-def _common(before: Sequence[str], after: Sequence[str]) -> int:
-    """Return how many items are the same from the start."""
-    pairs = enumerate(zip(before, after, strict=False))
-    return next((place for place, (one, other) in pairs if one != other), min(len(before), len(after)))
 
 
 def _shown(lines: Sequence[str], sign: str, skipped: int) -> Iterator[str]:

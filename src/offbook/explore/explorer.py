@@ -11,9 +11,8 @@ from msgspec.structs import replace
 
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import InputError
-from offbook.explore.cases import FaultCase, HeatmapCell, cases_of
+from offbook.explore.cases import FaultCase, HeatmapCell, OrderCases, cases_of, order_cases, probe_plan
 from offbook.explore.options import ExploreOptions, broken_invariants
-from offbook.explore.orders import OrderCases, order_cases, probe_plan
 from offbook.explore.pairs import Pairs, Waves, expected_cases
 from offbook.explore.run import Run, named_calls, sites_of
 from offbook.explore.schedule import (
@@ -32,7 +31,7 @@ from offbook.explore.schedule import (
     schedule,
 )
 from offbook.explore.sharing import KnownRuns, leading_ids
-from offbook.explore.start_check import ForkingSubject, FreshRuns, check_starts, sample_limits
+from offbook.explore.start_check import ForkingSubject, FreshRuns, check_starts, sample_budget
 from offbook.explore.verdict import FINDINGS, VERDICTS, Assessment, Verdict, assess
 from offbook.faults import FaultPlan
 from offbook.recording.match.continuation import CONTINUATIONS, Continuation
@@ -350,7 +349,7 @@ class Explorer:
             planned,
             self._execute,
             lambda executed: self._worst(executed.runs)[1].verdict,
-            limits=sample_limits(self._deadline.left_s, run_s=self._pace.clean_s),
+            budget=sample_budget(self._deadline.left_s, run_s=self._pace.clean_s),
         )
 
     def _expect(self, cases: Sequence[FaultCase], waves: Waves) -> None:

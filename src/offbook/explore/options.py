@@ -151,7 +151,6 @@ class Divergence(Struct, frozen=True):
 
 
 EXPLORE_DIVERGENCE: Divergence = Divergence()
-STOP_ON_DIVERGENCE = Divergence("stop")
 
 
 def broken_invariants(run: Run, invariants: Sequence[Invariant]) -> list[str]:

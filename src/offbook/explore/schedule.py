@@ -32,7 +32,7 @@ class Budget(Struct, frozen=True):
     time_s: float | None = None
 
 
-NO_BUDGET = Budget()
+NO_BUDGET: Budget = Budget()
 
 
 def parse_budget(value: int | str | None, *, source: str = "budget") -> Budget:

@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Protocol, TypeVar, runtime_checkable
 
-from msgspec import Struct
-
 from offbook.explore.cases import FaultCase
 from offbook.explore.run import Run
+from offbook.explore.schedule import NO_BUDGET, Budget
 from offbook.faults import FaultPlan
 from offbook.recording.match.continuation import Continuation
 
@@ -70,21 +69,14 @@ def sample_of(cases: Sequence[FaultCase]) -> list[FaultCase]:
     return quick[: min(MOST, max(FEWEST, int(len(cases) * SHARE)))]
 
 
-class SampleLimits(Struct, frozen=True):
-    """How many cases are run both ways, at most, and how long they are waited for. None is no limit."""
+def sample_budget(left_s: float | None, *, run_s: float) -> Budget:
+    """Return how many cases are run both ways, and how long they are waited for: at least one case.
 
-    cases: int | None = None
-    time_s: float | None = None
-
-
-NO_LIMITS = SampleLimits()
-
-
-def sample_limits(left_s: float | None, *, run_s: float) -> SampleLimits:
-    """Return the limits if so much time is left, and a run that is started anew takes so long: at least one case."""
+    So much time is left, and a run that is started anew takes so long.
+    """
     if left_s is None:
-        return NO_LIMITS
-    return SampleLimits(max(1, int(left_s * TIME_SHARE / max(run_s, 1e-3))), 2 * left_s * TIME_SHARE)
+        return NO_BUDGET
+    return Budget(max(1, int(left_s * TIME_SHARE / max(run_s, 1e-3))), 2 * left_s * TIME_SHARE)
 
 
 def check_starts(
@@ -93,8 +85,7 @@ def check_starts(
     execute: Callable[[FaultCase, bool], Executed],
     verdict_of: Callable[[Executed], str],
     *,
-    workers: int = 2,
-    limits: SampleLimits = NO_LIMITS,
+    budget: Budget = NO_BUDGET,
 ) -> dict[str, Executed]:
     """Run a sample of the cases both ways; if a verdict differs, start all runs anew.
 
@@ -104,13 +95,13 @@ def check_starts(
     """
     if not isinstance(subject, ForkingSubject) or not subject.is_forked:
         return {}
-    sample = sample_of(cases)[: limits.cases]
-    pool = ThreadPoolExecutor(workers)
+    sample = sample_of(cases)[: budget.cases]
+    pool = ThreadPoolExecutor(2)
     try:
         started = [(pool.submit(execute, case, False), pool.submit(execute, case, True)) for case in sample]
-        wait([run for both in started for run in both], timeout=limits.time_s)
+        wait([run for both in started for run in both], timeout=budget.time_s)
     finally:
-        pool.shutdown(wait=limits.time_s is None, cancel_futures=True)
+        pool.shutdown(wait=budget.time_s is None, cancel_futures=True)
     ended = {}
     for case, (forked, fresh) in zip(sample, started, strict=True):
         if not forked.done() or not fresh.done() or forked.cancelled() or fresh.cancelled():

@@ -30,7 +30,7 @@ from offbook.faults.site import (
 )
 from offbook.faults.tools import FaultedToolCall, ToolFault
 from offbook.messages import JsonObject, Reply, Request, StreamedReply, ToolCall, WholeReply
-from offbook.providers.provider import Provider
+from offbook.providers.provider import Provider, WrappedProvider
 from offbook.tools.definition import ToolDef, wrap_tool
 from offbook.tools.dispatch import awaiting, is_async, is_awaited, run_tool
 from offbook.tools.toolbox import GivenTools, Toolbox
@@ -99,7 +99,7 @@ class _CrashAfterTool(ToolFault, frozen=True):
         self.on_crash()
 
 
-class FaultInjector(Provider):
+class FaultInjector(WrappedProvider):
     """Forwards requests to `provider`, unless the plan has a fault for them.
 
     `fired` lists the faults that fired, as lines of a plan: with `FaultPlan(injector.fired)` they fire again.
@@ -121,10 +121,9 @@ class FaultInjector(Provider):
         on_crash: Callable[[], NoReturn] = refuse_crash,
         order: CallOrder | None = None,
     ) -> None:
-        self._order = order or CallOrder()
-        self.name, self.credentials, self._marked = provider.name, provider.credentials, marked
-        self._on_crash = on_crash
-        self._provider, self._plan, self._sink, self._clock = provider, plan, sink, clock
+        super().__init__(provider)
+        self._order, self._marked, self._on_crash = order or CallOrder(), marked, on_crash
+        self._plan, self._sink, self._clock = plan, sink, clock
         self._call_numbers, self._fault_log = call_numbers or CallNumbers(), fault_log or FaultLog()
 
     @property
@@ -180,9 +179,6 @@ class FaultInjector(Provider):
         """Return the reply without a fault. The error of a replay that has none names the faults that fired."""
         with self._fault_log.explain_mismatch(site):
             return await self._provider.send(request)
-
-    def check_price(self, request: Request) -> None:
-        self._provider.check_price(request)
 
     async def close(self) -> None:
         await self._provider.close()

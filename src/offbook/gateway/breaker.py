@@ -12,7 +12,7 @@ from offbook.errors import BreakerOpenError, InputError, ProviderError
 from offbook.events import BreakerChanged, Sink
 from offbook.messages import Reply, Request, Response
 from offbook.providers.foreign_error import provider_error_of, translate_reply
-from offbook.providers.provider import Provider, notify_on_end
+from offbook.providers.provider import Provider, WrappedProvider, notify_on_end
 
 BreakerState = Literal["closed", "open", "half_open"]
 BreakerOutcome = Literal["success", "failure", "neither"]
@@ -93,12 +93,12 @@ class Breaker:
             self._sink.emit(BreakerChanged(self._name, state))
 
 
-class CircuitBreakerProvider(Provider):
+class CircuitBreakerProvider(WrappedProvider):
     """Calls `provider` while its breaker allows it. Errors of other libraries become ProviderErrors here."""
 
     def __init__(self, provider: Provider, breaker: Breaker, *, name: str) -> None:
-        self.name, self._provider, self._breaker = name, provider, breaker
-        self.credentials = provider.credentials
+        super().__init__(provider)
+        self.name, self._breaker = name, breaker
 
     async def send(self, request: Request) -> Reply:
         period = self._breaker.enter()
@@ -115,9 +115,6 @@ class CircuitBreakerProvider(Provider):
                 raise
             raise failure from error
         return notify_on_end(translate_reply(reply, provider=self.name), ended)
-
-    def check_price(self, request: Request) -> None:
-        self._provider.check_price(request)
 
     async def close(self) -> None:
         await self._provider.close()

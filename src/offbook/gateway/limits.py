@@ -12,7 +12,7 @@ from msgspec import Struct
 from offbook.clock import Clock, time_limit
 from offbook.errors import Attempt, BudgetExceededError, DeadlineExceededError, InputError
 from offbook.messages import Reply, Request, Response
-from offbook.providers.provider import Provider, notify_on_end
+from offbook.providers.provider import Provider, WrappedProvider, notify_on_end
 from offbook.text import estimate_tokens
 
 
@@ -49,22 +49,16 @@ class Budget:
         self.spent_usd += cost_usd if isfinite(cost_usd) else 0.0
 
 
-class PricedProvider(Provider):
+class PricedProvider(WrappedProvider):
     """Passes on the requests whose costs `provider` knows, and refuses all others. It stays open when this is closed.
 
     Raises:
         InputError: from `send`, if no price is known for the model.
     """
 
-    def __init__(self, provider: Provider) -> None:
-        self.name, self.credentials, self._provider = provider.name, provider.credentials, provider
-
     async def send(self, request: Request) -> Reply:
-        self._provider.check_price(request)
-        return await self._provider.send(request)
-
-    def check_price(self, request: Request) -> None:
-        self._provider.check_price(request)
+        self.check_price(request)
+        return await super().send(request)
 
 
 T = TypeVar("T")
@@ -150,7 +144,7 @@ class TokenBucket:
         self._filled_at_s = now_s
 
 
-class RateLimitedProvider(Provider):
+class RateLimitedProvider(WrappedProvider):
     """Calls `provider` at no more than the given rate. Callers wait in order of arrival.
 
     Tokens are estimated before a call (its text, and `max_tokens`) and corrected after it: to the usage, or to zero if
@@ -159,8 +153,8 @@ class RateLimitedProvider(Provider):
     """
 
     def __init__(self, provider: Provider, limit: RateLimit, *, clock: Clock) -> None:
-        self.name, self.credentials = provider.name, provider.credentials
-        self._provider, self._clock = provider, clock
+        super().__init__(provider)
+        self._clock = clock
         self._requests = _bucket(limit.requests_per_minute, clock)
         self._tokens = _bucket(limit.tokens_per_minute, clock)
         self._queue = asyncio.Lock()
@@ -183,9 +177,6 @@ class RateLimitedProvider(Provider):
             self._take(0, -estimate)
             raise
         return reply if self._tokens is None else notify_on_end(reply, ended)
-
-    def check_price(self, request: Request) -> None:
-        self._provider.check_price(request)
 
     async def close(self) -> None:
         await self._provider.close()

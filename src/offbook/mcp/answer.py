@@ -16,7 +16,6 @@ from offbook.mcp.message import (
     LOG_LEVEL_META,
     MODERN_VERSIONS,
     SERVER_INFO_META,
-    Era,
     Message,
     encode,
     error_message,
@@ -95,9 +94,9 @@ class McpAnswer(Struct, frozen=True, kw_only=True):
         return {}
 
 
-def whole_answer(raw: bytes, *, at_ms: float = 0.0, status: int = 200) -> McpAnswer:
+def whole_answer(raw: bytes, *, status: int = 200) -> McpAnswer:
     """Return an answer of one message."""
-    return McpAnswer(messages=((at_ms, raw),), end_ms=at_ms, status=status)
+    return McpAnswer(messages=((0.0, raw),), status=status)
 
 
 def result_answer(request: Message, result: Any) -> McpAnswer:
@@ -208,11 +207,6 @@ def model_text(result: JsonObject) -> Any:
     except (msgspec.DecodeError, RecursionError):
         return text
     return value if msgspec.json.encode(value).decode() == text else text
-
-
-def is_era(era: Era, version: object) -> bool:
-    """Return whether a protocol version is one of that era."""
-    return version in (MODERN_VERSIONS if era == "modern" else HANDSHAKE_VERSIONS)
 
 
 class FoundAnswer(Struct, frozen=True):

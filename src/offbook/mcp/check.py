@@ -69,11 +69,9 @@ class McpFinding(Struct, frozen=True):
     problem: str
 
 
-def check_recording(
-    document: Document, *, patterns: Sequence[UserPattern] = (), redactor: Redactor | None = None
-) -> list[McpFinding]:
+def check_recording(document: Document, *, patterns: Sequence[UserPattern] = ()) -> list[McpFinding]:
     """Return what is wrong with the MCP servers of a recording. `patterns` are further ones of suspicious text."""
-    redactor = redactor or Redactor()
+    redactor = Redactor()
     texts = _TextCheck(patterns, redactor)
     surfaces = surfaces_of(each_exchange(document.tools))
     findings = [found for server, surface in surfaces.items() for found in _check_surface(server, surface, texts)]

@@ -23,7 +23,7 @@ from offbook.mcp.recorder import McpRecorder
 from offbook.mcp.replay import NO_LATENCY, McpReplay
 from offbook.mcp.session import McpSession, McpToolCall, ignore_tool_call
 from offbook.mcp.shared import SharedMcpReplay
-from offbook.mcp.stdio import READ_BYTES, LineServer, ServerProcess
+from offbook.mcp.stdio import READ_BYTES, LineServer, ServerProcess, read_server
 from offbook.messages import JsonObject, result_text
 from offbook.recording.format.exchange import ToolExchange
 from offbook.recording.format.keys import tool_key
@@ -314,7 +314,7 @@ async def _serve(
     if upstream is not None:
         await upstream.start()
     server = LineServer(session, client, upstream=upstream)
-    running = None if upstream is None else asyncio.ensure_future(_read_server(upstream, server))
+    running = None if upstream is None else asyncio.ensure_future(read_server(upstream, server))
     ending = asyncio.ensure_future(client.has_ended.wait())
     try:
         while not client.has_ended.is_set():
@@ -332,10 +332,6 @@ async def _serve(
         if running is not None:
             await running
         server.close(code)
-
-
-async def _read_server(upstream: ServerProcess, server: LineServer) -> None:
-    server.server_ended(await upstream.read(server.receive_from_server))
 
 
 class _JoinedLines:

@@ -24,7 +24,7 @@ from offbook.mcp.config import CONFIG_VARIABLE, McpConfig, ServerConfig, load_co
 from offbook.mcp.hub import McpHub
 from offbook.mcp.recorder import McpRecorder
 from offbook.mcp.session import McpSession, McpToolCall
-from offbook.mcp.stdio import LineBuffer, LineServer, ServerProcess
+from offbook.mcp.stdio import LineBuffer, LineServer, ServerProcess, read_server
 from offbook.messages import JsonObject
 from offbook.recording.latency import Latency
 from offbook.wire.calls import MAX_CALLS
@@ -95,7 +95,7 @@ async def client_streams(
     server = LineServer(session, _StreamLines(to_client, codec), upstream=upstream)
     working = [asyncio.ensure_future(_read_client(from_client, server, codec))]
     if upstream is not None:
-        working.append(asyncio.ensure_future(_read_server(upstream, server)))
+        working.append(asyncio.ensure_future(read_server(upstream, server)))
     try:
         yield client_reads, client_writes
     finally:
@@ -152,10 +152,6 @@ class _StreamLines:
 async def _read_client(stream: Any, server: LineServer, codec: _Codec) -> None:
     async for sent in stream:
         server.receive(codec.encode(sent).encode() + b"\n")
-
-
-async def _read_server(upstream: ServerProcess, server: LineServer) -> None:
-    server.server_ended(await upstream.read(server.receive_from_server))
 
 
 class McpWireServer(WireServer):

@@ -389,7 +389,7 @@ async def serve_stdio(session: McpSession, *, upstream: ServerProcess | None = N
         await upstream.start()
     server = LineServer(session, client, upstream=upstream)
     reading = asyncio.ensure_future(_read_stdin(server))
-    running = None if upstream is None else asyncio.ensure_future(_read_server(upstream, server))
+    running = None if upstream is None else asyncio.ensure_future(read_server(upstream, server))
     waited: list[asyncio.Future[Any]] = [reading, client.ended]
     await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
     await server.finish_work()
@@ -408,9 +408,9 @@ async def _finish(reading: asyncio.Future[None], running: asyncio.Future[None] |
     await asyncio.gather(reading, *([] if running is None else [running]), return_exceptions=True)
 
 
-async def _read_server(upstream: ServerProcess, server: LineServer) -> None:
-    code = await upstream.read(server.receive_from_server)
-    server.server_ended(code)
+async def read_server(upstream: ServerProcess, server: LineServer) -> None:
+    """Pass what a real server writes on to its client, until it has ended."""
+    server.server_ended(await upstream.read(server.receive_from_server))
 
 
 async def _read_stdin(server: LineServer) -> None:

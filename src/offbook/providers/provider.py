@@ -85,8 +85,7 @@ class Provider(ABC):
     def check_price(self, request: Request) -> None:
         """Check that the cost of `request` will be known. Whoever has a budget in US dollars does so before it sends.
 
-        By default this does nothing: replays have recorded costs, and other providers report their own. A provider
-        that passes requests on passes this on, too.
+        By default this does nothing: replays have recorded costs, and other providers report their own.
 
         Raises:
             InputError: no price is known for the model.
@@ -176,15 +175,28 @@ class Provider(ABC):
         await self.close()
 
 
-class PrefixedProvider(Provider):
-    """Passes requests on with `prefix` in front of their step id, so that each is recorded under its own key.
+class WrappedProvider(Provider):
+    """Passes requests on to `provider`, under its name; a subclass changes what happens to them on the way.
 
-    The wrapped provider is shared, and stays open when this one is closed.
+    The wrapped provider stays open when this one is closed, unless a subclass closes it.
     """
 
+    def __init__(self, provider: Provider) -> None:
+        self.name, self.credentials, self._provider = provider.name, provider.credentials, provider
+
+    async def send(self, request: Request) -> Reply:
+        return await self._provider.send(request)
+
+    def check_price(self, request: Request) -> None:
+        self._provider.check_price(request)
+
+
+class PrefixedProvider(WrappedProvider):
+    """Passes requests on with `prefix` in front of their step id, so that each is recorded under its own key."""
+
     def __init__(self, provider: Provider, prefix: str) -> None:
-        self.name, self.credentials = provider.name, provider.credentials
-        self._provider, self._prefix = provider, prefix
+        super().__init__(provider)
+        self._prefix = prefix
 
     async def send(self, request: Request) -> Reply:
         return await self._provider.send(self._prefixed(request))

@@ -19,7 +19,7 @@ from offbook.faults.site import CallNumbers, describe_unfired
 from offbook.gateway.gateway import ProviderGateway
 from offbook.messages import Reply, Request
 from offbook.pipeline import live_provider
-from offbook.providers.provider import Provider
+from offbook.providers.provider import Provider, WrappedProvider
 from offbook.pytest_plugin.backend import (
     AnsweredCall,
     RecordingBackend,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from offbook.wire.server.wire_server import WireServer
 
 
-class RuntimeFaultInjector(Provider):
+class RuntimeFaultInjector(WrappedProvider):
     """Passes requests on to `provider` with faults that may change during the run. Calls are numbered throughout.
 
     The provider stays open when this is closed. `fault_log` has the faults that fired. An unrecorded request raises an
@@ -56,9 +56,9 @@ class RuntimeFaultInjector(Provider):
     def __init__(
         self, provider: Provider, plan: FaultPlan, *, fault_log: FaultLog, order: CallOrder, hint: str
     ) -> None:
-        self.name = provider.name
+        super().__init__(provider)
         self.misses: list[RecordingMismatchError] = []
-        self._provider, self._call_numbers, self._fault_log, self._hint = provider, CallNumbers(), fault_log, hint
+        self._call_numbers, self._fault_log, self._hint = CallNumbers(), fault_log, hint
         self._order = order
         self.follow(plan)
 
@@ -74,9 +74,6 @@ class RuntimeFaultInjector(Provider):
         except RecordingMismatchError as error:
             self.misses.append(error.replace(hint=self._hint))
             raise self.misses[-1] from None
-
-    def check_price(self, request: Request) -> None:
-        self._provider.check_price(request)
 
 
 MAX_SHOWN_MISSES = 3

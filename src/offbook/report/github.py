@@ -32,6 +32,7 @@ from offbook.report.scenarios.figures import (
     failure_notes,
     figures_of,
     parse_location,
+    scenario_title,
     suite_totals,
 )
 from offbook.scenarios.result import ScenarioResult, SuiteResult
@@ -145,12 +146,7 @@ def markdown_failures(scenario: ScenarioResult) -> str:
     if not notes:
         return ""
     lines = (line for note in notes for line in (note.headline, *(f"  {line}" for line in note.detail)))
-    return markdown_details(f"{MARKS[False]} {_title(scenario)}", lines)
-
-
-def _title(scenario: ScenarioResult) -> str:
-    agent = f" ({scenario.agent})" if scenario.agent else ""
-    return one_line(f"{scenario.name}{agent}", MAX_TITLE_CHARS)
+    return markdown_details(f"{MARKS[False]} {scenario_title(scenario, MAX_TITLE_CHARS)}", lines)
 
 
 def _never_called(scenario: ScenarioResult) -> str:
@@ -221,7 +217,7 @@ def error_annotation(scenario: ScenarioResult) -> str:
     properties = {
         "file": log_safe(location.file),
         "line": str(location.line or ""),
-        "title": _title(scenario),
+        "title": scenario_title(scenario, MAX_TITLE_CHARS),
     }
     lines = (line for note in failure_notes(scenario) for line in (note.headline, *note.detail))
     return error_command("\n".join(lines)[:MAX_MESSAGE_CHARS], properties)

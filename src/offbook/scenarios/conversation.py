@@ -13,7 +13,7 @@ from msgspec import Struct
 from offbook.clock import SYSTEM_CLOCK, time_limit
 from offbook.errors import EventLoopError, InputError, OffbookError, RecordingMismatchError, RequestError, TargetError
 from offbook.messages import Reply, Request, ToolCall
-from offbook.providers.provider import Provider
+from offbook.providers.provider import Provider, WrappedProvider
 from offbook.scenarios.mocks import MockedCall, MockedTools
 from offbook.scenarios.result import AssertionOutcome, ConversationEnding, Failure, TurnRecord
 from offbook.scenarios.scenario import Scenario
@@ -52,7 +52,7 @@ class ConversationTranscript(Struct, frozen=True, kw_only=True):
     cost_usd: float = 0.0
 
 
-class UnansweredCapture(Provider):
+class UnansweredCapture(WrappedProvider):
     """Passes requests on to `provider`, and errors of the test to `on_unanswered` before they are raised.
 
     Those are requests that a replay has no answer for, or that no provider is declared for. A request that is wrong in
@@ -60,19 +60,16 @@ class UnansweredCapture(Provider):
     """
 
     def __init__(self, provider: Provider, on_unanswered: Callable[[Exception], object]) -> None:
-        self.name = provider.name
-        self._provider, self._on_unanswered = provider, on_unanswered
+        super().__init__(provider)
+        self._on_unanswered = on_unanswered
 
     async def send(self, request: Request) -> Reply:
         try:
-            return await self._provider.send(request)
+            return await super().send(request)
         except (RecordingMismatchError, InputError) as error:
             if not isinstance(error, RequestError):
                 self._on_unanswered(error)
             raise
-
-    def check_price(self, request: Request) -> None:
-        self._provider.check_price(request)
 
 
 class Conversation:

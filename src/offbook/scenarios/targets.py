@@ -121,14 +121,14 @@ SendMessages: TypeAlias = Callable[[list[JsonObject]], Awaitable[Response]]
 class ToolLoop:
     """A conversation with an agent that returns its tool calls: mocks answer them until the agent answers in text."""
 
-    def __init__(self, send: SendMessages, tools: MockedTools, *, max_rounds: int = MAX_ROUNDS) -> None:
-        self._send, self._tools, self._max_rounds = send, tools, max_rounds
+    def __init__(self, send: SendMessages, tools: MockedTools) -> None:
+        self._send, self._tools = send, tools
         self._messages: list[JsonObject] = []
 
     async def say(self, text: str) -> AgentAnswer:
         self._messages.append({"role": "user", "content": text})
         total = _TurnUsage()
-        for _ in range(self._max_rounds):
+        for _ in range(MAX_ROUNDS):
             response = await self._send(list(self._messages))
             total.add(response)
             calls = _with_ids(response.tool_calls, len(self._messages))
@@ -137,7 +137,7 @@ class ToolLoop:
                 return AgentAnswer(response.content, total.usage, total.cost_usd)
             for call in calls:
                 self._messages.append(await self._result(call))
-        raise TargetError(f"the agent called tools {self._max_rounds} times in a row without an answer")
+        raise TargetError(f"the agent called tools {MAX_ROUNDS} times in a row without an answer")
 
     async def _result(self, call: ToolCall) -> JsonObject:
         if call.raw_arguments is not None:

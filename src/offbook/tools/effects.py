@@ -17,7 +17,7 @@ from offbook.errors import InputError
 from offbook.messages import JsonObject
 from offbook.schema_errors import explain_msgspec_error
 from offbook.struct_types import ready
-from offbook.text import did_you_mean, shorten
+from offbook.text import common_start, did_you_mean, shorten
 
 EffectOutcome: TypeAlias = Literal["done", "refused", "failed", "unknown"]
 EffectSource: TypeAlias = Literal["observed", "inferred"]
@@ -385,14 +385,8 @@ _SHOWN_CHARS = 40
 def _shown(value: Any, others: Iterable[Any]) -> str:
     """Return a value as JSON, cut to 40 characters: the first ones, or those where it differs from the others."""
     text = msgspec.json.encode(value).decode()
-    places = [_difference(text, msgspec.json.encode(other).decode()) for other in others if other != value]
+    places = [common_start(text, msgspec.json.encode(other).decode()) for other in others if other != value]
     start = min(places, default=0) - _SHOWN_CHARS // 2
     if len(text) <= _SHOWN_CHARS or start <= 0:
         return shorten(text, _SHOWN_CHARS)
     return f"…{shorten(text[start:], _SHOWN_CHARS - 1)}"
-
-
-def _difference(text: str, other: str) -> int:
-    """Return how many characters two texts have in common at their start."""
-    pairs = enumerate(zip(text, other, strict=False))
-    return next((place for place, (one, two) in pairs if one != two), min(len(text), len(other)))

@@ -13,7 +13,7 @@ from offbook.messages import JsonObject, result_text
 from offbook.recording.format.document import Document, each_exchange
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.keys import is_mcp_key, short_key
-from offbook.text import call_text, shorten
+from offbook.text import call_text, common_start, shorten
 from offbook.view.summary import end_ms, has_failed, place_of
 
 TITLE_CHARS = 120
@@ -123,7 +123,7 @@ class RecordedCalls:
         if self.rows[place].attempt > 1:
             return
         messages = _messages(exchange)
-        known = max((_common(messages, _messages(each)) for each in self._earlier(place)), default=0)
+        known = max((common_start(messages, _messages(each)) for each in self._earlier(place)), default=0)
         for message in messages[known:]:
             role = str(message.get("role", ""))
             if (role == "assistant" and known) or (role == "tool" and self._has_tools):
@@ -229,12 +229,6 @@ def _arguments(given: Any) -> JsonObject:
 def _messages(exchange: Exchange) -> list[JsonObject]:
     messages: list[JsonObject] = (exchange.request_fields() or {}).get("messages", [])
     return messages
-
-
-def _common(messages: list[JsonObject], earlier: list[JsonObject]) -> int:
-    """Return how many messages two requests begin with alike."""
-    pairs = enumerate(zip(messages, earlier, strict=False))
-    return next((place for place, (one, other) in pairs if one != other), min(len(messages), len(earlier)))
 
 
 def _message_text(message: JsonObject) -> str:

@@ -7,7 +7,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Any, Literal, TypeVar
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import msgspec
 import orjson
@@ -44,6 +44,12 @@ class HttpRequest(Struct, frozen=True, gc=False):
             return int(count) + 1
         found = _AWS_ATTEMPT.match(self.headers.get("amz-sdk-request", ""))
         return None if found is None else int(found[1])
+
+
+def origin_of(url: str) -> str:
+    """Return the scheme and the host of a URL."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
 
 
 def header_dict(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:

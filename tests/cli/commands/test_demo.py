@@ -41,7 +41,7 @@ def shown(tmp_path_factory):
 @pytest.fixture(scope="module")
 def explored():
     """The exploration of one case."""
-    recording = resources.files("offbook.cli") / "templates" / "demo" / "recordings" / "refund.json"
+    recording = resources.files("offbook.cli") / "demo" / "recordings" / "refund.json"
     return RefundExploration(Path(str(recording)), [parse_fault("step=agent call=1: timeout")]).show()
 
 

@@ -12,6 +12,9 @@ from tests.every_case import EVERY_CASE, sampled
 
 SDK_KINDS = sampled(["openai", "anthropic"])
 SOME_CASES = () if EVERY_CASE else ("-k", "not always")
+SETTINGS = Path(__file__).parents[3] / "pyproject.toml"
+RUFF = [sys.executable, "-m", "ruff"]
+AS_OURS = ["--no-cache", "--config", str(SETTINGS), "--config", 'src = ["."]', "."]
 SDK_FILES = [
     *(".github/workflows/test.yml", ".gitignore", "README.md", "agent.py"),
     *("recordings/agent.json", "requirements.txt", "test_agent.py"),
@@ -66,6 +69,17 @@ def test_every_recording_of_a_project_holds_no_secret_and_can_be_replayed(run, t
     requirements = (tmp_path / "new" / "requirements.txt").read_text()
     assert "<" not in requirements
     assert all(package in requirements for package in KINDS[kind].packages)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_code_of_a_project_is_linted_and_formatted_as_ours(run, tmp_path, monkeypatch, kind):
+    assert run("init", tmp_path / "new", "--sdk", kind)[0] == 0
+    assert [name for name in files_in(tmp_path / "new") if name.endswith("-tpl")] == []
+    monkeypatch.chdir(tmp_path / "new")
+    code, output = finished(*RUFF, "check", "--ignore", "ANN,INP,T20", *AS_OURS)
+    assert code == 0, output
+    code, output = finished(*RUFF, "format", "--check", *AS_OURS)
+    assert code == 0, output
 
 
 def test_the_files_are_listed_with_what_to_do_next(run, tmp_path):

@@ -28,7 +28,7 @@ def demo(
     from offbook.cli.runners.demo import Demonstration
     from offbook.faults import parse_fault
 
-    with as_file(files("offbook.cli").joinpath("templates", "demo")) as folder:
+    with as_file(files("offbook.cli").joinpath("demo")) as folder:
         demonstration = Demonstration(folder)
         if not fault:
             demonstration.show()

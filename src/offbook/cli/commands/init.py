@@ -36,6 +36,8 @@ DEFAULT_KIND = "openai"
 OFFBOOK, PACKAGES, KEY = "<offbook>", "<packages>", "<key>"
 """Placeholders in templates: the requirement that installs offbook, those of the kind, and the variable of the key."""
 _DOTTED = ("github", "gitignore")
+_TEMPLATE = "-tpl"
+"""The end of the names of Python files, so that no tool takes templates for modules of this package."""
 
 
 def init(
@@ -102,10 +104,11 @@ def _files(kind: str) -> dict[str, Traversable]:
     """Return the templates of a project by the names of its files. Those of its kind replace the common ones."""
     from importlib.resources import files
 
-    projects = files("offbook.cli").joinpath("templates", "projects")
+    templates = files("offbook.cli").joinpath("templates")
     found: dict[str, Traversable] = {}
     for folder in ("common", kind.replace("-", "_")):
-        for name, template in _walk(projects.joinpath(folder)):
+        for path, template in _walk(templates.joinpath(folder)):
+            name = path.removesuffix(_TEMPLATE)
             found[f".{name}" if name.startswith(_DOTTED) else name] = template
     return dict(sorted(found.items()))
 
@@ -114,8 +117,6 @@ def _walk(folder: Traversable, prefix: str = "") -> list[tuple[str, Traversable]
     """Return the files below a folder, by their paths in it."""
     found = []
     for each in folder.iterdir():
-        if each.name == "__pycache__":
-            continue
         name = f"{prefix}{each.name}"
         found += _walk(each, f"{name}/") if each.is_dir() else [(name, each)]
     return found

@@ -11,11 +11,11 @@ from pathlib import Path
 import typer
 
 from offbook import __version__
+from offbook.cli.demo.refund_fixed import answer as answer_with_care
+from offbook.cli.demo.refund_naive import answer as answer_naively
+from offbook.cli.demo.refund_tools import TOOLS, GaveUpError
 from offbook.cli.output.console import print_message
 from offbook.cli.runners.workflow import RunOptions, run_workflow
-from offbook.cli.templates.demo.refund_fixed import answer as answer_with_care
-from offbook.cli.templates.demo.refund_naive import answer as answer_naively
-from offbook.cli.templates.demo.refund_tools import TOOLS, GaveUpError
 from offbook.clock import run
 from offbook.errors import InputError, RecordingMismatchError
 from offbook.explore.cases import FaultCase

@@ -1,12 +1,12 @@
 """OpenAI responses: streamed responses, and the codec that joins requests, responses and streams."""
 
 from collections.abc import Generator, Iterable, Iterator
-from itertools import chain, groupby
+from itertools import chain
 
 import orjson
 from msgspec import Raw, Struct
 
-from offbook.codecs.base import NO_ID, Codec, decode_answer, stream_error
+from offbook.codecs.base import NO_ID, Codec, content_blocks, decode_answer, stream_error
 from offbook.codecs.framing import ServerSentEvent, SseDecoder, encode_sse_event
 from offbook.codecs.openai_chat import decode_error, decode_usage, encode_error
 from offbook.codecs.openai_responses.request import decode_request, encode_request
@@ -192,16 +192,11 @@ def _events(response: Response, deltas: Iterable[StreamDelta], id: str) -> Itera
     yield {"type": "response.created", "response": response_envelope(response, id)}
     yield {"type": "response.in_progress", "response": response_envelope(response, id)}
     output: list[JsonObject] = []
-    for index, (_, pieces) in enumerate(groupby(deltas, key=_item_key)):
+    for index, pieces in enumerate(content_blocks(deltas)):
         output.append((yield from _item_events(index, pieces, id)))
     end = finished_response(response, output, id)
     kind = "response.incomplete" if end["status"] == "incomplete" else "response.completed"
     yield {"type": kind, "response": end}
-
-
-def _item_key(delta: StreamDelta) -> tuple[type, int]:
-    """Adjacent deltas with the same key share an item."""
-    return type(delta), delta.index if isinstance(delta, ToolCallDelta) else 0
 
 
 def _item_events(index: int, pieces: Iterator[StreamDelta], id: str) -> Generator[JsonObject, None, JsonObject]:

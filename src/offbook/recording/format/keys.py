@@ -82,9 +82,9 @@ def short_fingerprint(key: str) -> str:
     return key[:KEY_PREFIX_CHARS] + _CUT if _FINGERPRINT.fullmatch(key) else key
 
 
-def quote_name(key: str, limit: int = 60) -> str:
-    """Return the key in quotes, cut to `limit` characters, for a message."""
-    cut = shorten(key, limit)
+def quote_name(key: str) -> str:
+    """Return the key in quotes, cut to 60 characters, for a message."""
+    cut = shorten(key, 60)
     return ascii(cut) if _UNFIT_CHARS.search(cut) else repr(cut)
 
 

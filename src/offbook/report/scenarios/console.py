@@ -15,6 +15,7 @@ from offbook.report.scenarios.figures import (
     compare_agents,
     failure_notes,
     figures_of,
+    scenario_title,
     suite_totals,
 )
 from offbook.scenarios.result import ScenarioResult, SuiteResult
@@ -61,7 +62,7 @@ class ConsoleReporter:
         for scenario in result.scenarios:
             if scenario.never_called:
                 names = one_line(", ".join(scenario.never_called), PLAIN_COLUMNS)
-                self._print((f"mocks never called in {_title(scenario)}: ", "yellow"), names)
+                self._print((f"mocks never called in {scenario_title(scenario, MAX_NAME_CHARS)}: ", "yellow"), names)
         comparison = compare_agents(result)
         if comparison.is_worth_showing:
             self._console.print(self._table(comparison))
@@ -137,8 +138,3 @@ class ConsoleReporter:
 
     def _encodable(self, text: str) -> str:
         return text if self._is_wide else encodable(text, self._console.encoding)
-
-
-def _title(scenario: ScenarioResult) -> str:
-    agent = f" ({scenario.agent})" if scenario.agent else ""
-    return one_line(f"{scenario.name}{agent}", MAX_NAME_CHARS)

@@ -64,6 +64,12 @@ def figures_of(scenario: ScenarioResult) -> Figures:
     )
 
 
+def scenario_title(scenario: ScenarioResult, limit: int) -> str:
+    """Return `books a room (billing)`, on one line and cut to `limit` characters."""
+    agent = f" ({scenario.agent})" if scenario.agent else ""
+    return one_line(f"{scenario.name}{agent}", limit)
+
+
 class ComparisonRow(Struct, frozen=True):
     """A scenario, and its result with each agent; None for an agent that did not run it."""
 

@@ -13,7 +13,7 @@ from msgspec import Struct, StructMeta
 
 from offbook.errors import InputError
 from offbook.messages import ToolCall
-from offbook.text import UserPattern, compile_pattern, shorten
+from offbook.text import UserPattern, common_start, compile_pattern, shorten
 
 
 class _MatcherMeta(StructMeta, ABCMeta):
@@ -31,7 +31,7 @@ class Matcher(Struct, frozen=True, metaclass=_MatcherMeta):
     def __repr__(self) -> str: ...
 
 
-COMMON_PREFIX_CHARS = 8
+COMMON_PREFIX_CHARS, MAX_PAIRED_CHARS = 8, 36
 
 
 def truncate(text: str, limit: int) -> str:
@@ -45,13 +45,12 @@ def short_repr(value: object, limit: int = 40) -> str:
     return truncate(repr(value), limit)
 
 
-def short_repr_pair(left: object, right: object, limit: int = 36) -> tuple[str, str]:
+def short_repr_pair(left: object, right: object) -> tuple[str, str]:
     """Return the reprs of two different values, cut around their first difference: a long common start is left out."""
     texts = repr(left), repr(right)
-    pairs = enumerate(zip(*texts, strict=False))
-    equal = next((place for place, (one, other) in pairs if one != other), min(map(len, texts)))
-    start = equal - COMMON_PREFIX_CHARS if equal > limit - COMMON_PREFIX_CHARS else 0
-    one, other = (truncate(f"…{text[start:]}" if start else text, limit) for text in texts)
+    equal = common_start(*texts)
+    start = equal - COMMON_PREFIX_CHARS if equal > MAX_PAIRED_CHARS - COMMON_PREFIX_CHARS else 0
+    one, other = (truncate(f"…{text[start:]}" if start else text, MAX_PAIRED_CHARS) for text in texts)
     return one, other
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
 import orjson
 from msgspec.structs import replace
 
@@ -14,7 +12,7 @@ from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.wire_record import BinaryText, wire_bytes
 from offbook.vendors import CODEC_NAMES, PROVIDER_NAMES, VENDOR_OF, VENDORS
 from offbook.wire.convert.trace import http_request_of
-from offbook.wire.request import HttpRequest, route_of
+from offbook.wire.request import HttpRequest, origin_of, route_of
 
 
 def in_order(document: Document) -> list[tuple[str, Exchange]]:
@@ -33,7 +31,7 @@ def recorded_request(exchange: Exchange) -> tuple[str, HttpRequest]:
         path, _, query = str(http["path"]).partition("?")
         vendor = VENDORS[route_of(str(http["method"]), path, {}).vendor]
         request = HttpRequest(str(http["method"]), path, query, {"content-type": "application/json"}, _plain_body(http))
-        return _origin(vendor.base_url), request
+        return origin_of(vendor.base_url), request
     fields = exchange.request_fields()
     if fields is None:
         raise RequestError("it does not say which request it answers")
@@ -45,7 +43,7 @@ def recorded_request(exchange: Exchange) -> tuple[str, HttpRequest]:
     )
     if provider == "google" and is_array:
         request = replace(request, query="")
-    return _origin(VENDOR_OF[provider].base_url), request
+    return origin_of(VENDOR_OF[provider].base_url), request
 
 
 def provider_of(exchange: Exchange) -> str:
@@ -80,8 +78,3 @@ def _plain_body(http: JsonObject) -> bytes:
     if isinstance(body, dict) and body.keys() == {"base64"}:
         return wire_bytes(BinaryText(body["base64"]))
     return body.encode() if isinstance(body, str) else orjson.dumps(body)
-
-
-def _origin(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}"

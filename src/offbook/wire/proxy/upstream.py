@@ -15,7 +15,7 @@ from offbook.errors import InputError
 from offbook.providers.aws_signature import OLD_SIGNATURE, SIGNED_SCHEME, sign_request
 from offbook.text import suggestion
 from offbook.vendors import KEY_HEADERS, SECRET_QUERY, VENDORS, missing_keys, upstreams_from_environment
-from offbook.wire.request import ApiRoute, HttpRequest, header_dict
+from offbook.wire.request import ApiRoute, HttpRequest, header_dict, origin_of
 
 if TYPE_CHECKING:
     import httpx2
@@ -96,7 +96,7 @@ class Upstreams:
     def at(self, origin: str | None, vendor: str) -> Upstreams:
         """Return where a request goes that was sent to `origin`: there, unless another address is set for the vendor
         that has its servers there. None is a request that was sent to us."""
-        if origin is None or (origin == _origin(VENDORS[vendor].base_url) and origin != self.address(vendor)):
+        if origin is None or (origin == origin_of(VENDORS[vendor].base_url) and origin != self.address(vendor)):
             return self
         return _Origin(origin)
 
@@ -109,7 +109,7 @@ class Upstreams:
         if not urlsplit(self._urls[vendor]).netloc:
             hint = f"export {VENDORS[vendor].address_variables[0]}=https://…, or --upstream {vendor}=https://…"
             raise InputError(f"the address of {vendor} is not known", source="upstreams", hint=hint)
-        return _origin(self._urls[vendor])
+        return origin_of(self._urls[vendor])
 
     def is_loopback(self, vendor: str) -> bool:
         """Return whether the server of a vendor is on this machine."""
@@ -168,11 +168,6 @@ class _Origin(Upstreams):
         if _leads_out(path):
             raise InputError(_LEADS_OUT)
         return self._urls[route.vendor] + path + (f"?{query}" if query else "")
-
-
-def _origin(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}"
 
 
 _LEADS_OUT = "a path with '.' or '..' between slashes is not sent upstream"

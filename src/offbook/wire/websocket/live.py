@@ -266,7 +266,6 @@ class LiveSession:
         return self._recorder.clock.monotonic_s()
 
 
-MAX_HEAD_BYTES = 64 * 1024
 MAX_BODY_BYTES = 1024 * 1024
 READ_BYTES = 64 * 1024
 _HANDSHAKE_HEADERS = frozenset(

@@ -80,10 +80,6 @@ class Graph:
         """Whether `one` always runs before `other`; False if `other` is in a cycle or after one."""
         return bool(self._before_each.get(other, 0) & self._bits[one])
 
-    def ancestors(self, step_id: str) -> frozenset[str]:
-        """Return all steps that run before `step_id`; none for a step that is in a cycle or after one."""
-        return frozenset(other for other in self.steps if self.comes_before(other, step_id))
-
     @cached_property
     def is_whole(self) -> bool:
         """Whether every referenced step exists, and there is no cycle."""

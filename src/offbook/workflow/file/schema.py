@@ -247,9 +247,6 @@ class ShellTool(Definition, frozen=True, kw_only=True, tag_field="builtin", tag=
     timeout_s: Seconds = 30.0
 
 
-BUILTINS = {"http_get": HttpGetTool, "read_file": ReadFileTool, "shell": ShellTool}
-
-
 ToolDefinition: TypeAlias = PythonFunctionTool | HttpGetTool | ReadFileTool | ShellTool
 
 MAX_STEPS = 20_000

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.files import replace_file
 from offbook.messages import JsonObject, Reply, Request
-from offbook.providers.provider import Provider
+from offbook.providers.provider import Provider, WrappedProvider
 from offbook.recording.format.document import Document, E, Entries, add_exchange, each_exchange
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.file import render_document
@@ -129,7 +129,7 @@ class StepCalls:
     def _recorder(self, provider: Provider) -> RecordingProvider:
         if provider not in self._recorders:
             self._recorders[provider] = RecordingProvider(
-                _BorrowedProvider(provider), self._ensure_file(), clock=self._clock
+                WrappedProvider(provider), self._ensure_file(), clock=self._clock
             )
         return self._recorders[provider]
 
@@ -154,22 +154,6 @@ def _load_reusable(path: Path, *, has_failed: bool) -> Document:
     if path.exists():
         open_store(path).update(keep_reusable)
     return reusable
-
-
-class _BorrowedProvider(Provider):
-    """Calls a provider, but does not close it with the recorder around it."""
-
-    def __init__(self, provider: Provider) -> None:
-        self.name, self.credentials, self._provider = provider.name, provider.credentials, provider
-
-    async def send(self, request: Request) -> Reply:
-        return await self._provider.send(request)
-
-    def check_price(self, request: Request) -> None:
-        self._provider.check_price(request)
-
-    async def close(self) -> None:
-        return None
 
 
 NAME_CHARS = 60
@@ -302,16 +286,13 @@ class RunTools:
         return self._calls.wrap(tool, is_recorded=self._is_recorded)
 
 
-class _CheckpointedProvider(Provider):
+class _CheckpointedProvider(WrappedProvider):
     def __init__(self, provider: Provider, calls: RunCalls, *, is_recorded: bool) -> None:
-        self.name, self.credentials = provider.name, provider.credentials
-        self._provider, self._calls, self._is_recorded = provider, calls, is_recorded
+        super().__init__(provider)
+        self._calls, self._is_recorded = calls, is_recorded
 
     async def send(self, request: Request) -> Reply:
         return await self._calls.send(request, self._provider, is_recorded=self._is_recorded)
-
-    def check_price(self, request: Request) -> None:
-        self._provider.check_price(request)
 
     async def close(self) -> None:
         try:

@@ -1,6 +1,6 @@
 """The same agent, fixed: it keeps its transcript, retries only what is safe to repeat, and pays once."""
 
-from offbook.cli.templates.demo.refund_tools import MODEL, OPENING, GaveUpError, describe_result
+from offbook.cli.demo.refund_tools import MODEL, OPENING, GaveUpError, describe_result
 from offbook.errors import ProviderError, ToolArgumentsError
 from offbook.messages import JsonObject, Response, ToolCall
 from offbook.providers.provider import Provider

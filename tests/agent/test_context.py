@@ -5,20 +5,18 @@ import gc
 import pytest
 
 from offbook import InputError, MemorySink
-from offbook.agent.context import (
+from offbook.agent.compaction import (
     CompactResult,
     CompactStrategy,
-    ContextManager,
     NoCompact,
     SlidingWindowCompact,
     TieredCompact,
     TranscriptSummary,
-    estimated_tokens,
 )
-from offbook.agent.context.manager import MAX_HELD
+from offbook.agent.context import MAX_HELD, ContextManager, estimated_tokens
 from offbook.agent.message import Transcript
 from offbook.events import ContextCompacted, ContextWarned
-from tests.agent.context.transcripts import call, refused, size, system, text, user
+from tests.agent.transcripts import call, refused, size, system, text, user
 
 HEAD = [system(), user()]
 RECENT = [*call("one"), *call("two")]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offbook import InputError
-from offbook.agent.context import (
+from offbook.agent.compaction import (
     NoCompact,
     SlidingWindowCompact,
     TieredCompact,
@@ -14,7 +14,7 @@ from offbook.agent.context import (
     split_units,
 )
 from offbook.agent.message import Message, MessageMeta, MessageRole, MessageType
-from tests.agent.context.transcripts import (
+from tests.agent.transcripts import (
     NUDGE_TYPES,
     assert_valid,
     call,

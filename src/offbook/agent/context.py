@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
-from offbook.agent.context.strategies import CompactStrategy, Size, checked_budget, checked_share
+from offbook.agent.compaction import CompactStrategy, Size, checked_count, checked_share
 from offbook.agent.message import Message, MessageRole
 from offbook.errors import InputError
 from offbook.events import NULL_SINK, ContextCompacted, ContextWarned, Sink, guard_sink
@@ -211,7 +211,7 @@ class ContextManager:
             hint = "for example TieredCompact()"
             raise InputError(f"expected a CompactStrategy, got {strategy!r}", source="strategy", hint=hint)
         self.strategy = strategy
-        self.budget_tokens = checked_budget(budget_tokens)
+        self.budget_tokens = checked_count(budget_tokens, source="budget_tokens")
         shares = warn_at if isinstance(warn_at, Iterable) else (warn_at,)
         self._thresholds = sorted({checked_share(share, source="warn_at") for share in shares})
         self._limits = [threshold * budget_tokens for threshold in self._thresholds]

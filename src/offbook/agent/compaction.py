@@ -61,18 +61,11 @@ class NoCompact(CompactStrategy):
         return CompactResult(messages)
 
 
-def checked_budget(budget_tokens: int) -> int:
-    """Return the budget. Raises InputError if it is not a positive integer."""
-    if type(budget_tokens) is not int or budget_tokens < 1:
-        raise InputError(f"expected a positive integer, got {budget_tokens!r}", source="budget_tokens")
-    return budget_tokens
-
-
-def checked_keep_recent(keep_recent: int) -> int:
-    """Return the number. Raises InputError if it is not a positive integer: the model must see the last results."""
-    if type(keep_recent) is not int or keep_recent < 1:
-        raise InputError(f"expected a positive integer, got {keep_recent!r}", source="keep_recent")
-    return keep_recent
+def checked_count(count: int, *, source: str) -> int:
+    """Return the number. Raises InputError if it is not a positive integer."""
+    if type(count) is not int or count < 1:
+        raise InputError(f"expected a positive integer, got {count!r}", source=source)
+    return count
 
 
 def checked_share(share: float, *, source: str) -> float:
@@ -172,7 +165,7 @@ class SlidingWindowCompact(CompactStrategy):
     """
 
     def __init__(self, keep_recent: int = 8, *, threshold: float = 0.75) -> None:
-        self._keep_recent = checked_keep_recent(keep_recent)
+        self._keep_recent = checked_count(keep_recent, source="keep_recent")
         self.starts_at = checked_share(threshold, source="threshold")
 
     def compact(
@@ -257,7 +250,7 @@ class TieredCompact(CompactStrategy):
     """
 
     def __init__(self, keep_recent: int = 2, phase_thresholds: tuple[float, float, float] = (0.75, 0.85, 0.95)) -> None:
-        self._keep_recent = checked_keep_recent(keep_recent)
+        self._keep_recent = checked_count(keep_recent, source="keep_recent")
         self._thresholds = _checked_thresholds(phase_thresholds)
         self.starts_at = self._thresholds[0]
 

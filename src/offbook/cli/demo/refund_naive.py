@@ -2,7 +2,7 @@
 
 import asyncio
 
-from offbook.cli.templates.demo.refund_tools import MODEL, OPENING, GaveUpError, describe_result
+from offbook.cli.demo.refund_tools import MODEL, OPENING, GaveUpError, describe_result
 from offbook.providers.provider import Provider
 from offbook.tools import Toolbox
 
