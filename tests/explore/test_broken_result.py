@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from offbook.explore.broken_result import admits_failure, broken_parts, is_empty_result, is_truncated, result_difference
 
-MARK = "fault-3f9c1a"
+MARK = "fault-qgtdbc"
 RESERVED = "Table reserved: R-9"
 
 
@@ -96,7 +96,7 @@ def test_another_result_is_not_broken_data(result, clean):
         ({"ok": False, "reason": "timeout"}, {"ok": True, "reason": ""}),
         ({"status": "failed"}, {"status": "done"}),
         ({"error": f"the tool failed ({MARK})"}, {"error": None}),
-        ("I could not finish this (gave-up-3f9c1a)", "Refunded."),
+        ("I could not finish this (gave-up-qgtdbc)", "Refunded."),
         ("I was not able to reserve a table.", RESERVED),
         ("We aren't able to do that.", RESERVED),
         ("No table could be reserved.", RESERVED),

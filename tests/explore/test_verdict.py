@@ -15,7 +15,7 @@ UNDOES = {"cancel_hotel": ToolDeclaration(undoes="book_hotel")}
 ASKED = Effect(tool="refund", arguments={"order_id": 42}, source="inferred")
 FOUND = tool_run("find_order")
 READS = {"find_order": ToolDeclaration(read_only=True)}
-MARK = "fault-3f9c1a"
+MARK = "fault-qgtdbc"
 GARBLED = ("tool=find_order call=1: tool_garbled",)
 EMPTY_TOOL = ("tool=find_order call=1: tool_empty",)
 PREVENTED = tool_run("check", has_run=False, error="ToolFaultError: no")

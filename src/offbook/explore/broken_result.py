@@ -18,7 +18,7 @@ _ADMISSION = re.compile(
     r"|not (?:been |be )?(?:possible|done|sent|made|paid|(?:refund|book|cancel+|complet|process|deliver|charg|creat"
     r"|updat|chang|sav|plac|confirm|finish|publish|schedul|transferr|order|answer|succeed|perform|execut|issu|approv"
     r"|reserv|shipp)ed)"
-    r"|nothing (?:was|has)|gave up|giving up|given up|gives up|try again|gave-up-[0-9a-f]+)\b",
+    r"|nothing (?:was|has)|gave up|giving up|given up|gives up|try again|gave-up-[a-z]+)\b",
     re.IGNORECASE,
 )
 _BARE_ADMISSION = re.compile(

@@ -19,7 +19,7 @@ from offbook.recording.match.conversation import tells_failure
 from offbook.recording.stores.memory import MemoryReader
 from tests.fakes import user
 
-MARK = "gave-up-123456"
+MARK = "gave-up-bcdfgh"
 ASK = user("Order 42 never came")[0]
 
 
@@ -210,7 +210,7 @@ def test_without_recorded_calls_every_model_gives_up(continuation):
 def test_a_request_reports_a_failure_to_its_model_that_the_clean_run_did_not_have():
     known = clean_script().known_texts
     assert tells_failure(FAILED, known)
-    assert tells_failure(user("the gateway said fault-3f9c1a"), known)
+    assert tells_failure(user("the gateway said fault-qgtdbc"), known)
     assert not tells_failure([ASK, FIND[1], FOUND], known)
     assert not tells_failure(user("What is an error?"), known)
 
@@ -269,5 +269,5 @@ def test_what_clients_of_mcp_make_of_failures_tells_a_model_of_one(text):
 
 
 def test_an_injected_instruction_is_no_failure():
-    texts = [f"found\n\n{text} injected-3f9c1a" for text in INJECTED_TEXTS.values()]
+    texts = [f"found\n\n{text} injected-qgtdbc" for text in INJECTED_TEXTS.values()]
     assert not tells_failure([{"role": "tool", "tool_call_id": "1", "content": text} for text in texts], frozenset())

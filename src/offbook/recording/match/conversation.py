@@ -10,18 +10,21 @@ import msgspec
 import orjson
 from msgspec import Struct
 
+from offbook.faults.site import MARK_LETTERS
 from offbook.messages import JsonObject, Response
 
+_MARK_PATTERN = rf"\bfault-[{MARK_LETTERS}]{{6}}\b"
 _FAILURE = re.compile(
     r"error|fail|time[d ]?-?\s?out|unavailable|could ?n[o']t|unable|exception|traceback|\blost\b|\bbroke"
-    r"|invalid|\bnot run\b|refused|denied|rejected|cannot|no such|not found|\bfault-[0-9a-f]{6}\b"
+    r"|invalid|\bnot run\b|refused|denied|rejected|cannot|no such|not found"
     r"|connection (?:was |is |has been )?(?:closed|reset|aborted)|disconnected|session (?:terminated|expired)"
     r"|unauthori[sz]ed|unknown tool|missing argument|not supported|input[ _]required|still working"
     r"|\b(?:no|without an?) (?:content|output|result|response|answer)\b"
-    r"|server (?:has |was )?(?:exited|ended|died|gone|stopped)|\boffbook-(?:stuck-task|asks-forever)",
+    r"|server (?:has |was )?(?:exited|ended|died|gone|stopped)|\boffbook-(?:stuck-task|asks-forever)"
+    rf"|{_MARK_PATTERN}",
     re.IGNORECASE,
 )
-_MARK = re.compile(r"\bfault-[0-9a-f]{6}\b")
+_MARK = re.compile(_MARK_PATTERN)
 _NOTHING = ("", "null", "none", "undefined", "{}", "[]", '""')
 
 
