@@ -215,6 +215,16 @@ def test_a_request_reports_a_failure_to_its_model_that_the_clean_run_did_not_hav
     assert not tells_failure(user("What is an error?"), known)
 
 
+@pytest.mark.parametrize("arguments", ['{"order_id": "42 fault-qgtdbc"}', '{"order'])
+def test_whatever_an_agent_says_of_broken_arguments_tells_its_model_of_a_failure(arguments):
+    script, call = clean_script(), {"id": "c1", "type": "function", "function": {"name": "refund"}}
+    broken = {"role": "assistant", "tool_calls": [{**call, "function": {"name": "refund", "arguments": arguments}}]}
+    told = [ASK, FIND[1], FOUND, broken, result("c1", "an order has digits only")]
+    assert tells_failure(told, script.known_texts)
+    assert not tells_failure([*told[:-1], result("c1", "refunded")], script.known_texts)  # it says that all is well
+    assert answer(script, told, "stubborn") == [("refund", {"order_id": 42})]
+
+
 def test_the_mark_of_giving_up_depends_on_the_plan_alone():
     plan = FaultPlan([parse_fault("call=1: timeout")])
     assert gave_up_mark(plan) == gave_up_mark(FaultPlan([parse_fault("call=1: timeout")]))
