@@ -68,7 +68,10 @@ def test_a_run_is_judged_by_how_it_ended(verdict, run, clean):
         ("missing effect", fired_run(), clean_run(effects=(ASKED,))),
         ("failed cleanly", fired_run(error=DECLARED, effects=(BOOKED, CANCELLED), declarations=UNDOES), PAYING),
         ("repeated side effect", fault_run("doubled_tool_calls", effects=(PAID, PAID)), PAYING),
-        ("recovered", fault_run("one_more_tool", effects=(PAID, PAID)), PAYING),
+        ("undetected", fault_run("one_more_tool", effects=(PAID, PAID)), PAYING),
+        ("recovered", fault_run("one_more_tool", effects=(PAID,)), PAYING),
+        ("failed partway", fault_run("one_more_tool", effects=(PAID, PAID), error=DECLARED), PAYING),
+        ("recovered", fault_run("one_more_tool", effects=(ASKED, ASKED)), clean_run(effects=(ASKED,))),
     ],
 )
 def test_a_run_is_judged_by_its_effects(verdict, run, clean):
@@ -128,7 +131,8 @@ def test_what_a_fault_injected_into_an_effect_was_not_noticed():
         ("recovered", fault_run("http_error 500", calls=(FAILED, model_call(2, model="other"))), clean_run()),
         ("recovered", fault_run("http_error 500", calls=(FAILED, model_call(2, step_id="backup"))), clean_run()),
         ("went on without", fault_run("empty_response"), clean_run()),
-        ("recovered", fault_run("refusal"), clean_run()),
+        ("went on without", fault_run("refusal"), clean_run()),
+        ("recovered", fault_run("refusal", calls=(model_call(), AGAIN)), clean_run()),
         ("recovered", fault_run("empty_response", calls=(model_call(), AGAIN)), clean_run()),
         ("undetected", fault_run("partial_response"), clean_run()),
         ("recovered", fault_run("partial_response", calls=(model_call(), AGAIN)), clean_run()),
@@ -136,6 +140,17 @@ def test_what_a_fault_injected_into_an_effect_was_not_noticed():
 )
 def test_the_same_result_counts_only_if_nothing_was_left_out(verdict, run, clean):
     assert assess(run, clean).verdict == verdict
+
+
+def test_the_evidence_says_that_a_call_got_no_answer_or_a_refusal():
+    for fault, what in (("empty_response", "never got a good answer"), ("refusal", "got a refusal")):
+        assert assess(fault_run(fault), clean_run()).evidence == (f"call 1 {what}, and the result is the same",)
+        assert assess(fault_run(fault, result="Good day"), clean_run()).evidence[-1] == f"call 1 {what}"
+
+
+def test_the_evidence_counts_what_ran_often_before_a_run_gave_up():
+    run = fault_run("one_more_tool", effects=(PAID, PAID, OTHER, PAID), error=DECLARED)
+    assert assess(run, PAYING).evidence[-1] == "refund(order_id=42) 3 times, refund(order_id=43) had run"
 
 
 def test_a_last_call_that_fails_for_good_after_all_effects_was_not_needed():
