@@ -148,6 +148,17 @@ def test_the_evidence_says_that_a_call_got_no_answer_or_a_refusal():
         assert assess(fault_run(fault, result="Good day"), clean_run()).evidence[-1] == f"call 1 {what}"
 
 
+def test_the_evidence_of_a_repeated_effect_says_that_its_idempotency_key_was_another_one():
+    declared = {"pay": ToolDeclaration(side_effect=True, idempotent="key")}
+    ids = ("0b9f7a52-2f5e-4c3e-9d6b-0f9c7a4b1d11", "7c1d0e90-9a53-4b52-8a1e-52a6f0d6f111", "3f9c1a5be02d4471")
+    clean, *paid = (Effect(tool="pay", arguments={"order": 42, "key": key}) for key in ids)
+    run = fired_run(effects=tuple(paid), declarations=declared)
+    assert assess(run, clean_run(effects=(clean,), declarations=declared)).evidence == (
+        'pay(order=42, key="…") ran 2 times instead of once',
+        "pay is idempotent by key, and was called with 2 different ones",
+    )
+
+
 def test_the_evidence_counts_what_ran_often_before_a_run_gave_up():
     run = fault_run("one_more_tool", effects=(PAID, PAID, OTHER, PAID), error=DECLARED)
     assert assess(run, PAYING).evidence[-1] == "refund(order_id=42) 3 times, refund(order_id=43) had run"

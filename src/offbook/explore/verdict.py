@@ -17,7 +17,17 @@ from offbook.faults import PlannedFault, parse_fault
 from offbook.faults.fault import FaultTrait
 from offbook.faults.tools import InjectedText
 from offbook.text import pluralize, shorten
-from offbook.tools.effects import UNDECLARED, Effect, EffectDifference, compare_effects, net_effects, undone_effects
+from offbook.tools.effects import (
+    UNDECLARED,
+    Effect,
+    EffectDifference,
+    compare_effects,
+    net_effects,
+    undone_effects,
+    used_keys,
+    volatile_values,
+    without_volatile,
+)
 
 Verdict = Literal[
     "repeated side effect",
@@ -109,6 +119,7 @@ class _Claims:
         run = self._run
         difference = compare_effects(self._effects, self._clean.effects, self._declarations, stable=self._stable)
         yield from self._more_effects(difference)
+        yield from self._changed_keys(difference)
         yield from self._broken_checks()
         if run.hung:
             yield Assessment("hung", (run.hung,))
@@ -140,6 +151,15 @@ class _Claims:
             yield Assessment("wrong effect", (ran, *self._instructions))
         yield from self._undeclared_repeats()
         yield from self._obeyed()
+
+    def _changed_keys(self, difference: EffectDifference) -> Iterator[Assessment]:
+        """Yield why a tool with an idempotency key has repeated its effect: it got another key each time."""
+        repeated = [] if self._has_fired("asks_for_more") else [effect.tool for effect, _, _ in difference.repeated]
+        for tool in filter(self._is_observed, dict.fromkeys(repeated)):
+            declared = self._declarations.get(tool, UNDECLARED)
+            if (keys := used_keys(self._effects, tool, declared)) > 1:
+                text = f"{tool} is idempotent by {declared.idempotent}, and was called with {keys} different ones"
+                yield Assessment("repeated side effect", (text,))
 
     def _undeclared_repeats(self) -> Iterator[Assessment]:
         """Yield what ran once more of tools that nothing is declared about: it may have changed something."""
@@ -230,7 +250,8 @@ class _Claims:
 
     def _had_run(self) -> Iterator[str]:
         """Yield what had been changed, and what may have been, when the run gave up."""
-        net = net_effects(self._effects, self._declarations)
+        known = self._stable | volatile_values([effect.arguments for effect in self._clean.effects])
+        net = [without_volatile(each, known) for each in net_effects(self._effects, self._declarations)]
         for outcome, verb in (("done", "had run"), ("unknown", "may have run")):
             calls = Counter(str(effect) for effect in net if effect.outcome == outcome)
             if calls:
