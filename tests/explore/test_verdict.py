@@ -318,6 +318,13 @@ def test_what_had_been_changed_stands_beside_a_result_that_says_that_it_failed()
     assert difference.endswith(f"\n  -{PAYING.result}\n  +Sorry, nothing was charged.")
 
 
+def test_a_missing_effect_with_another_result_shows_it_and_says_how_to_give_up():
+    not_run, difference, advice = assess(fired_run(result="Noted, the refund waits"), PAYING).evidence
+    assert not_run == "refund(order_id=42) did not run, and the run ended as if it had"
+    assert difference.endswith(f"\n  -{PAYING.result}\n  +Noted, the refund waits")
+    assert advice == "if that says that it failed, end with an error that is declared: other words are not recognised"
+
+
 @pytest.mark.parametrize("prevented", [True, False])
 def test_to_undo_what_was_attempted_and_failed_is_no_wrong_effect(prevented):
     attempt = tool_run("book_hotel", arguments={"room": 7}, has_run=not prevented, error="ToolFaultError: no")

@@ -281,11 +281,17 @@ class _Claims:
         for effect in difference.missing:
             if not (undone := self._undone_text(effect)):
                 not_run = f"{effect.beside(difference.other)} did not run, and the run ended as if it had"
+                other = [] if self._run.result == self._clean.result else list(self._unclear_result())
                 calls = [str(each) for each in self._effects if (each.tool, each.outcome) == (effect.tool, "unknown")]
                 instead = [f"{', '.join(calls)} may have run instead"] if calls else []
-                yield Assessment("missing effect", (not_run, *instead))
+                yield Assessment("missing effect", (not_run, *instead, *other))
             elif self._run.result == self._clean.result:
                 yield Assessment("missing effect", (f"{undone}, and the result is the same",))
+
+    def _unclear_result(self) -> Iterator[str]:
+        """Yield the result of a run that did too little, and how one says that it failed, if this is to say so."""
+        yield result_difference(self._run.result, self._clean.result)
+        yield "if that says that it failed, end with an error that is declared: other words are not recognised"
 
     def _undone_text(self, missing: Effect) -> str:
         """Return by what a missing effect was undone, if it ran."""
