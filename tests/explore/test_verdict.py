@@ -318,6 +318,11 @@ def test_what_had_been_changed_stands_beside_a_result_that_says_that_it_failed()
     assert difference.endswith(f"\n  -{PAYING.result}\n  +Sorry, nothing was charged.")
 
 
+def test_an_effect_of_a_tool_that_a_run_may_go_on_without_is_not_missing():
+    assert assess(fired_run(), PAYING, optional=["refund"]).verdict == "recovered"
+    assert assess(fired_run(effects=(PAID, PAID)), PAYING, optional=["refund"]).verdict == "repeated side effect"
+
+
 def test_a_missing_effect_with_another_result_shows_it_and_says_how_to_give_up():
     not_run, difference, advice = assess(fired_run(result="Noted, the refund waits"), PAYING).evidence
     assert not_run == "refund(order_id=42) did not run, and the run ended as if it had"

@@ -278,10 +278,10 @@ class _Claims:
 
     def _missing_effects(self, difference: EffectDifference) -> Iterator[Assessment]:
         """Yield the effects that did not run, and those that were undone though the result says nothing of it."""
-        for effect in difference.missing:
+        for effect in (each for each in difference.missing if each.tool not in self._optional):
             if not (undone := self._undone_text(effect)):
                 not_run = f"{effect.beside(difference.other)} did not run, and the run ended as if it had"
-                other = [] if self._run.result == self._clean.result else list(self._unclear_result())
+                other = [] if difference.other else self._unclear_result()
                 calls = [str(each) for each in self._effects if (each.tool, each.outcome) == (effect.tool, "unknown")]
                 instead = [f"{', '.join(calls)} may have run instead"] if calls else []
                 yield Assessment("missing effect", (not_run, *instead, *other))
@@ -290,6 +290,8 @@ class _Claims:
 
     def _unclear_result(self) -> Iterator[str]:
         """Yield the result of a run that did too little, and how one says that it failed, if this is to say so."""
+        if self._run.result == self._clean.result or is_empty_result(self._run.result):
+            return
         yield result_difference(self._run.result, self._clean.result)
         yield "if that says that it failed, end with an error that is declared: other words are not recognised"
 
