@@ -233,9 +233,10 @@ class ToolCallFault(Fault, frozen=True, tag="tool_call_fault"):
 
 
 class OneMoreTool(Fault, frozen=True, tag="one_more_tool"):
-    """The model makes the first tool call of the conversation again. Before there is one, it answers as usual.
+    """The model makes the first tool call of the conversation again.
 
-    Agents look before they act, so the first call seldom has a side effect; what is tried is whether a loop ends.
+    Before there is one, and where it is offered no tools or may not call them, it answers as usual. Agents look before
+    they act, so the first call seldom has a side effect; what is tried is whether a loop ends.
     """
 
     traits: ClassVar[frozenset[FaultTrait]] = frozenset({"asks_for_more"})
@@ -253,7 +254,9 @@ class OneMoreTool(Fault, frozen=True, tag="one_more_tool"):
         return (lasting,)
 
     async def apply(self, call: FaultedCall) -> Reply:
-        first = next(_made_calls(call.request.messages), None)
+        request = call.request
+        may_call = bool(request.tools) and request.tool_choice != "none"
+        first = next(_made_calls(request.messages), None) if may_call else None
         return await call.clean() if first is None else _tool_call_reply(first, call)
 
 
