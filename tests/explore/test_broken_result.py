@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from offbook.explore.broken_result import admits_failure, broken_parts, is_empty_result, is_truncated, result_difference
 
-MARK = "fault-3f9c1a"
+MARK = "fault-qgtdbc"
 RESERVED = "Table reserved: R-9"
 
 
@@ -67,6 +67,8 @@ def test_every_beginning_is_truncated_from_its_whole(beginning, rest):
         ("It came. It came.", "It came."),
         ({"exit": 0, "stdout": "It is It is on its way.\n"}, {"exit": 0, "stdout": "It is on its way.\n"}),
         ({"exit": 0, "stdout": ""}, {"exit": 0, "stdout": "refunded\n"}),
+        ("It is late.\nBye.", "Dear Ada,\nIt is late.\nBye."),
+        ({"exit": 0, "stdout": "", "files": {"a": "\nlate"}}, {"exit": 0, "stdout": "", "files": {"a": "Ada\nlate"}}),
     ],
 )
 def test_broken_data_in_a_result_is_seen(result, clean):
@@ -80,6 +82,7 @@ def test_broken_data_in_a_result_is_seen(result, clean):
         ("Another answer altogether", "The order is lost."),
         ("The order is lost. We are looking for it.", "The order is lost."),
         ("It is annulled", "It is paid"),
+        ("Bye.\nIt is late.", "Dear Ada,\nIt is late.\nBye."),
     ],
 )
 def test_another_result_is_not_broken_data(result, clean):
@@ -93,10 +96,12 @@ def test_another_result_is_not_broken_data(result, clean):
         ("The refund was not sent.", "Refunded."),
         ("ERROR: no refund", "Refunded."),
         ({"exit": 0, "stdout": "I can't help with that.\n"}, {"exit": 0, "stdout": "Refunded.\n"}),
+        ({"exit": 0, "stdout": "", "files": {"a": "Sorry."}}, {"exit": 0, "stdout": "", "files": {"a": "Hi"}}),
+        ({"exit": 0, "stdout": "failed", "files": {"a": "Hi"}}, {"exit": 0, "stdout": "ok", "files": {"a": "Hi"}}),
         ({"ok": False, "reason": "timeout"}, {"ok": True, "reason": ""}),
         ({"status": "failed"}, {"status": "done"}),
         ({"error": f"the tool failed ({MARK})"}, {"error": None}),
-        ("I could not finish this (gave-up-3f9c1a)", "Refunded."),
+        ("I could not finish this (gave-up-qgtdbc)", "Refunded."),
         ("I was not able to reserve a table.", RESERVED),
         ("We aren't able to do that.", RESERVED),
         ("No table could be reserved.", RESERVED),
@@ -118,6 +123,7 @@ def test_a_result_that_admits_failure_is_recognised(result, clean):
     ("result", "clean"),
     [
         ("Refunded twice.", "Refunded."),
+        ({"exit": 0, "stdout": "ok", "files": {"a": "Sorry."}}, {"exit": 0, "stdout": "ok", "files": {"a": "Hi"}}),
         ("Refunded. A return is not needed.", "Refunded."),
         ("Refunded. Sorry for the wait.", "Refunded."),
         ({"status": f'{{"ok": 1, {MARK}'}, {"status": "ok"}),

@@ -149,6 +149,12 @@ def pairs(subject, faults):
     return [str(each.case) for each in explore(subject, faults, pairs=True).results if len(each.case.lines) > 1]
 
 
+@pytest.mark.parametrize("faults", ["stream_truncate", "stream_stall,tool_lost"])
+def test_faults_of_which_none_can_fire_are_no_exploration(faults):
+    with pytest.raises(InputError, match="no call of the run can fail so: stream_"):
+        explore(Told(clean_run(calls=(model_call(),))), faults)
+
+
 def test_pairs_have_their_second_fault_behind_the_first():
     assert pairs(Told(), "connection_reset,http_error 401") == [
         "call=1 attempt=1: connection_reset; call=2 attempt=1: connection_reset",

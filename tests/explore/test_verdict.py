@@ -15,7 +15,7 @@ UNDOES = {"cancel_hotel": ToolDeclaration(undoes="book_hotel")}
 ASKED = Effect(tool="refund", arguments={"order_id": 42}, source="inferred")
 FOUND = tool_run("find_order")
 READS = {"find_order": ToolDeclaration(read_only=True)}
-MARK = "fault-3f9c1a"
+MARK = "fault-qgtdbc"
 GARBLED = ("tool=find_order call=1: tool_garbled",)
 EMPTY_TOOL = ("tool=find_order call=1: tool_empty",)
 PREVENTED = tool_run("check", has_run=False, error="ToolFaultError: no")
@@ -68,7 +68,10 @@ def test_a_run_is_judged_by_how_it_ended(verdict, run, clean):
         ("missing effect", fired_run(), clean_run(effects=(ASKED,))),
         ("failed cleanly", fired_run(error=DECLARED, effects=(BOOKED, CANCELLED), declarations=UNDOES), PAYING),
         ("repeated side effect", fault_run("doubled_tool_calls", effects=(PAID, PAID)), PAYING),
-        ("recovered", fault_run("one_more_tool", effects=(PAID, PAID)), PAYING),
+        ("undetected", fault_run("one_more_tool", effects=(PAID, PAID)), PAYING),
+        ("recovered", fault_run("one_more_tool", effects=(PAID,)), PAYING),
+        ("failed partway", fault_run("one_more_tool", effects=(PAID, PAID), error=DECLARED), PAYING),
+        ("recovered", fault_run("one_more_tool", effects=(ASKED, ASKED)), clean_run(effects=(ASKED,))),
     ],
 )
 def test_a_run_is_judged_by_its_effects(verdict, run, clean):
@@ -128,7 +131,8 @@ def test_what_a_fault_injected_into_an_effect_was_not_noticed():
         ("recovered", fault_run("http_error 500", calls=(FAILED, model_call(2, model="other"))), clean_run()),
         ("recovered", fault_run("http_error 500", calls=(FAILED, model_call(2, step_id="backup"))), clean_run()),
         ("went on without", fault_run("empty_response"), clean_run()),
-        ("recovered", fault_run("refusal"), clean_run()),
+        ("went on without", fault_run("refusal"), clean_run()),
+        ("recovered", fault_run("refusal", calls=(model_call(), AGAIN)), clean_run()),
         ("recovered", fault_run("empty_response", calls=(model_call(), AGAIN)), clean_run()),
         ("undetected", fault_run("partial_response"), clean_run()),
         ("recovered", fault_run("partial_response", calls=(model_call(), AGAIN)), clean_run()),
@@ -136,6 +140,28 @@ def test_what_a_fault_injected_into_an_effect_was_not_noticed():
 )
 def test_the_same_result_counts_only_if_nothing_was_left_out(verdict, run, clean):
     assert assess(run, clean).verdict == verdict
+
+
+def test_the_evidence_says_that_a_call_got_no_answer_or_a_refusal():
+    for fault, what in (("empty_response", "never got a good answer"), ("refusal", "got a refusal")):
+        assert assess(fault_run(fault), clean_run()).evidence == (f"call 1 {what}, and the result is the same",)
+        assert assess(fault_run(fault, result="Good day"), clean_run()).evidence[-1] == f"call 1 {what}"
+
+
+def test_the_evidence_of_a_repeated_effect_says_that_its_idempotency_key_was_another_one():
+    declared = {"pay": ToolDeclaration(side_effect=True, idempotent="key")}
+    ids = ("0b9f7a52-2f5e-4c3e-9d6b-0f9c7a4b1d11", "7c1d0e90-9a53-4b52-8a1e-52a6f0d6f111", "3f9c1a5be02d4471")
+    clean, *paid = (Effect(tool="pay", arguments={"order": 42, "key": key}) for key in ids)
+    run = fired_run(effects=tuple(paid), declarations=declared)
+    assert assess(run, clean_run(effects=(clean,), declarations=declared)).evidence == (
+        'pay(order=42, key="…") ran 2 times instead of once',
+        "pay is idempotent by key, and was called with 2 different ones",
+    )
+
+
+def test_the_evidence_counts_what_ran_often_before_a_run_gave_up():
+    run = fault_run("one_more_tool", effects=(PAID, PAID, OTHER, PAID), error=DECLARED)
+    assert assess(run, PAYING).evidence[-1] == "refund(order_id=42) 3 times, refund(order_id=43) had run"
 
 
 def test_a_last_call_that_fails_for_good_after_all_effects_was_not_needed():
@@ -290,6 +316,18 @@ def test_what_had_been_changed_stands_beside_a_result_that_says_that_it_failed()
     failed, difference, had_run = assessment.evidence
     assert (failed, had_run) == ("it says in its result that it failed", "refund(order_id=42) had run")
     assert difference.endswith(f"\n  -{PAYING.result}\n  +Sorry, nothing was charged.")
+
+
+def test_an_effect_of_a_tool_that_a_run_may_go_on_without_is_not_missing():
+    assert assess(fired_run(), PAYING, optional=["refund"]).verdict == "recovered"
+    assert assess(fired_run(effects=(PAID, PAID)), PAYING, optional=["refund"]).verdict == "repeated side effect"
+
+
+def test_a_missing_effect_with_another_result_shows_it_and_says_how_to_give_up():
+    not_run, difference, advice = assess(fired_run(result="Noted, the refund waits"), PAYING).evidence
+    assert not_run == "refund(order_id=42) did not run, and the run ended as if it had"
+    assert difference.endswith(f"\n  -{PAYING.result}\n  +Noted, the refund waits")
+    assert advice == "if that says that it failed, end with an error that is declared: other words are not recognised"
 
 
 @pytest.mark.parametrize("prevented", [True, False])

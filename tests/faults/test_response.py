@@ -120,6 +120,23 @@ async def test_the_text_breaks_off_in_its_middle(text, half):
     assert (response.content, response.finish_reason, response.usage.completion_tokens) == (half, "length", 0)
 
 
+@pytest.mark.parametrize(
+    ("text", "cut"),
+    [
+        ("120000", "120"),
+        ("12,000", "12,0"),
+        ('{"why": "late", "amount": 12000}', '{"why": "late", "amount": 12'),
+        ('{"amount": 12000, "why": "late"}', '{"amount": 12000, "why": "la'),
+        ('{"to": [{"id": "a\\"bcd"}]}', '{"to": [{"id": "a\\"'),
+        ('```json\n{"amount": 12000}\n```', '```json\n{"amount": 12'),
+        ("[[], {}]", "[[],"),
+    ],
+)
+async def test_data_breaks_off_inside_its_last_value_and_carries_no_mark(text, cut):
+    marked = FaultInjector(Scripted(Response(text)), HALF, marked=True)
+    assert (await marked.complete(user("Hi"), "m")).content == cut
+
+
 @pytest.mark.parametrize("args", [{}, {"order_id": 42}, {"note": "a long text of many words"}])
 async def test_of_text_and_tool_calls_the_arguments_of_the_last_call_break_off(args):
     first = ToolCall("find", {"order_id": 42}, "c1")

@@ -154,15 +154,22 @@ async def test_a_model_that_never_ends_makes_its_first_call_again_under_a_new_id
     messages = user("Pay it back")
     made = []
     for _ in range(4):
-        (call,) = (response := await model.complete(messages, "m")).tool_calls
+        (call,) = (response := await model.complete(messages, "m", tools=TOOLS)).tool_calls
         made.append((call.tool, call.args))
         messages += [response.to_message().to_dict(), {"role": "tool", "tool_call_id": call.id, "content": "paid"}]
     assert made == [("refund", ARGS)] * 4
     assert len({each["tool_call_id"] for each in messages if each["role"] == "tool"}) == 4
 
 
+@pytest.mark.parametrize("options", [{}, {"tools": []}, {"tools": TOOLS, "tool_choice": "none"}])
+async def test_a_model_that_never_ends_answers_where_it_may_call_no_tool(options):
+    model = FaultInjector(Scripted(Response("Done.", "m")), FaultPlan([At(since=1).fail(OneMoreTool())]))
+    messages = [*user("Pay it back"), ASKS.to_message().to_dict()]
+    assert (await model.complete(messages, "m", **options)).content == "Done."
+
+
 @pytest.mark.parametrize("odd", ["x", {"function": None}, {"function": "refund"}])
 async def test_malformed_calls_of_a_conversation_are_not_made_again(odd):
     model = FaultInjector(Scripted(Response("Done.", "m")), FaultPlan([At(since=1).fail(OneMoreTool())]))
     messages = [*user("Hi"), {"role": "assistant", "content": None, "tool_calls": [odd]}]
-    assert (await model.complete(messages, "m")).content == "Done."
+    assert (await model.complete(messages, "m", tools=TOOLS)).content == "Done."

@@ -174,7 +174,7 @@ def texts_of(fault, *, marked):
 
 def test_a_mark_is_that_of_its_line_and_of_no_other():
     line = parse_fault("call=1: http_error 500")
-    assert re.fullmatch(r"fault-[0-9a-f]{6}", mark_of(line))
+    assert re.fullmatch("fault-[bcdfghjklmnpqrst]{6}", mark_of(line))  # no digit, which an agent may look for
     assert mark_of(line) == mark_of(parse_fault("call=1: http_error 500"))
     assert mark_of(line) != mark_of(parse_fault("call=2: http_error 500"))
 

@@ -37,7 +37,7 @@ def test_every_fault_of_tools_has_a_form_over_mcp(fault, era):
         asked = parse_message(line(call("write", era=era)))
         started = endpoint.session.start(asked)
         clean = endpoint.session.answer(started)
-    answer = apply_fault(fault, FaultedCall(asked, lambda: clean, "fault-123456"))
+    answer = apply_fault(fault, FaultedCall(asked, lambda: clean, "fault-bcdfgh"))
     assert answer != clean
     assert fault.type in TOOL_FAULT_TYPES
 

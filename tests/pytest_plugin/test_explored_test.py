@@ -530,6 +530,23 @@ def test_a_misspelt_name_of_what_it_may_go_on_without_is_refused(explored):
     assert "there is no step or tool 'refnd'\n  hint: did you mean 'refund'?" in printed_output(result)
 
 
+@pytest.mark.parametrize("declared", ["read_only", "side_effects", "idempotent"])
+def test_a_misspelt_name_of_a_tool_is_refused_and_one_that_may_run_later_is_not(explored, declared):
+    explored.test(SOUND.replace("faults=", f'{declared}=["refundd", "cancel"], faults='))
+    result = explored.run("-k", "clean")
+    result.assert_outcomes(failed=1)
+    assert "there is no tool 'refundd'\n  hint: did you mean 'refund'?" in printed_output(result)
+    explored.test(SOUND.replace("faults=", f'{declared}=["cancel"], faults='))
+    explored.run("-k", "clean").assert_outcomes(passed=1)
+
+
+def test_a_test_fails_if_none_of_its_faults_can_fire(explored):
+    explored.test(SOUND.replace("faults=", 'budget=3, faults="stream_stall") #'))
+    result = explored.run()
+    result.assert_outcomes(errors=1)
+    assert "no call of the run can fail so: stream_stall" in printed_output(result)
+
+
 def test_a_call_that_the_test_may_go_on_without_is_no_finding(explored):
     careless = """
 from agent import HI

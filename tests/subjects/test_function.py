@@ -122,6 +122,20 @@ def test_a_second_fault_is_tried_behind_the_first(recording_explore_function):
     assert both in pairs
 
 
+def test_a_step_that_it_may_go_on_without_is_declared(recording):
+    async def careless(harness):
+        await harness.provider.complete(user("Hi"), "m", step_id="s")
+        return "done"
+
+    def verdicts(**options):
+        return explore_function(careless, recording, faults="empty_response,refusal", **options).counts
+
+    assert verdicts() == {"went on without": 4}
+    assert verdicts(optional=["s"]) == {"recovered": 4}
+    with pytest.raises(InputError, match="there is no step or tool 't'"):
+        verdicts(optional=["t"])
+
+
 def test_a_fault_that_there_is_not_is_bad_input(recording_explore_function):
     with pytest.raises(InputError, match="there is no fault 'timeot' to try"):
         explore_function(careless, recording_explore_function, faults="timeot")

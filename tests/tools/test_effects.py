@@ -1,5 +1,7 @@
 """Side effects: what is reported, and those of two runs, compared."""
 
+from uuid import uuid4
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from offbook.errors import InputError
 from offbook.tools.effects import (
     Effect,
+    EffectDifference,
     ToolDeclaration,
     collect_effects,
     compare_effects,
@@ -143,6 +146,22 @@ def test_a_time_that_the_model_asked_for_does_not_vary():
     wanted, other = (Effect(tool="call", arguments={"at": f"2026-01-01T{hour}:00"}) for hour in (10, 17))
     assert compare_effects([other], [wanted], {}).other == ()
     assert compare_effects([other], [wanted], {}, stable=["2026-01-01T10:00"]).other == (other,)
+
+
+@pytest.mark.parametrize("key", ["{}-{}", "{}", "refund:{}"])
+def test_a_key_that_is_random_in_every_run_is_the_same_effect_and_has_a_text_that_does_not_vary(key):
+    ids = ["3f9c1a5be02d4471", "a1b2c3d4e5f60718"] if key == "{}" else [str(uuid4()), str(uuid4())]
+    one, other = (Effect(tool="pay", arguments={"order": 42, "key": key.format(each, 7)}) for each in ids)
+    assert compare_effects([other], [one], {}) == EffectDifference()
+    ((repeated, times, expected),) = compare_effects([other, other], [one], {}).repeated
+    assert (times, expected) == (2, 1)
+    assert str(repeated) == f'pay(order=42, key="{key.format("…", 7)}")'
+
+
+@pytest.mark.parametrize("number", ["4217000012345678", "deadbeefdeadbeef", "order-42-of-2026-again"])
+def test_a_long_number_and_a_word_are_no_random_ids(number):
+    wanted, other = (Effect(tool="pay", arguments={"card": card}) for card in (number, f"9{number[1:]}"))
+    assert compare_effects([other], [wanted], {}).missing == (wanted,)
 
 
 class Unspeakable:

@@ -18,7 +18,7 @@ _ADMISSION = re.compile(
     r"|not (?:been |be )?(?:possible|done|sent|made|paid|(?:refund|book|cancel+|complet|process|deliver|charg|creat"
     r"|updat|chang|sav|plac|confirm|finish|publish|schedul|transferr|order|answer|succeed|perform|execut|issu|approv"
     r"|reserv|shipp)ed)"
-    r"|nothing (?:was|has)|gave up|giving up|given up|gives up|try again|gave-up-[0-9a-f]+)\b",
+    r"|nothing (?:was|has)|gave up|giving up|given up|gives up|try again|gave-up-[a-z]+)\b",
     re.IGNORECASE,
 )
 _BARE_ADMISSION = re.compile(
@@ -45,8 +45,10 @@ def admits_failure(result: Any, clean: Any, marks: Sequence[str] = ()) -> bool:
     """Return whether a result says, unlike the clean one, that the run failed: in English words, or in a field.
 
     One that has all words of the clean result, or claims the same in sentences of their own, says that it succeeded,
-    whatever else it says.
+    whatever else it says. So does a program that prints the same, whatever is in the files that it writes.
     """
+    if _is_of_program(clean) and _is_of_program(result) and clean["stdout"].strip():
+        result, clean = result["stdout"], clean["stdout"]
     if _denies(result, clean) or _flips_status(result, clean, marks):
         return True
     said, before = _text(result), _text(clean).casefold()
@@ -135,11 +137,11 @@ def _is_doubled(text: str, whole: str) -> bool:
 
 
 def _text(value: Any) -> str:
-    """Return all strings of a result, one a line; other values as JSON. Of a program it is what it printed."""
+    """Return all strings of a result, one a line, other values as JSON; of a program, what it printed and wrote."""
     if isinstance(value, str):
         return value
     if _is_of_program(value):
-        return str(value["stdout"])
+        return "\n".join(filter(None, (str(value["stdout"]), *map(_text, value.get("files", {}).values()))))
     if isinstance(value, dict):
         return "\n".join(_text(each) for each in value.values())
     if isinstance(value, list):
@@ -148,20 +150,20 @@ def _text(value: Any) -> str:
 
 
 def is_empty_result(result: Any) -> bool:
-    """Return whether a result is empty. That of a program is if it printed nothing."""
+    """Return whether a result is empty. That of a program is if it printed nothing, and wrote nothing."""
     if isinstance(result, str):
         return not result.strip()
     if _is_of_program(result):
-        return is_empty_result(result["stdout"])
+        return is_empty_result(result["stdout"]) and not result.get("files")
     return result is None or (isinstance(result, dict | list) and not result)
 
 
 def _is_of_program(result: Any) -> bool:
-    return isinstance(result, dict) and result.keys() == {"exit", "stdout"}
+    return isinstance(result, dict) and {"exit", "stdout"} <= result.keys() <= {"exit", "stdout", "files"}
 
 
 def is_truncated(result: Any, whole: Any) -> bool:
-    """Return whether `result` is `whole` with parts missing: ends of strings, items of lists, values of fields."""
+    """Return whether `result` is `whole` with parts missing: ends and lines of strings, items of lists, fields."""
     if result == whole or is_empty_result(whole):
         return False
     if is_empty_result(result):
@@ -176,11 +178,14 @@ def is_truncated(result: Any, whole: Any) -> bool:
 
 
 def _is_truncated_text(text: str, whole: str) -> bool:
-    """Return whether the text is a beginning of the other, or its lines are beginnings of the other's lines."""
+    """Return whether the text is a beginning of the other, its lines are beginnings of the other's, or some of them."""
     text, whole = text.strip(), whole.strip()
     if whole.startswith(text):
         return text != whole
     lines, whole_lines = text.splitlines(), whole.splitlines()
+    if len(lines) < len(whole_lines):
+        rest = iter(whole_lines)
+        return all(line in rest for line in lines)
     pairs = list(zip(lines, whole_lines, strict=False))
     return len(lines) == len(whole_lines) and all(line.startswith(cut.strip()) for cut, line in pairs)
 

@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from offbook.errors import InputError
 from offbook.explore.options import FaultVariant
 from offbook.explore.run import ExploredSite, Run, sites_of
 from offbook.faults import At, FaultPlan, PlannedFault
@@ -85,6 +86,14 @@ def cases_of(sites: Sequence[ExploredSite], variants: Iterable[FaultVariant]) ->
             found.setdefault(str(line), (line, []))[1].append(HeatmapCell(site.row, column))
     numbered = enumerate(found.values(), 1)
     return [FaultCase(f"{number:04}", (line,), tuple(cells)) for number, (line, cells) in numbered]
+
+
+def require_case(cases: Sequence[FaultCase], variants: Iterable[FaultVariant]) -> None:
+    """Raise InputError if there is no case, and nothing to be learned: orders show that no calls overlap."""
+    types = dict.fromkeys(variant.fault.type for variant in variants if not cases and not variant.needs_overlap)
+    if types:
+        names, hint = ", ".join(types), "faults of streams need a streamed answer, those of tools a tool that is called"
+        raise InputError(f"no call of the run can fail so: {names}", source="faults", hint=hint)
 
 
 def _its_turns(

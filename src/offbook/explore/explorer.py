@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import InputError
-from offbook.explore.cases import FaultCase, HeatmapCell, OrderCases, cases_of, order_cases, probe_plan
+from offbook.explore.cases import FaultCase, HeatmapCell, OrderCases, cases_of, order_cases, probe_plan, require_case
 from offbook.explore.options import ExploreOptions, broken_invariants
 from offbook.explore.pairs import Pairs, Waves, expected_cases
 from offbook.explore.run import Run, named_calls, sites_of
@@ -35,7 +35,6 @@ from offbook.explore.start_check import ForkingSubject, FreshRuns, check_starts,
 from offbook.explore.verdict import FINDINGS, VERDICTS, Assessment, Verdict, assess
 from offbook.faults import FaultPlan
 from offbook.recording.match.continuation import CONTINUATIONS, Continuation
-from offbook.text import did_you_mean
 
 
 class Subject(Protocol):
@@ -259,16 +258,15 @@ class Explorer:
         if not run.calls and not run.tools:
             hint = "it does not use the base URL or the provider that it is given, or makes no calls"
             raise InputError("the run made no call that could fail", source=self._subject.name, hint=hint)
-        names = named_calls(run)
-        for name in sorted(self._options.optional - names):
-            hint = did_you_mean(name, names, kind="steps and tools")
-            raise InputError(f"there is no step or tool {name!r}", source="optional", hint=hint)
+        self._options.check_optional(named_calls(run))
         return run
 
     @cached_property
     def cases(self) -> list[FaultCase]:
-        """Every case with a single fault, and every order of calls, regardless of the budget."""
-        return [*self._single_faults, *self._orders.cases]
+        """Every case with a single fault, and every order of calls, regardless of the budget; at least one."""
+        cases = [*self._single_faults, *self._orders.cases]
+        require_case(cases, self._options.variants)
+        return cases
 
     @cached_property
     def _single_faults(self) -> list[FaultCase]:

@@ -3,7 +3,7 @@ request."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
@@ -109,6 +109,12 @@ class ExploreOptions(Struct, frozen=True, kw_only=True):
     invariants: Sequence[Invariant] = ()
     optional: frozenset[str] = frozenset()
     shard: Shard | None = None
+
+    def check_optional(self, names: Collection[str]) -> None:
+        """Raise InputError if one of `optional` is not among the steps and tools of the clean run."""
+        for name in sorted(self.optional - set(names)):
+            hint = did_you_mean(name, names, kind="steps and tools")
+            raise InputError(f"there is no step or tool {name!r}", source="optional", hint=hint)
 
 
 ANSWER_WAIT_S = 20.0

@@ -206,13 +206,13 @@ class EffectCounts(Counter[str]):
     def __missing__(self, tool: str) -> int:
         from difflib import get_close_matches  # noqa: PLC0415 - few invariants need it
 
-        near = [] if tool in self.tools else get_close_matches(tool, self.tools, n=1, cutoff=_MISSPELT)
+        near = [] if tool in self.tools else get_close_matches(tool, self.tools, n=1, cutoff=MISSPELT)
         if near:
             raise KeyError(f"there is no tool {tool!r}; did you mean {near[0]!r}?")
         return 0
 
 
-_MISSPELT = 0.85
+MISSPELT = 0.85
 """How alike two names are, of which one is taken for the other, misspelt. Tools that run only after a failure are
 unknown before, and may have names like those of others."""
 

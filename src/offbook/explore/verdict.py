@@ -10,14 +10,24 @@ import msgspec
 from msgspec import Struct
 
 from offbook.explore.broken_result import admits_failure, broken_parts, is_empty_result, result_difference
+from offbook.explore.call_checks import UnansweredCalls, careless_calls
 from offbook.explore.options import Invariant, broken_invariants
-from offbook.explore.retries import careless_calls, faults_at
-from offbook.explore.run import ModelCall, Run, ToolRun
+from offbook.explore.run import Run, ToolRun
 from offbook.faults import parse_fault
 from offbook.faults.fault import FaultTrait
 from offbook.faults.tools import InjectedText
 from offbook.text import pluralize, shorten
-from offbook.tools.effects import UNDECLARED, Effect, EffectDifference, compare_effects, net_effects, undone_effects
+from offbook.tools.effects import (
+    UNDECLARED,
+    Effect,
+    EffectDifference,
+    compare_effects,
+    net_effects,
+    undone_effects,
+    used_keys,
+    volatile_values,
+    without_volatile,
+)
 
 Verdict = Literal[
     "repeated side effect",
@@ -103,11 +113,13 @@ class _Claims:
         self._faults = [parse_fault(line) for line in run.fired]
         self._effects = (*run.prevented_effects, *run.effects)
         self._stable = clean.requested_values  # a recorded model asks for the same
+        self._answers = UnansweredCalls(run, clean, self._faults, optional)
 
     def __iter__(self) -> Iterator[Assessment]:
         run = self._run
         difference = compare_effects(self._effects, self._clean.effects, self._declarations, stable=self._stable)
         yield from self._more_effects(difference)
+        yield from self._changed_keys(difference)
         yield from self._broken_checks()
         if run.hung:
             yield Assessment("hung", (run.hung,))
@@ -138,6 +150,15 @@ class _Claims:
             yield Assessment("wrong effect", (ran, *self._instructions))
         yield from self._undeclared_repeats()
         yield from self._obeyed()
+
+    def _changed_keys(self, difference: EffectDifference) -> Iterator[Assessment]:
+        """Yield why a tool with an idempotency key has repeated its effect: it got another key each time."""
+        repeated = [] if self._has_fired("asks_for_more") else [effect.tool for effect, _, _ in difference.repeated]
+        for tool in filter(self._is_observed, dict.fromkeys(repeated)):
+            declared = self._declarations.get(tool, UNDECLARED)
+            if (keys := used_keys(self._effects, tool, declared)) > 1:
+                text = f"{tool} is idempotent by {declared.idempotent}, and was called with {keys} different ones"
+                yield Assessment("repeated side effect", (text,))
 
     def _undeclared_repeats(self) -> Iterator[Assessment]:
         """Yield what ran once more of tools that nothing is declared about: it may have changed something."""
@@ -172,8 +193,8 @@ class _Claims:
     def _advice(self, tool: str) -> str:
         """Return how to be certain about a tool of a program."""
         report = f'report what {tool} really does with offbook.effect("{tool}", …)'
-        is_declared = self._declarations.get(tool, UNDECLARED).has_effect
-        return report if is_declared else f"{report}, or declare it: --read-only {tool} or --idempotent {tool}"
+        has_effect = self._declarations.get(tool, UNDECLARED).has_effect
+        return report if has_effect else f"{report}, or declare it: --read-only {tool} or --idempotent {tool}"
 
     def _is_observed(self, tool: str) -> bool:
         return all(each.source == "observed" for each in self._run.effects if each.tool == tool)
@@ -195,11 +216,13 @@ class _Claims:
 
     def _had_run(self) -> Iterator[str]:
         """Yield what had been changed when the run gave up, what may have been, and of what nobody knows whether."""
-        net = net_effects(self._effects, self._declarations)
+        known = self._stable | volatile_values([effect.arguments for effect in self._clean.effects])
+        net = [without_volatile(each, known) for each in net_effects(self._effects, self._declarations)]
         for outcome, verb in (("done", "had run"), ("unknown", "may have run")):
-            calls = [str(effect) for effect in net if effect.outcome == outcome]
+            calls = Counter(str(effect) for effect in net if effect.outcome == outcome)
             if calls:
-                yield f"{', '.join(calls)} {verb}"
+                shown = (each if count == 1 else f"{each} {count} times" for each, count in calls.items())
+                yield f"{', '.join(shown)} {verb}"
         for tool, times in Counter(effect.tool for effect in self._undeclared_runs(self._run)).items():
             yield f"{tool} ran {_times(times)}; nothing is declared about it"
 
@@ -215,6 +238,7 @@ class _Claims:
             yield from self._missing_effects(difference)
         yield from self._accepted_broken_data()
         if is_same:
+            yield from self._endless_requests(difference)
             yield from self._went_on_without()
             yield Assessment("recovered", (_recovery_text(run, clean), *self._closing_turns()))
         else:
@@ -222,14 +246,22 @@ class _Claims:
 
     def _missing_effects(self, difference: EffectDifference) -> Iterator[Assessment]:
         """Yield the effects that did not run, and those that were undone though the result says nothing of it."""
-        for effect in difference.missing:
+        for effect in (each for each in difference.missing if each.tool not in self._optional):
             if not (undone := self._undone_text(effect)):
                 not_run = f"{effect.beside(difference.other)} did not run, and the run ended as if it had"
+                other = [] if difference.other else self._unclear_result()
                 calls = [str(each) for each in self._effects if (each.tool, each.outcome) == (effect.tool, "unknown")]
                 instead = [f"{', '.join(calls)} may have run instead"] if calls else []
-                yield Assessment("missing effect", (not_run, *instead))
+                yield Assessment("missing effect", (not_run, *instead, *other))
             elif self._run.result == self._clean.result:
                 yield Assessment("missing effect", (f"{undone}, and the result is the same",))
+
+    def _unclear_result(self) -> Iterator[str]:
+        """Yield the result of a run that did too little, and how one says that it failed, if this is to say so."""
+        if self._run.result == self._clean.result or is_empty_result(self._run.result):
+            return
+        yield result_difference(self._run.result, self._clean.result)
+        yield "if that says that it failed, end with an error that is declared: other words are not recognised"
 
     def _undone_text(self, missing: Effect) -> str:
         """Return by what a missing effect was undone, if it ran."""
@@ -273,61 +305,36 @@ class _Claims:
             is_broken = "breaks_result" in planned.fault.traits and tool not in self._optional
             if is_broken and len(run.tools) == len(clean.tools) and run.tools != clean.tools:
                 yield Assessment("undetected", (f"{tool} returned a broken result, and the answer is the same",))
-        for call in filter(self._is_built_upon, self._unanswered(lambda call: self._is_hit(call, "cuts_answer"))):
+        for call in filter(self._answers.is_needed, self._answers.cut_off()):
             cut = f"the answer to call {call.row} was cut off (length), and the run went on with it"
             yield Assessment("undetected", (cut,))
+
+    def _endless_requests(self, difference: EffectDifference) -> Iterator[Assessment]:
+        """Yield what ran once more for a model that never ends, if the result is the same as if it had ended."""
+        known = [each for each in difference.repeated if self._is_observed(each[0].tool) or self._is_declared(each[0])]
+        for often in _how_often(known) if self._has_fired("asks_for_more") else ():
+            ended = "the model never stopped asking for tools, and the result is the same as if it had"
+            yield Assessment("undetected", (f"{often}: {ended}",))
+
+    def _is_declared(self, effect: Effect) -> bool:
+        return self._declarations.get(effect.tool, UNDECLARED).has_effect
 
     def _went_on_without(self) -> Iterator[Assessment]:
         """Yield the calls that failed for good, though the result is the same as if they had not."""
         if self._was_told:
             return
-        for call in filter(self._is_built_upon, self._without_answer()):
-            never = f"call {call.row} never got a good answer, and the result is the same"
-            yield Assessment("went on without", (never,))
+        for call, lacking in self._answers.describe():
+            if self._answers.is_needed(call):
+                yield Assessment("went on without", (f"{lacking}, and the result is the same",))
         for run in self._failed_tools():
             failed = f"{run.tool} failed for good ({run.error or 'no result'}), and the result is the same"
             yield Assessment("went on without", (failed,))
 
     def _closing_turns(self) -> Iterator[str]:
         """Yield the calls that failed for good when all was done."""
-        for call in () if self._was_told else self._without_answer():
-            if not self._is_built_upon(call):
-                yield f"call {call.row} never got a good answer; nothing was left to do"
-
-    def _without_answer(self) -> list[ModelCall]:
-        """Return the calls that failed for good, or whose answer was empty and that were not asked again."""
-        is_reordered = all(planned.fault.type == "held_until" for planned in self._faults)
-
-        def has_none(call: ModelCall) -> bool:
-            is_outrun = is_reordered and call.error.startswith("CancelledError")  # the agent has taken a faster answer
-            return (call.outcome == "failed" and not is_outrun) or self._is_hit(call, "empties_answer")
-
-        good = [call for call in self._run.calls if not has_none(call)]
-        return [call for call in self._unanswered(has_none) if not any(_asks_again(each, call) for each in good)]
-
-    def _unanswered(self, is_bad: Callable[[ModelCall], bool]) -> list[ModelCall]:
-        """Return the last bad call of each step that got fewer good answers than in the clean run."""
-        wanted = Counter(call.step_id for call in self._clean.calls if call.outcome == "answered")
-        last_bad = {call.step_id: call for call in self._run.calls if is_bad(call)}
-        good = Counter(call.step_id for call in self._run.calls if call.outcome != "failed" and not is_bad(call))
-        if good - wanted:  # another step answered instead
-            return []
-        return [call for step, call in last_bad.items() if good[step] < wanted[step] and step not in self._optional]
-
-    def _is_built_upon(self, call: ModelCall) -> bool:
-        """Return whether the run needed the answer: it is no closing turn of a conversation whose effects are done.
-
-        Something else came after it, or it is a question of its own, or there are no effects but the result alone.
-        """
-        if call.follows != "continues":
-            return True
-        observed = [effect for effect in self._run.effects if effect.source == "observed"]
-        has_later_effect = call.effects_before is not None and len(observed) > call.effects_before
-        has_later_call = any(each.number > call.number for each in self._run.calls)
-        return has_later_effect or has_later_call or not self._clean.effects
-
-    def _is_hit(self, call: ModelCall, trait: FaultTrait) -> bool:
-        return any(trait in planned.fault.traits for planned in faults_at(call, self._faults))
+        for call, lacking in () if self._was_told else self._answers.describe():
+            if not self._answers.is_needed(call):
+                yield f"{lacking}; nothing was left to do"
 
     def _failed_tools(self) -> list[ToolRun]:
         """Return the calls of tools that a fault prevented and that nothing replaced."""
@@ -341,6 +348,7 @@ class _Claims:
     def _other_result(self, difference: EffectDifference) -> Iterator[str]:
         yield "a different result, and no assertion is broken: assert what must hold"
         yield result_difference(self._run.result, self._clean.result)
+        yield from (lacking for _, lacking in self._answers.describe() if not self._was_told)
         for effect in difference.missing:
             yield self._undone_text(effect) or f"{effect.beside(difference.other)} did not run"
         for effect in difference.other:
@@ -348,12 +356,6 @@ class _Claims:
 
     def _has_fired(self, trait: FaultTrait) -> bool:
         return any(trait in planned.fault.traits for planned in self._faults)
-
-
-def _asks_again(call: ModelCall, before: ModelCall) -> bool:
-    """Return whether a call of the same named step asks again after an empty answer: it shows that to its model."""
-    is_later = call.number > before.number and call.step_id == before.step_id is not None
-    return is_later and before.outcome == "answered" and bool(call.follows)
 
 
 def _declaration_advice(tool: str) -> str:

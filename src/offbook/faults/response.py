@@ -1,5 +1,6 @@
 """Faults of a model's response: unreadable, empty, filtered, refused or cut off, or with tool calls that are wrong."""
 
+import re
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
@@ -119,7 +120,8 @@ class PartialResponse(Fault, frozen=True, tag="partial_response"):
     """Answers without completion tokens and with the finish reason `length`.
 
     The `content` is all there (`whole`), or it breaks off (`half`): the text in its middle, or, if there are tool
-    calls, the arguments of the last one, which are then not complete JSON.
+    calls, the arguments of the last one, which are then not complete JSON. JSON breaks off inside its last value: who
+    closes what is open then takes a part of a number, or of a text, for the whole.
     """
 
     traits: ClassVar[frozenset[FaultTrait]] = frozenset({"cuts_answer"})
@@ -151,16 +153,38 @@ def _end_by_length(response: Response) -> Response:
 
 
 def _halve(response: Response, mark: str) -> Response:
-    """Cut what comes last in the response. Cut arguments carry no mark: it could make them another kind of broken."""
+    """Cut what comes last in the response. Of cut data, such as arguments, a mark would make another kind of broken."""
     if response.tool_calls:
         *others, last = response.tool_calls
         return replace(response, tool_calls=(*others, _halve_arguments(last)))
-    text = response.content[: len(response.content) // 2]
-    return replace(response, content=f"{text} {mark}" if mark and text else text)
+    text, is_data = response.content, _is_data(response.content)
+    cut = text[: _middle(text, is_data=is_data)]
+    return replace(response, content=f"{cut} {mark}" if mark and cut and not is_data else cut)
 
 
 def _halve_arguments(call: ToolCall) -> ToolCall:
-    return replace(call, args={}, raw_arguments=call.arguments[: len(call.arguments) // 2])
+    arguments = call.arguments
+    return replace(call, args={}, raw_arguments=arguments[: _middle(arguments, is_data=True)])
+
+
+def _is_data(text: str) -> bool:
+    """Return whether a program reads the text, not a person: it is JSON, fenced or not, or has no letter."""
+    fenced = _FENCE.fullmatch(text)
+    try:
+        orjson.loads(fenced["inside"] if fenced else text)
+    except orjson.JSONDecodeError:
+        return not any(char.isalpha() for char in text)
+    return True
+
+
+_FENCE = re.compile(r"\s*```\w*\n(?P<inside>.*?)```\s*", re.DOTALL)
+_LAST_VALUE = re.compile(r'("(?:[^"\\]|\\.)*"|[^\s\[\]{},:"`]+)[\s\]}`]*\Z')
+
+
+def _middle(text: str, *, is_data: bool) -> int:
+    """Return where a text breaks off: in its middle, or, if it is data, in the middle of its last value."""
+    found = _LAST_VALUE.search(text) if is_data else None
+    return len(text) // 2 if found is None else (found.start(1) + found.end(1)) // 2
 
 
 def _tool_call_reply(tool_call: ToolCall, call: FaultedCall) -> Reply:
@@ -209,9 +233,10 @@ class ToolCallFault(Fault, frozen=True, tag="tool_call_fault"):
 
 
 class OneMoreTool(Fault, frozen=True, tag="one_more_tool"):
-    """The model makes the first tool call of the conversation again. Before there is one, it answers as usual.
+    """The model makes the first tool call of the conversation again.
 
-    Agents look before they act, so the first call seldom has a side effect; what is tried is whether a loop ends.
+    Before there is one, and where it is offered no tools or may not call them, it answers as usual. Agents look before
+    they act, so the first call seldom has a side effect; what is tried is whether a loop ends.
     """
 
     traits: ClassVar[frozenset[FaultTrait]] = frozenset({"asks_for_more"})
@@ -229,7 +254,9 @@ class OneMoreTool(Fault, frozen=True, tag="one_more_tool"):
         return (lasting,)
 
     async def apply(self, call: FaultedCall) -> Reply:
-        first = next(_made_calls(call.request.messages), None)
+        request = call.request
+        may_call = bool(request.tools) and request.tool_choice != "none"
+        first = next(_made_calls(request.messages), None) if may_call else None
         return await call.clean() if first is None else _tool_call_reply(first, call)
 
 

@@ -299,12 +299,18 @@ def describe_unfired(line: PlannedFault, reached: ReachedSites) -> str:
 
 _DIGITS = 6
 
+MARK_LETTERS = "bcdfghjklmnpqrst"
+"""The letters of marks. An agent that looks for a number, or for a word, must not find it in a mark."""
+
+_TO_LETTERS = str.maketrans("0123456789abcdef", MARK_LETTERS)
+
 
 def mark_of(*lines: PlannedFault, kind: str = "") -> str:
-    """Return the mark of lines of a plan, like `fault-3f9c1a`: the same for the same lines.
+    """Return the mark of lines of a plan, like `fault-qgtdbc`: the same for the same lines.
 
     By default it is of the kind of the first fault.
     """
     text = "; ".join(str(line) for line in lines)
     kind = kind or lines[0].fault.mark_kind
-    return f"{kind}-{sha256(text.encode('utf-8', 'replace')).hexdigest()[:_DIGITS]}"
+    digits = sha256(text.encode("utf-8", "replace")).hexdigest()[:_DIGITS]
+    return f"{kind}-{digits.translate(_TO_LETTERS)}"

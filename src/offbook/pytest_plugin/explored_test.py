@@ -13,12 +13,12 @@ from msgspec.structs import replace
 
 from offbook.clock import refuse_in_loop
 from offbook.errors import InputError, OffbookError
-from offbook.explore.cases import FaultCase, cases_of
+from offbook.explore.cases import FaultCase, cases_of, require_case
 from offbook.explore.explorer import CaseResult, next_continuation
 from offbook.explore.harness import Harness
 from offbook.explore.monitor import RunMonitor
 from offbook.explore.options import select_variants
-from offbook.explore.run import ModelCall, Run, named_calls, recorded_run, sites_of
+from offbook.explore.run import MISSPELT, ModelCall, Run, named_calls, recorded_run, sites_of
 from offbook.explore.schedule import LeftOut, in_case_order, left_out, parse_budget, rows_near_effects, schedule
 from offbook.explore.verdict import Assessment, assess
 from offbook.faults import FaultPlan
@@ -35,7 +35,7 @@ from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.stores.locate import open_store
 from offbook.report.exploration.report_input import cause_of
 from offbook.subjects.regression import load_regression, reproduce
-from offbook.text import did_you_mean
+from offbook.text import closest_name, did_you_mean
 from offbook.tools import Toolbox, ToolDef
 from offbook.tools.definition import wrap_tool
 from offbook.tools.dispatch import is_async
@@ -109,6 +109,8 @@ def _explored_cases(node: pytest.Item) -> list[ExploredCase | None]:
         return [None]
     run, budget = recorded_run(store.load()), parse_budget(marker.budget)
     cases, near = cases_of(sites_of(run), variants), rows_near_effects(run)
+    if sites_of(run):
+        require_case(cases, variants)
     planned = schedule(cases, near).within(budget.cases)
     if budget.time_s is None:
         planned = in_case_order(planned, lambda case: case)
@@ -360,7 +362,7 @@ class ExploredTest:
         if not observed.problem:
             if not observed.run.calls and not observed.run.tools:
                 self._fail_once(("clean", ""), NOTHING_EXPLORED, subject)
-            self._check_optional(named_calls(observed.run))
+            self._check_names(observed.run)
             return
         self._expect_known(("clean", ""), subject)
         if observed.ending.missed:
@@ -371,12 +373,17 @@ class ExploredTest:
             pytest.fail(f"{observed.problem}\n\n{observed.ending.failure}", pytrace=False)
         pytest.fail(f"the run fails without any fault: {observed.problem}", pytrace=False)
 
-    def _check_optional(self, names: set[str]) -> None:
+    def _check_names(self, clean: Run) -> None:
         """Fail for a misspelt name. A marker of a class may name what only another of its tests calls."""
         __tracebackhide__ = True
-        for name in self._explored.marker.optional:
-            if name not in names and (hint := did_you_mean(name, names)):
+        marker = self._explored.marker
+        tools = {each.tool for each in clean.tools} | {each.tool for each in clean.effects}
+        for name in marker.optional:
+            if name not in named_calls(clean) and (hint := did_you_mean(name, named_calls(clean))):
                 pytest.fail(f"mark.explore: optional: there is no step or tool {name!r}\n  hint: {hint}", pytrace=False)
+        for name in set(marker.declarations) - tools:
+            if near := closest_name(name, sorted(tools), cutoff=MISSPELT):
+                pytest.fail(f"mark.explore: there is no tool {name!r}\n  hint: did you mean {near!r}?", pytrace=False)
 
     def _check(self, result: CaseResult, ending: TestEnding, subject: TestSubject) -> None:
         __tracebackhide__ = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from offbook.explore.explorer import Exploration, Explorer
@@ -75,6 +75,7 @@ def explore_function(  # noqa: PLR0913 - each is an option of its own, given by 
     divergence: Divergence = EXPLORE_DIVERGENCE,
     deadlines: Deadlines = DEFAULT_DEADLINES,
     tools: Mapping[str, ToolDeclaration] = NO_DECLARATIONS,
+    optional: Collection[str] = (),
     workers: Workers = "auto",
 ) -> Exploration:
     """Replay a function with each fault at each site of its recorded run.
@@ -90,6 +91,7 @@ def explore_function(  # noqa: PLR0913 - each is an option of its own, given by 
         divergence: what answers requests that were never recorded.
         deadlines: how long a run may take.
         tools: what is declared about tools by name, such as those of an SDK that the harness does not wrap.
+        optional: the steps and tools that the function may go on without.
         workers: how many cases run at once; `auto` is one for each core.
 
     Raises:
@@ -104,7 +106,13 @@ def explore_function(  # noqa: PLR0913 - each is an option of its own, given by 
         declarations=tools,
     )
     try:
-        options = ExploreOptions(variants=select_variants(faults), pairs=pairs, budget=budget, invariants=invariants)
+        options = ExploreOptions(
+            variants=select_variants(faults),
+            pairs=pairs,
+            budget=budget,
+            invariants=invariants,
+            optional=frozenset(optional),
+        )
         return Explorer(subject, options, executor=executor_of(subject, workers)).explore()
     finally:
         subject.close()

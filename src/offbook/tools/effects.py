@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 import orjson
 from msgspec import Struct
+from msgspec.structs import replace
 
 from offbook.errors import InputError
 from offbook.messages import JsonObject
@@ -281,8 +282,8 @@ def compare_effects(
 ) -> EffectDifference:
     """Compare the net effects of two runs as multisets of tools with their arguments.
 
-    UUIDs and times that only one of the runs has count as equal, because they may differ in every run, unless they are
-    among the `stable` ones.
+    UUIDs, random hexadecimal ids and times that only one of the runs has count as equal, because they may differ in
+    every run, unless they are among the `stable` ones. Repeated effects have `…` in their place.
     """
     net, expected = net_effects(effects, declarations), net_effects(clean, declarations)
     known = {*stable, *(volatile_values(list(map(_key, net))) & volatile_values(list(map(_key, expected))))}
@@ -291,7 +292,9 @@ def compare_effects(
     by_identity = {_identity(effect, known): effect for effect in [*expected, *net]}
     extra = [identity for identity in by_identity if counts[identity] > wanted[identity]]
     return EffectDifference(
-        repeated=tuple((by_identity[each], counts[each], wanted[each]) for each in extra if wanted[each]),
+        repeated=tuple(
+            (without_volatile(by_identity[each], known), counts[each], wanted[each]) for each in extra if wanted[each]
+        ),
         other=tuple(by_identity[each] for each in extra if not wanted[each]),
         missing=tuple(by_identity[each] for each in by_identity if counts[each] < wanted[each]),
     )
@@ -360,19 +363,39 @@ def _idempotency_key(effect: Effect, declared: bool | str) -> bytes | None:
 
 _VOLATILE = re.compile(
     r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}"
+    r"|\b(?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{16,64}\b"
     r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?",
     re.IGNORECASE,
 )
 
 
 def volatile_values(value: object) -> set[str]:
-    """Return the UUIDs and times in a value that has a JSON form."""
+    """Return the UUIDs, hexadecimal ids and times in a value that has a JSON form."""
     return set(_VOLATILE.findall(msgspec.json.encode(value).decode()))
+
+
+def without_volatile(effect: Effect, known: Collection[str]) -> Effect:
+    """Return the effect with `…` in place of what may differ in every run, so that two reports of it are the same."""
+    text = _mask(msgspec.json.encode(effect.arguments).decode(), known)
+    return replace(effect, arguments=msgspec.json.decode(text))
+
+
+def used_keys(effects: Iterable[Effect], tool: str, declared: ToolDeclaration) -> int:
+    """Return under how many idempotency keys a tool was called; 0 if it declares none."""
+    name = declared.idempotent
+    if not isinstance(name, str):
+        return 0
+    calls = [each for each in effects if each.tool == tool and name in each.arguments]
+    return len({_idempotency_key(each, name) for each in calls})
 
 
 def _identity(effect: Effect, known: Collection[str]) -> str:
     """Return what makes two effects the same: the tool and its arguments, without unknown UUIDs and times."""
-    return _VOLATILE.sub(lambda match: match.group() if match.group() in known else "…", _key(effect))
+    return _mask(_key(effect), known)
+
+
+def _mask(text: str, known: Collection[str]) -> str:
+    return _VOLATILE.sub(lambda match: match.group() if match.group() in known else "…", text)
 
 
 def _key(effect: Effect) -> str:

@@ -383,7 +383,8 @@ class TestRecordAndReplay:
         write("sim_orders.py", scenes.SIMULATED.replace(', "And 43?"', ""))
         _, out, _ = run("test", "--replay", "all.json")
         assert "2 exchanges of the recording were not used: asks twice/agent/1/agent.answer[1]" in out
-        assert "not used" not in run("test", "--replay", "all.json", "--scenario", "asks")[1]
+        assert "asks twice/agent/1/agent.answer[1]" in run("test", "--replay", "all.json", "--scenario", "asks")[1]
+        assert "not used" not in run("test", "--replay", "all.json", "--scenario", "finds")[1]
 
     def test_a_threshold_that_is_not_met_fails(self, run, talking, write):
         write("offbook.toml", Path("offbook.toml").read_text().replace("= 3", "= 5"))

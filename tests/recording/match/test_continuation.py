@@ -19,7 +19,7 @@ from offbook.recording.match.conversation import tells_failure
 from offbook.recording.stores.memory import MemoryReader
 from tests.fakes import user
 
-MARK = "gave-up-123456"
+MARK = "gave-up-bcdfgh"
 ASK = user("Order 42 never came")[0]
 
 
@@ -210,9 +210,19 @@ def test_without_recorded_calls_every_model_gives_up(continuation):
 def test_a_request_reports_a_failure_to_its_model_that_the_clean_run_did_not_have():
     known = clean_script().known_texts
     assert tells_failure(FAILED, known)
-    assert tells_failure(user("the gateway said fault-3f9c1a"), known)
+    assert tells_failure(user("the gateway said fault-qgtdbc"), known)
     assert not tells_failure([ASK, FIND[1], FOUND], known)
     assert not tells_failure(user("What is an error?"), known)
+
+
+@pytest.mark.parametrize("arguments", ['{"order_id": "42 fault-qgtdbc"}', '{"order'])
+def test_whatever_an_agent_says_of_broken_arguments_tells_its_model_of_a_failure(arguments):
+    script, call = clean_script(), {"id": "c1", "type": "function", "function": {"name": "refund"}}
+    broken = {"role": "assistant", "tool_calls": [{**call, "function": {"name": "refund", "arguments": arguments}}]}
+    told = [ASK, FIND[1], FOUND, broken, result("c1", "an order has digits only")]
+    assert tells_failure(told, script.known_texts)
+    assert not tells_failure([*told[:-1], result("c1", "refunded")], script.known_texts)  # it says that all is well
+    assert answer(script, told, "stubborn") == [("refund", {"order_id": 42})]
 
 
 def test_the_mark_of_giving_up_depends_on_the_plan_alone():
@@ -269,5 +279,5 @@ def test_what_clients_of_mcp_make_of_failures_tells_a_model_of_one(text):
 
 
 def test_an_injected_instruction_is_no_failure():
-    texts = [f"found\n\n{text} injected-3f9c1a" for text in INJECTED_TEXTS.values()]
+    texts = [f"found\n\n{text} injected-qgtdbc" for text in INJECTED_TEXTS.values()]
     assert not tells_failure([{"role": "tool", "tool_call_id": "1", "content": text} for text in texts], frozenset())

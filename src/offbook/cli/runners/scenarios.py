@@ -187,9 +187,15 @@ def _run(config: Config, plan: RunPlan, options: ScenarioOptions) -> int:
         raise
     result = replace(done.result, origin=_origin(options))
     work.reporter.finish(result)
-    unused = [] if options.is_partial or options.shard is not None else done.unused
+    unused = [] if options.shard is not None else _unused_of(plan, done.unused, is_partial=options.is_partial)
     code = end_scenarios(result, unused, record_again=_record_again(options), is_json=options.is_json)
     return print_no_answer(done.no_answer) if code == FINE and done.no_answer else code
+
+
+def _unused_of(plan: RunPlan, unused: list[UnusedEntry], *, is_partial: bool) -> list[UnusedEntry]:
+    """Return what was not used; if only some scenarios and agents run, what is theirs."""
+    theirs = tuple(f"{scenario.name}/{agent}/" for scenario, agent in plan.pairs)
+    return [each for each in unused if not is_partial or each.key.startswith(theirs)]
 
 
 def _record_again(options: ScenarioOptions) -> str:

@@ -41,7 +41,7 @@ _GO_ON = re.compile(r"continu|go on|carry on|left off|cut off|the rest|keep goin
 
 
 def gave_up_mark(plan: FaultPlan) -> str:
-    """Return the mark of a model that gives up in a run with this plan, like `gave-up-3f9c1a`."""
+    """Return the mark of a model that gives up in a run with this plan, like `gave-up-qgtdbc`."""
     return mark_of(*plan, kind="gave-up")
 
 

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
 import orjson
 from msgspec import Struct
 
+from offbook.faults.site import MARK_LETTERS
 from offbook.messages import JsonObject, Response
 
+_MARK_PATTERN = rf"\bfault-[{MARK_LETTERS}]{{6}}\b"
 _FAILURE = re.compile(
     r"error|fail|time[d ]?-?\s?out|unavailable|could ?n[o']t|unable|exception|traceback|\blost\b|\bbroke"
-    r"|invalid|\bnot run\b|refused|denied|rejected|cannot|no such|not found|\bfault-[0-9a-f]{6}\b"
+    r"|invalid|\bnot run\b|refused|denied|rejected|cannot|no such|not found"
     r"|connection (?:was |is |has been )?(?:closed|reset|aborted)|disconnected|session (?:terminated|expired)"
     r"|unauthori[sz]ed|unknown tool|missing argument|not supported|input[ _]required|still working"
     r"|\b(?:no|without an?) (?:content|output|result|response|answer)\b"
-    r"|server (?:has |was )?(?:exited|ended|died|gone|stopped)|\boffbook-(?:stuck-task|asks-forever)",
+    r"|server (?:has |was )?(?:exited|ended|died|gone|stopped)|\boffbook-(?:stuck-task|asks-forever)"
+    rf"|{_MARK_PATTERN}",
     re.IGNORECASE,
 )
-_MARK = re.compile(r"\bfault-[0-9a-f]{6}\b")
+_MARK = re.compile(_MARK_PATTERN)
 _NOTHING = ("", "null", "none", "undefined", "{}", "[]", '""')
 
 
@@ -33,7 +36,7 @@ class Utterance(Struct, frozen=True):
 
     @classmethod
     def of_message(cls, message: JsonObject) -> Utterance:
-        calls = [call.get("function") for call in message.get("tool_calls") or () if isinstance(call, dict)]
+        calls = [call.get("function") for call in _tool_calls(message)]
         named = [call for call in calls if isinstance(call, dict)]
         return cls(message_text(message), tuple((str(call.get("name")), _canonical(call)) for call in named))
 
@@ -93,18 +96,28 @@ class Exchanged(Struct, frozen=True):
         """Return the positions of the tool calls that failed: their results are new, and read like failures.
 
         `known` are texts that the clean run has. A call without a result has failed if something else is told instead,
-        and one whose arguments are not JSON in any case.
+        one that a fault has broken if its result is new, and one whose arguments are not JSON in any case.
         """
-        results = {str(message.get("tool_call_id")): message for message in self.after if is_tool_result(message)}
+        results, rejected = self._results, self.rejected_calls(known)
         rest = [message for message in self.after if not is_tool_result(message)]
         is_failure_told = any(reads_like_failure(message, known) for message in rest)
         failed = []
         for place, (call_id, (_, arguments)) in enumerate(zip(self.ids, self.said.calls, strict=False)):
             result = results.get(call_id)
             is_told = is_failure_told if result is None else reads_like_failure(result, known)
-            if is_told or not arguments.startswith("{"):
+            if is_told or call_id in rejected or not arguments.startswith("{"):
                 failed.append(place)
         return failed
+
+    def rejected_calls(self, known: Collection[str]) -> set[str]:
+        """Return the ids of the calls that a fault has broken and whose results are new, whatever words they have."""
+        broken = {call_id for call_id, (_, text) in zip(self.ids, self.said.calls, strict=False) if _is_broken(text)}
+        new = {call_id for call_id, result in self._results.items() if message_text(result) not in known}
+        return broken & new
+
+    @property
+    def _results(self) -> dict[str, JsonObject]:
+        return {str(message.get("tool_call_id")): message for message in self.after if is_tool_result(message)}
 
     def is_answered_by_failure(self, known: Collection[str]) -> bool:
         """Return whether text without tool calls was answered by what reads like a failure."""
@@ -122,7 +135,13 @@ def exchanged(messages: Sequence[JsonObject]) -> list[Exchanged]:
 
 
 def _call_ids(message: JsonObject) -> tuple[str, ...]:
-    return tuple(str(call.get("id")) for call in message.get("tool_calls") or () if isinstance(call, dict))
+    return tuple(str(call.get("id")) for call in _tool_calls(message))
+
+
+def _tool_calls(message: JsonObject) -> list[JsonObject]:
+    """Return the tool calls of a message, without what is none in a malformed one."""
+    calls = message.get("tool_calls")
+    return [call for call in calls if isinstance(call, dict)] if isinstance(calls, list | tuple) else []
 
 
 def is_tool_result(message: JsonObject) -> bool:
@@ -139,15 +158,22 @@ def reads_like_failure(message: JsonObject, known: Collection[str] = ()) -> bool
     return is_flagged or text.lower() in _NOTHING or _FAILURE.search(text) is not None
 
 
-def tells_failure(messages: Iterable[JsonObject], known: Collection[str]) -> bool:
+def tells_failure(messages: Sequence[JsonObject], known: Collection[str]) -> bool:
     """Return whether a request tells its model of a failure that the clean run did not have.
 
-    It does if a message carries the mark of a fault, or a tool result is not `known` and reads like a failure.
+    It does if a message carries the mark of a fault, or a tool result is not `known`, and reads like a failure or
+    answers a call that a fault has broken.
     """
-    return any(
+    is_told = any(
         _MARK.search(message_text(message)) or (is_tool_result(message) and reads_like_failure(message, known))
         for message in messages
     )
+    return is_told or any(each.rejected_calls(known) for each in exchanged(messages))
+
+
+def _is_broken(arguments: str) -> bool:
+    """Return whether a fault has broken these canonical arguments: they are not JSON, or carry its mark."""
+    return not arguments.startswith("{") or _MARK.search(arguments) is not None
 
 
 def opening_of(messages: Sequence[JsonObject]) -> list[JsonObject]:

@@ -14,6 +14,7 @@ from offbook.explore.compare import ExplorationComparison, VerdictChange, compar
 from offbook.explore.explorer import CaseResult, Exploration
 from offbook.explore.run import RunFailure
 from offbook.explore.verdict import FINDINGS, Verdict
+from offbook.faults.site import MARK_LETTERS
 from offbook.shard import RunIdentity, Shard
 from offbook.text import pluralize
 
@@ -152,7 +153,7 @@ def _merely_ended(result: CaseResult) -> bool:
     return result.verdict == "crashed" and not result.run.effects
 
 
-_PARTICULARS = re.compile(r"\b(?:call \d+|HTTP \d+|\d+ times|(?:fault|injected)-[0-9a-f]+)\b")
+_PARTICULARS = re.compile(rf"\b(?:call \d+|HTTP \d+|\d+ times|(?:fault|injected)-[{MARK_LETTERS}]+)\b")
 
 
 def _cause(result: CaseResult) -> str:

@@ -9,6 +9,7 @@ import sys
 
 from offbook.tools import run_tools
 from tests.explore.zoo.functions.desk import (
+    DONE,
     REFUND,
     TOOLS,
     GaveUpError,
@@ -94,6 +95,35 @@ async def tells_its_model(offbook, *, at_most_once):
     return await serve(asking(offbook.gateway), TellingTill(offbook.tools(TOOLS), at_most_once=at_most_once))
 
 
+class CarelessTill(Till):
+    """Pays as often as it is asked to."""
+
+    async def use(self, call):
+        self.results.pop(call.tool, None)
+        return await super().use(call)
+
+
+async def ends_at_its_limit(offbook, *, till, limit):
+    """Pays whenever its model asks, and says that it is done at its limit; the twin pays once, and gives up."""
+    desk = till(offbook.tools(TOOLS))
+    try:
+        return await serve(asking(offbook.gateway), desk, turns=3)
+    except GaveUpError as error:
+        return limit(error, desk)
+
+
+def say_done(error, desk):
+    """Say what the model should have said, if the money was paid."""
+    if "come to an end" not in str(error) or not desk.has_paid:
+        raise error
+    return DONE
+
+
+def give_up(error, desk):
+    """Give up as the desk did."""
+    raise error
+
+
 async def leaves_the_process(offbook, *, leave):
     """Ends the whole process when it has to give up; the twin raises."""
     try:
@@ -158,6 +188,16 @@ PLANTED = [
         answers=REFUND,
         verdict="hung",
         at="step=agent since=1: one_more_tool",
+    ),
+    PlantedFunction(
+        name="says that it is done at its limit",
+        agent=ends_at_its_limit,
+        defect={"till": CarelessTill, "limit": say_done},
+        sound={"till": Till, "limit": give_up},
+        answers=REFUND,
+        verdict="undetected",
+        at="step=agent since=1: one_more_tool",
+        evidence="refund(order_id=42) ran 3 times instead of once: the model never stopped asking for tools",
     ),
     PlantedFunction(
         name="refunds again when it is asked to",
