@@ -188,3 +188,12 @@ def test_where_lines_do_not_fit_only_those_that_run_or_failed_are_shown():
 
 def test_a_step_that_is_known_to_be_done_needs_no_start():
     assert shown_by(ended("tell"))[0].startswith("✓  tell")
+
+
+def test_a_note_comes_above_the_steps_and_stays():
+    terminal = Console(file=StringIO(), force_terminal=True, width=60, color_system=None)
+    with LiveProgress(parse_workflow(STREAMED), console=terminal) as progress:
+        progress.note("waiting for [pay] to end")
+    shown = terminal.file.getvalue()
+    assert shown.count("waiting for [pay] to end\n") == 1
+    assert shown.index("waiting for [pay]") < shown.rindex("never")

@@ -491,7 +491,7 @@ class TestFailures:
             call.has_client_left()
 
         upstream.answer = answer
-        with recording(path, upstream.url, upstream_timeout_s=0.05) as server:
+        with recording(path, upstream.url, upstream_timeout_s=1.0) as server:
             with streamed(server) as stream, pytest.raises(httpx2.ReadError):
                 stream.read()
             assert server.calls[0].outcome == "recorded"
