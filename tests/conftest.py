@@ -41,7 +41,11 @@ def pytest_collection_finish():
 
 
 def pytest_collection_modifyitems(items):
-    """Run files, and the tests of each file, in an order of chance if OFFBOOK_TEST_SHUFFLE is a seed for it."""
+    """Run what loads an SDK last: a fork takes the longer, the more this process has loaded.
+
+    If OFFBOOK_TEST_SHUFFLE is a seed, files, and the tests of each file, run in an order of chance.
+    """
+    items.sort(key=lambda item: item.get_closest_marker("loads_sdk") is not None)
     if seed := os.environ.get("OFFBOOK_TEST_SHUFFLE"):
         chance = random.Random(seed)
         places = {path: chance.random() for path in dict.fromkeys(item.path for item in items)}

@@ -7,11 +7,10 @@ import asyncio
 import json
 import sys
 import time
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-import aiohttp
-import openai
 import pytest
-import requests
 
 from offbook import effect, explore_function, tool
 from offbook.errors import InputError
@@ -24,9 +23,21 @@ from tests.every_case import EVERY_CASE, sampled
 from tests.explore.runs import write_recording
 from tests.subjects.sdk_agents import ASKED, PARAMETERS, RECORDING, GaveUpError, agent, agents
 
+if TYPE_CHECKING:  # `load_sdks` loads them
+    import aiohttp
+    import openai
+    import requests
+
+pytestmark = pytest.mark.loads_sdk
 REPEATED = ("repeated side effect", ("refund(order=42) ran 2 times instead of once",))
 SOUND_FAULTS = "all" if EVERY_CASE else "connection_reset,http_error 429,stream_truncate,wrong_content_type"
 SDKS = [pytest.param(*each, id=f"{each[0]} {'streamed' if each[1] else 'whole'}") for each in sampled(agents(), step=3)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def load_sdks():
+    """Load what agents use when the first of them runs, not before all tests of this process."""
+    globals().update({name: import_module(name) for name in ("aiohttp", "openai", "requests")})
 
 
 @pytest.fixture
