@@ -7,8 +7,6 @@ import asyncio
 import json
 import sys
 import time
-from importlib import import_module
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -23,11 +21,7 @@ from tests.every_case import EVERY_CASE, sampled
 from tests.explore.runs import write_recording
 from tests.subjects.sdk_agents import ASKED, PARAMETERS, RECORDING, GaveUpError, agent, agents
 
-if TYPE_CHECKING:  # `load_sdks` loads them
-    import aiohttp
-    import openai
-    import requests
-
+aiohttp = openai = requests = None  # see `load_sdks`
 pytestmark = pytest.mark.loads_sdk
 REPEATED = ("repeated side effect", ("refund(order=42) ran 2 times instead of once",))
 SOUND_FAULTS = "all" if EVERY_CASE else "connection_reset,http_error 429,stream_truncate,wrong_content_type"
@@ -37,7 +31,10 @@ SDKS = [pytest.param(*each, id=f"{each[0]} {'streamed' if each[1] else 'whole'}"
 @pytest.fixture(scope="module", autouse=True)
 def load_sdks():
     """Load what agents use when the first of them runs, not before all tests of this process."""
-    globals().update({name: import_module(name) for name in ("aiohttp", "openai", "requests")})
+    global aiohttp, openai, requests  # noqa: PLW0603 - what agents name
+    import aiohttp  # noqa: PLC0415
+    import openai  # noqa: PLC0415
+    import requests  # noqa: PLC0415
 
 
 @pytest.fixture
