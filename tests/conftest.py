@@ -58,10 +58,15 @@ def pytest_runtest_protocol():
 
     No bytecode is kept of them either: a file that is written twice within a second, in the same length, would be
     taken for the first one.
+
+    A command that runs here lets garbage lie for longer, as is right for a short process. This one is not: what is left
+    makes forks, and looks at all objects, slower and slower.
     """
     before, dont_write_bytecode = len(sys.modules), sys.dont_write_bytecode
     sys.dont_write_bytecode = True
+    thresholds = gc.get_threshold()
     result = yield
+    gc.set_threshold(*thresholds)
     sys.dont_write_bytecode = dont_write_bytecode
     if len(sys.modules) != before:
         forget_written_modules()
