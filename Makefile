@@ -46,9 +46,13 @@ SAMPLED := tests/cli/commands/test_init.py tests/cli/commands/test_resume_crashe
 SITE := tests/docs/test_site.py
 # tests that fork: apart from the others, so that a fork copies the tables of a small process
 FORKING := tests/cli tests/docs tests/examples tests/explore tests/pytest_plugin tests/subjects tests/workers
+# tests that load vendors' SDKs, which takes seconds in each worker: in few workers, beside the others
+SDKS := tests/wire tests/codecs/test_openai_responses_sdk.py tests/providers/test_first_use.py
 # one worker more than cores: many tests wait for a process that they have started
 TEST_WORKERS := $(shell echo $$((1 + $$(nproc))))
-PYTEST = $(BIN)/python -m pytest --numprocesses $(TEST_WORKERS) --dist worksteal $(addprefix --ignore=,$(CONFORMANCE) $(ZOO) $(SITE))
+SDK_WORKERS := $(shell echo $$((($$(nproc) + 1) / 2)))
+OTHER_WORKERS := $(shell echo $$(($(TEST_WORKERS) - $(SDK_WORKERS))))
+PYTEST = $(BIN)/python -m pytest --dist worksteal $(addprefix --ignore=,$(CONFORMANCE) $(ZOO) $(SITE))
 ZOO_WORKERS := $(shell echo $$((2 * $$(nproc))))
 
 # tests start many Python processes, and none should compile again what the one before has
@@ -127,7 +131,10 @@ types: setup
 	$(BIN)/mypy
 
 tests: setup $(if $(NPM),$(AIMOCK_STAMP))
-	$(PYTEST) $(FORKING); forking=$$?; $(PYTEST) $(addprefix --ignore=,$(FORKING)) tests && exit $$forking
+	$(PYTEST) --numprocesses $(TEST_WORKERS) $(FORKING); forking=$$?; \
+	$(PYTEST) --numprocesses $(SDK_WORKERS) $(SDKS) & \
+	$(PYTEST) --numprocesses $(OTHER_WORKERS) $(addprefix --ignore=,$(FORKING) $(SDKS)) tests; others=$$?; \
+	wait $$! && exit $$((forking | others))
 
 conformance: setup $(GROUP_STAMP)-conformance $(GROUP_STAMP)-cluster $(if $(NPM),$(AIMOCK_STAMP) $(AXE_STAMP) $(NODE_SDKS_STAMP) $(MCP_CLIENTS_STAMP) $(MCP_CONFORMANCE_STAMP)) ## Run Node SDKs, frameworks, MCP clients and a browser against us
 	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup $(CONFORMANCE)

@@ -41,7 +41,11 @@ def pytest_collection_finish():
 
 
 def pytest_collection_modifyitems(items):
-    """Run files, and the tests of each file, in an order of chance if OFFBOOK_TEST_SHUFFLE is a seed for it."""
+    """Run what loads an SDK last: a fork takes the longer, the more this process has loaded.
+
+    If OFFBOOK_TEST_SHUFFLE is a seed, files, and the tests of each file, run in an order of chance.
+    """
+    items.sort(key=lambda item: item.get_closest_marker("loads_sdk") is not None)
     if seed := os.environ.get("OFFBOOK_TEST_SHUFFLE"):
         chance = random.Random(seed)
         places = {path: chance.random() for path in dict.fromkeys(item.path for item in items)}
@@ -54,10 +58,15 @@ def pytest_runtest_protocol():
 
     No bytecode is kept of them either: a file that is written twice within a second, in the same length, would be
     taken for the first one.
+
+    A command that runs here lets garbage lie for longer, as is right for a short process. This one is not: what is left
+    makes forks, and looks at all objects, slower and slower.
     """
     before, dont_write_bytecode = len(sys.modules), sys.dont_write_bytecode
     sys.dont_write_bytecode = True
+    thresholds = gc.get_threshold()
     result = yield
+    gc.set_threshold(*thresholds)
     sys.dont_write_bytecode = dont_write_bytecode
     if len(sys.modules) != before:
         forget_written_modules()

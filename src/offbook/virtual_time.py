@@ -289,7 +289,8 @@ class TimeReferences:
         holders = [each for each in gc.get_referrers(*REAL.values()) if each is not REAL]
         self._names = [each for holder in holders for each in _module_names(holder, kept)]
         defaults = [each for each in holders if isinstance(each, tuple | dict) and not _is_namespace(each)]
-        self._functions = [each for each in gc.get_referrers(*defaults) if _has_default(each, kept)]
+        found = gc.get_referrers(*defaults) if defaults else []  # for none, it would read all objects, too
+        self._functions = [each for each in found if _has_default(each, kept)]
 
     def follow(self, clock: VirtualTime, *, epoch_s: float) -> None:
         """Let `time`, these references and new event loops follow a virtual clock, until this process ends.

@@ -176,8 +176,14 @@ def empty_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 
 
+def parameter(page):
+    """The page as a parameter of a test, marked if its examples load an SDK."""
+    loads_sdk = re.search(r"^(import|from) (anthropic|openai)", page.read_text(), re.MULTILINE)
+    return pytest.param(page, marks=pytest.mark.loads_sdk if loads_sdk else (), id=name_of(page))
+
+
 @pytest.mark.usefixtures("empty_folder")
-@pytest.mark.parametrize("page", [page for page in PAGES if page not in TUTORIALS], ids=name_of)
+@pytest.mark.parametrize("page", [parameter(page) for page in PAGES if page not in TUTORIALS])
 def test_the_examples_of_a_page_run(page, capfd):
     assert bool(run_examples(page, capfd)) == (name_of(page) not in WITHOUT_EXAMPLES)
 

@@ -40,6 +40,7 @@ def test_a_function_is_explored_and_the_hasty_one_refunds_twice(script, tmp_path
     assert b"refund(order_id=42) ran 2 times" in (tmp_path / "report.html").read_bytes()
 
 
+@pytest.mark.loads_sdk
 def test_a_loop_of_ones_own_is_guarded(script):
     shown = script("own_loop.py")
     assert "[StepEnforcementError]" in shown

@@ -8,7 +8,7 @@ import threading
 from functools import lru_cache
 from types import SimpleNamespace
 
-import openai
+import httpx2
 
 from offbook import effect
 
@@ -42,11 +42,11 @@ def collecting(found=[]):  # noqa: B006 - this is what is to be seen
 
 
 def patching():
-    openai.api_key = "other"
+    httpx2.codes = {}
 
 
 def patching_a_class():
-    openai.OpenAI.tried = 1
+    httpx2.Client.tried = 1
 
 
 def registering():
@@ -104,6 +104,8 @@ def agent_that(leave):
 
 
 def refunding(offbook):
+    import openai  # noqa: PLC0415 - large, and the other agents need not have it
+
     client = openai.OpenAI(api_key="none", http_client=offbook.sync_http_client(), timeout=10)
     messages, tools = (
         [{"role": "user", "content": "Order 42 never came"}],

@@ -192,7 +192,7 @@ def scripted(script):
     """A real server over HTTP that answers by a script. Yields its URL, and what it was sent."""
     with ThreadingHTTPServer(("127.0.0.1", 0), ScriptedServer) as server:
         server.script, server.seen = script, []
-        thread = Thread(target=server.serve_forever)
+        thread = Thread(target=server.serve_forever, args=[0.01])
         thread.start()
         try:
             yield f"http://127.0.0.1:{server.server_port}/mcp", server.seen

@@ -56,9 +56,8 @@ class LoadedModules:
 
         All are put back before one is looked at: the path of a namespace package is found by way of its parent.
         """
-        added = {
-            name: module for name, module in self._modules.items() if sys.modules.setdefault(name, module) is module
-        }
+        added = {name: module for name, module in self._modules.items() if name not in sys.modules}
+        sys.modules.update(added)
         for name, module in added.items():
             places = [getattr(module, "__file__", None) or "", *getattr(module, "__path__", ())]
             if any(place.startswith(self._folder) for place in places):

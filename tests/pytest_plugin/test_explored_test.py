@@ -2,7 +2,6 @@
 
 import json
 
-import openai  # noqa: F401 - loaded here, or each inner run would load it anew
 import pytest
 
 from tests.pytest_plugin.conftest import printed_output
@@ -610,6 +609,7 @@ def test_refund(client):
 STARTS_OVER = "try: assert ask(client) == 'Done.'\n    except openai.APIError: assert ask(client) == 'Done.'"
 
 
+@pytest.mark.loads_sdk
 @pytest.mark.parametrize(
     ("ask", "outcomes"),
     [("assert ask(client) == 'Done.'", {"passed": 5}), (STARTS_OVER, {"passed": 4, "failed": 1})],
@@ -667,6 +667,7 @@ async def test_greets(offbook):
 """
 
 
+@pytest.mark.loads_sdk
 def test_an_async_test_is_recorded_over_http_and_explored_at_each_position_of_its_streams(project):
     project.test("import json\n" + STREAMED_TEST)
     project.run("--offbook-record=once").assert_outcomes(passed=1)
@@ -676,6 +677,7 @@ def test_an_async_test_is_recorded_over_http_and_explored_at_each_position_of_it
     assert "wrong: assert '" in printed_output(result)
 
 
+@pytest.mark.loads_sdk
 def test_a_stream_that_the_recording_does_not_show_is_warned_of(project):
     project.write("run.json", json.dumps({"_version": 2, "agent": {"content": "Hello"}}))
     test = STREAMED_TEST.replace('faults="stream_truncate"', 'recording="run.json"')

@@ -17,8 +17,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import redis
-import trustme
 
 START_TIMEOUT_S = 30.0
 POLL_S = 0.005
@@ -42,6 +40,8 @@ class RedisServer:
         settings = tuple(each.replace("{tls_port}", str(self.tls_port)) for each in settings)
         self._command = _command(port, folder, settings)
         self.process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        import redis  # noqa: PLC0415 - large, as trustme below: tests that fork need not have it
+
         self.client = redis.Redis(port=port, decode_responses=False)
 
     def wait(self) -> None:
@@ -102,6 +102,8 @@ def running_with_tls(folder: Path) -> Iterator[str]:
 
     Tests are skipped where Redis is built without TLS.
     """
+    import trustme  # noqa: PLC0415
+
     ca = trustme.CA()
     ca.cert_pem.write_to_path(folder / "ca.pem")
     for name, identity in (("server", "127.0.0.1"), ("me", "me@client.test")):

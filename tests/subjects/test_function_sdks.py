@@ -8,10 +8,7 @@ import json
 import sys
 import time
 
-import aiohttp
-import openai
 import pytest
-import requests
 
 from offbook import effect, explore_function, tool
 from offbook.errors import InputError
@@ -24,9 +21,20 @@ from tests.every_case import EVERY_CASE, sampled
 from tests.explore.runs import write_recording
 from tests.subjects.sdk_agents import ASKED, PARAMETERS, RECORDING, GaveUpError, agent, agents
 
+aiohttp = openai = requests = None  # see `load_sdks`
+pytestmark = pytest.mark.loads_sdk
 REPEATED = ("repeated side effect", ("refund(order=42) ran 2 times instead of once",))
 SOUND_FAULTS = "all" if EVERY_CASE else "connection_reset,http_error 429,stream_truncate,wrong_content_type"
 SDKS = [pytest.param(*each, id=f"{each[0]} {'streamed' if each[1] else 'whole'}") for each in sampled(agents(), step=3)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def load_sdks():
+    """Load what agents use when the first of them runs, not before all tests of this process."""
+    global aiohttp, openai, requests  # noqa: PLW0603 - what agents name
+    import aiohttp  # noqa: PLC0415
+    import openai  # noqa: PLC0415
+    import requests  # noqa: PLC0415
 
 
 @pytest.fixture

@@ -178,22 +178,15 @@ def test_only_the_latest_requests_are_remembered_whatever_their_sessions():
     assert [call.number for call in sessions["a"].calls] == [1, 2, 3]
 
 
-def test_a_session_that_is_in_use_outlives_those_that_are_not():
+def test_the_oldest_sessions_are_forgotten_when_there_are_too_many_unless_they_are_in_use():
     sessions = SessionRegistry(lambda name, plan: WireSession(name, parser=RequestParser(), replay=None, plan=plan))
     for number in range(MAX_SESSIONS + 2):
         sessions.named("used")
         sessions.named(str(number))
-    assert sessions.find("used") is not None
-    assert [each.name for each in sessions][:2] == ["used", "3"]
-
-
-def test_the_oldest_sessions_are_forgotten_when_there_are_too_many():
-    sessions = SessionRegistry(lambda name, plan: WireSession(name, parser=RequestParser(), replay=None, plan=plan))
-    for number in range(MAX_SESSIONS + 2):
-        sessions.named(str(number))
     assert sum(1 for _ in sessions) == MAX_SESSIONS
-    assert (sessions.find("0"), sessions.find("1")) == (None, None)
-    assert sessions.find("2") is not None
+    assert [sessions.find(str(number)) for number in range(3)] == [None] * 3
+    assert [each.name for each in sessions][:2] == ["used", "3"]
+    assert None not in (sessions.find("used"), sessions.find("3"))
 
 
 def test_a_path_within_a_session_may_hold_line_breaks():

@@ -41,9 +41,9 @@ _PLACE = re.compile(r'File ".+", line \d+')
 class TestEnding(Struct, frozen=True, kw_only=True):
     """How the function of a test ended, as texts, so that a forked run can send them.
 
-    `problem` is its error on one line, `failure` what pytest shows of it, `missed` what to show instead if a call that
-    is not recorded has ended it, `control` the class of an error that tells pytest something, with its `reason`. `log`,
-    `out` and `err` are what it has logged and printed, if pytest captures that in memory.
+    `problem` is its error on one line, `failure` what pytest shows of it if the run was clean, `missed` what to show
+    instead if a call that is not recorded has ended it, `control` the class of an error that tells pytest something,
+    with its `reason`. `log`, `out` and `err` are what it has logged and printed, if pytest captures that in memory.
     """
 
     __test__: ClassVar[bool] = False
@@ -128,7 +128,7 @@ class TestSubject(IsolatedSubject):
         broken = [str(error) or type(error).__name__ for error in errors if isinstance(error, ASSERTION_ERRORS)]
         self._error = errors[0] if errors else None
         if CaseProcess.current is not None:
-            self.notes = _notes(self._item, self._error, before)
+            self.notes = _notes(self._item, self._error, before, is_clean=not list(plan))
             _save_coverage(self._item)
         elif self._error is not None:
             self.notes = {"problem": _problem(self._error), "traceback": _traceback(self._error)}
@@ -151,14 +151,20 @@ def _call_test(item: pytest.Function, monitor: RunMonitor, errors: list[BaseExce
         raise
 
 
-def _notes(item: pytest.Function, error: BaseException | None, before: Sequence[str]) -> dict[str, str]:
-    """Return the ending of a function in a forked process."""
+def _notes(
+    item: pytest.Function, error: BaseException | None, before: Sequence[str], *, is_clean: bool
+) -> dict[str, str]:
+    """Return the ending of a function in a forked process.
+
+    What pytest shows of an error is made for clean runs alone, of which it is shown: pytest parses the source of every
+    frame for it, which takes longer than most runs.
+    """
     out, err = [text.removeprefix(earlier) for text, earlier in zip(_captured_output(), before, strict=True)]
     notes = {"out": out, "err": err, "log": _captured_log()}
     if isinstance(error, CONTROL_ERRORS):
         notes |= {"control": type(error).__name__, "reason": str(error)}
     elif error is not None:
-        failure = str(item.repr_failure(pytest.ExceptionInfo.from_exception(error)))
+        failure = str(item.repr_failure(pytest.ExceptionInfo.from_exception(error))) if is_clean else ""
         notes |= {"problem": _problem(error), "traceback": _traceback(error), "failure": failure}
     return {name: text for name, text in notes.items() if text}
 

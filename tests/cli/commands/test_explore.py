@@ -48,9 +48,7 @@ def test_a_workflow_with_a_defect_is_reported_with_the_command_that_shows_it_aga
 
 
 def test_the_files_of_reports_are_named_at_the_end(run, careless):
-    err = run("explore", "flow.yaml", "--recording", "run.json", "--report", "page.html", "--reporter", "json=r.json")[
-        2
-    ]
+    err = run("explore", *FLOW, "--faults", "tool_lost", "--report", "page.html", "--reporter", "json=r.json")[2]
     assert err.endswith("report: r.json\nreport: page.html\n")
 
 

@@ -8,7 +8,6 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-import trustme
 
 from offbook.cli.main import main
 from tests.cli import flows
@@ -58,6 +57,8 @@ def execute(write, capfd, monkeypatch):
 @pytest.fixture
 def real(tmp_path, monkeypatch):
     """A real API in TLS, whose authority this process trusts: gives its URL and what it was asked."""
+    import trustme  # noqa: PLC0415 - large, and tests that fork need not have it
+
     asked = []
 
     class Handler(BaseHTTPRequestHandler):

@@ -5,8 +5,8 @@ import threading
 from contextlib import closing
 from types import FunctionType
 
+import httpx2
 import hypothesis
-import openai
 import pytest
 
 from offbook.explore.explorer import Explorer
@@ -70,7 +70,7 @@ def test_packages_that_may_keep_something_are_not_trusted():
 
 def test_code_that_may_change_anything_is_not_trusted():
     with pytest.raises(UnknownStateError, match="it uses setattr"):
-        AgentState(alone(lambda name: setattr(openai, name, 1), openai=openai))
+        AgentState(alone(lambda name: setattr(httpx2, name, 1), httpx2=httpx2))
 
 
 class NewProcesses(FunctionSubject):
@@ -78,6 +78,7 @@ class NewProcesses(FunctionSubject):
         return None
 
 
+@pytest.mark.loads_sdk
 def test_runs_in_a_used_process_are_those_in_new_ones(tmp_path):
     recording = tmp_path / "recording.json"
     recording.write_text(json.dumps(ANSWERS))

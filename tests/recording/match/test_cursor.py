@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 
-import openai
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -267,6 +266,8 @@ async def test_windows_and_json_inside_of_json_are_known():
 
 
 async def test_over_http_too_also_for_what_is_no_model_call(tmp_path):
+    import openai  # noqa: PLC0415 - large, and other tests here need not have it
+
     path = await record(tmp_path / "run.json", ANN)
     with serving(path) as server, openai.OpenAI(base_url=f"{server.url}/v1", api_key="none") as client:
         asked = user(ANN.replace("ann", "bob"))

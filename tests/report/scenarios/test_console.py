@@ -55,7 +55,7 @@ def test_a_run_that_was_cut_off_says_so():
 
 
 def test_long_details_and_many_failures_are_cut():
-    failure = Failure("assertion", "r" * 10_000, "\n".join(["d" * 10_000] * 1000))
+    failure = Failure("assertion", "r" * 10_000, "\n".join(["d" * 1000] * 1000))
     output = shown(runs.suite(runs.scenario(conversations=(), failures=(failure,) * 12)))
     assert "  │   … 940 more lines\n" in output
     assert "  │ … 2 more failures\n" in output

@@ -298,7 +298,7 @@ else:
 """
 
 
-QUICK_FAULTS = "http_error,connection_reset,empty_response"
+QUICK_FAULTS = "http_error 429,http_error 500,connection_reset,empty_response"
 """Those that let no client wait: a program that is started anew would do so in real time."""
 
 
@@ -359,7 +359,7 @@ if "_offbook_guest" in sys.modules and os.path.exists("armed"): sys.exit(9)
     notices = []
     with program(code, tmp_path, on_divergence="explore") as subject:
         subject.on_notice = notices.append
-        options = ExploreOptions(variants=select_variants(QUICK_FAULTS, subject.variants))
+        options = ExploreOptions(variants=select_variants(f"{QUICK_FAULTS},http_error", subject.variants))
         explorer = Explorer(subject, options, executor=executor_of(subject, 2))
         assert explorer.clean.error is None
         (tmp_path / "armed").write_text("")
