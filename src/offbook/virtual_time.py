@@ -25,7 +25,6 @@ REAL: dict[str, Callable[..., Any]] = {
     for name in ("sleep", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "time", "time_ns")
 }
 
-
 PAUSES_S = (0.001, 0.002, 0.005)
 """How long to really wait before looking again whether other threads still work: longer and longer."""
 YIELD_S = 50e-6
