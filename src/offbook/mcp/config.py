@@ -26,6 +26,9 @@ CONFIG_VARIABLE = "OFFBOOK_MCP_CONFIG"
 PLACEHOLDER = "{mcp}"
 """What stands in a command for the path of that config."""
 
+UNREACHED_HINT = f"give the program {PLACEHOLDER} in place of its own config, or let it read ${CONFIG_VARIABLE}"
+"""What to do if a program reaches its real servers instead of us."""
+
 _SECTIONS = ("mcpServers", "servers")
 _EXAMPLE = '{"mcpServers": {"github": {"command": "npx", "args": ["-y", "some-mcp-server"]}}}'
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
