@@ -526,6 +526,14 @@ def test_a_misspelt_name_of_what_it_may_go_on_without_is_refused(explored):
     assert "there is no step or tool 'refnd'\n  hint: did you mean 'refund'?" in printed_output(result)
 
 
+@pytest.mark.parametrize("declared", ["side_effects='refnd'", "read_only=['refnd']", "undoes='cancel=refnd'"])
+def test_a_misspelt_tool_is_refused_and_one_of_another_test_is_not(explored, declared):
+    explored.test(SOUND.replace("declared=", f"{declared}, declared="))
+    assert "there is no tool 'refnd'\n  hint: did you mean 'refund'?" in printed_output(explored.run())
+    explored.test(SOUND.replace("declared=", f"{declared.replace('refnd', 'send_mail')}, declared="))
+    explored.run("-k", "clean").assert_outcomes(passed=1, deselected=6)
+
+
 def test_a_call_that_the_test_may_go_on_without_is_no_finding(explored):
     careless = """
 from agent import HI

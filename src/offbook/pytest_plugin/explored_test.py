@@ -107,6 +107,7 @@ def _explored_cases(node: pytest.Item) -> list[ExploredCase | None]:
     store = open_store(plan.location)
     if plan.record is not None or not store.exists():
         return [None]
+    marker.check_tools(plan.location)
     run, budget = recorded_run(store.load()), parse_budget(marker.budget)
     cases, near = cases_of(sites_of(run), variants), rows_near_effects(run)
     planned = schedule(cases, near).within(budget.cases)

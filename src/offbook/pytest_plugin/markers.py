@@ -21,6 +21,7 @@ from offbook.pytest_plugin.recordings import default_recording, resolve_recordin
 from offbook.recording.record_mode import RecordMode
 from offbook.recording.replace_on_close import FoundExchanges
 from offbook.recording.stores.locate import open_store
+from offbook.recording.tool_replay import recorded_tool_names
 from offbook.subjects.specs import ExploreSettings
 from offbook.text import did_you_mean
 from offbook.tools.effects import ToolDeclaration
@@ -71,6 +72,23 @@ class ExploreMarker(Struct, frozen=True, kw_only=True):
         return ExploreSettings(
             side_effects=self.side_effects, read_only=self.read_only, idempotent=self.idempotent, undoes=self.undoes
         ).declarations
+
+    def check_tools(self, recording: str) -> None:
+        """Check that no tool of the marker is a misspelt one of the recording; others may be those of another test.
+
+        Raises:
+            InputError: one is, with a suggestion, or the recording cannot be read.
+        """
+        named = {
+            "side_effects": self.side_effects,
+            "read_only": self.read_only,
+            "idempotent": [each.partition(":")[0] for each in self.idempotent],
+            "undoes": [each.partition("=")[2] for each in self.undoes],
+        }
+        known = recorded_tool_names(recording).known if any(named.values()) else frozenset[str]()
+        for argument, tool in ((argument, tool.strip()) for argument, tools in named.items() for tool in tools):
+            if tool not in known and (hint := did_you_mean(tool, known)):
+                raise InputError(f"there is no tool {tool!r}", source=argument, hint=hint)
 
 
 def offbook_marker_of(item: pytest.Item) -> OffbookMarker:
