@@ -372,7 +372,9 @@ class TestRecordAndReplay:
     def test_a_recording_that_is_not_there_is_bad_input(self, run, talking):
         code, _, err = run("test", "--replay", "nowhere.json")
         assert (code, "nowhere.json" in err) == (2, True)
+        Path("recordings").mkdir(exist_ok=True)
         code, _, err = run("test", "--replay", "recordngs/")
+        assert "did you mean 'recordings'? record it: offbook test --record recordngs/" in err
         assert (code, "recordngs/: there is no such folder" in err) == (2, True)
 
 
