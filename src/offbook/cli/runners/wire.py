@@ -173,7 +173,9 @@ class WireArguments(Struct, frozen=True, kw_only=True):
             option = "--lenient" if self.is_lenient else "--default-response"
             raise InputError(f"{option} requires --replay", hint="leave it out")
         if self.record is not None and "://" not in self.record and Path(self.record).suffix != ".json":
-            hint = f"name it {Path(self.record).with_suffix('.json')}, or sqlite:///path.db: a folder holds only those"
+            file = Path(self.record)
+            named = file / "run.json" if file.is_dir() or not file.name else file.with_suffix(".json")
+            hint = f"name it {named}, or sqlite:///path.db: a folder holds only those"
             raise InputError("a recording is a file named *.json", source=self.record, hint=hint)
 
 
