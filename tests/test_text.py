@@ -38,6 +38,7 @@ def test_what_a_terminal_could_take_for_a_command_is_not_printed():
     ("name", "known", "hint"),
     [
         ("fech", ["submit", "fetch"], "did you mean 'fetch'?"),
+        ("FETCH", ["submit", "Fetch"], "did you mean 'Fetch'?"),
         ("pay", ["submit", "fetch"], "tools: fetch, submit"),
         ("pay", [], "tools: none"),
         (
@@ -56,6 +57,8 @@ def test_an_unknown_name_gets_the_closest_or_all_that_are_known(name, known, hin
     [
         ("run.json", "did you mean 'runs.json'? record it"),
         ("flow.yml", "did you mean 'flow.yaml'? record it"),
+        ("runs.jsn", "did you mean 'runs.json'? record it"),
+        ("hidden.json", "did you mean '.hidden.json'? record it"),
         ("today.json", ".json files: a.json, b.json, c.json, d.json, e.json, …; record it"),
         ("more/rnu.json", "did you mean 'more/run.json'? record it"),
         ("more/today.json", ".json files in more: run.json; record it"),
@@ -69,7 +72,8 @@ def test_an_unknown_name_gets_the_closest_or_all_that_are_known(name, known, hin
 def test_a_file_that_is_not_there_gets_the_closest_name_or_the_files_of_its_kind(path, hint, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "more").mkdir()
-    for name in ("flow.yaml", ".hidden.json", "more/run.json", "runs.json", *(f"{letter}.json" for letter in "abcde")):
+    names = ("flow.yaml", ".hidden.json", "more/run.json", "runs.golden", "runs.json")
+    for name in (*names, *(f"{letter}.json" for letter in "abcde")):
         (tmp_path / name).touch()
     assert did_you_mean_file(path, "record it") == hint
 

@@ -135,10 +135,12 @@ def _near_file(missing: Path) -> str:
     shown = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
     if not folder.is_dir():
         return f"there is no folder {str(shown)!r}"
+    if (hidden := folder / f".{missing.name}").exists():
+        return f"did you mean {str(shown / hidden.name)!r}?"
     names = sorted(each.name for each in folder.iterdir() if not each.name.startswith("."))
-    stems = {Path(name).stem: name for name in reversed(names)}
-    if close := closest_name(missing.stem, list(stems), cutoff=_CLOSE_FILE):
-        return f"did you mean {str(shown / stems[close])!r}?"
+    if stem := closest_name(missing.stem, [Path(name).stem for name in names], cutoff=_CLOSE_FILE):
+        close = closest_name(missing.name, [name for name in names if Path(name).stem == stem], cutoff=0.0)
+        return f"did you mean {str(shown / close)!r}?"
     alike = [name for name in names if missing.suffix and name.endswith(missing.suffix)]
     more = ", …" if len(alike) > MAX_FILES else ""
     where = "" if str(shown) == "." else f" in {shown}"
@@ -151,10 +153,12 @@ def _closest(name: str, names: list[str]) -> str:
 
 
 def closest_name(name: str, names: Iterable[str], *, cutoff: float = CLOSE) -> str:
-    """Return the name that is closest to one that is not there; empty if none is close."""
+    """Return the name that is closest to one that is not there, in whichever case; empty if none is close."""
     import difflib  # noqa: PLC0415 - only errors need it
 
-    return next(iter(difflib.get_close_matches(name, list(names), n=1, cutoff=cutoff)), "")
+    folded = {each.casefold(): each for each in names}
+    close = difflib.get_close_matches(name.casefold(), list(folded), n=1, cutoff=cutoff)
+    return folded[close[0]] if close else ""
 
 
 def _list_names(names: list[str], kind: str) -> str:

@@ -63,6 +63,21 @@ def test_a_mistyped_command_is_bad_input_and_the_right_one_is_proposed(run, type
 
 
 @pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (["help", "exec"], "offbook exec -h"),
+        (["version"], "offbook --version"),
+        (["record", "x.json"], "offbook exec --record"),
+        (["show", "x.json"], "offbook recording show"),
+        (["recording", "edit"], "offbook recording check"),
+    ],
+)
+def test_a_word_that_is_no_command_but_is_often_tried_says_what_to_type(run, typed, meant):
+    code, _, err = run(*typed)
+    assert (code, meant in " ".join(err.split())) == (2, True), err
+
+
+@pytest.mark.parametrize(
     ("typed", "wrong", "meant"),
     [
         (["exec", "-replay", "run.json", "--", "true"], "-replay", "--replay"),

@@ -61,6 +61,13 @@ def test_a_recording_that_is_not_there_is_an_error_that_says_how_to_record_it(pr
     assert "pytest_plugin" not in printed_output(result).replace("offbook.pytest_plugin.fixture", "")
 
 
+def test_a_recording_that_the_marker_misspells_gets_the_closest_name(project):
+    project.write("greeting.json", "{}")
+    project.test(CANNOT_RECORD.replace("def test_", '@pytest.mark.offbook(recording="greting.json")\ndef test_'))
+    result = project.run()
+    result.stdout.fnmatch_lines(["E*hint: did you mean 'greeting.json'[?] record it: pytest *"])
+
+
 def test_a_replay_refuses_a_request_that_was_not_recorded_and_counts_it(project):
     project.test(GREETS)
     project.record()

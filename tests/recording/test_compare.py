@@ -51,10 +51,18 @@ def test_its_answer_is_compared_too():
     assert kinds_of(pair[:1], pair[1:]) == [("a", "b", "request"), ("a", "b", "answer")]
 
 
+def test_differences_come_in_the_order_of_the_calls_and_not_of_their_keys():
+    first, second = exchange_of("z", "First of all, hello"), exchange_of("a", "And now goodbye", at="2026-01-02")
+    new = [exchange_of("b", "First of all, hello!"), exchange_of("y", "And now goodbye!", at="2026-01-02")]
+    assert [old_key for old_key, *_ in kinds_of([first, second], new)] == ["z", "a"]
+    changed = [replace(each, content="Other") for each in (first, second)]
+    assert [key for _, key, _ in kinds_of([first, second], changed)] == ["z", "a"]
+
+
 def test_each_is_paired_with_the_nearest():
     old = [exchange_of("a", "What is the weather in Oslo?"), exchange_of("b", "What is the weather in Rome?")]
     new = [exchange_of("c", "What is the weather in Rome now?"), exchange_of("d", "What is the weather in Oslo now?")]
-    assert kinds_of(old, new) == [("b", "c", "request"), ("a", "d", "request")]
+    assert kinds_of(old, new) == [("a", "d", "request"), ("b", "c", "request")]
 
 
 def test_another_model_is_a_change_of_the_request():

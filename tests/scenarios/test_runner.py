@@ -253,6 +253,8 @@ def test_a_scenario_that_is_not_judged_by_a_metric_is_not_held_to_its_threshold(
         ({}, "neither a goal"),
         ({"goal": "x", "max_turns": 0}, "max_turns"),
         ({"goal": "x", "ends": "somehow"}, "unknown ending 'somehow'"),
+        ({"goal": "x", "ends": "gave_it_up"}, "did you mean 'gave_up'"),
+        ({"goal": "x", "mocks": {"refund": 1}, "side_effects": "refnd"}, "has no mock\n  hint: did you mean 'refund'"),
         ({"goal": "x", "mocks": {"a": object()}}, "a"),
     ],
 )

@@ -280,6 +280,14 @@ def test_a_conversation_is_answered_in_every_protocol_from_a_recording_of_any_ot
             assert session.unused() == []
 
 
+def test_null_fields_and_the_spelling_of_arguments_do_not_make_another_conversation():
+    spelt = {"caller": None, **CALLED, "function": {"name": "look_up", "arguments": '{ "word": "x" }'}}
+    messages = [*CONVERSATION[:2], {"role": "assistant", "tool_calls": [spelt]}, CONVERSATION[3]]
+    session = session_of(recording_of(recorded("anthropic", content="one")), strict=True)
+    request = Request(messages=messages, tools=(TOOL,), model="m")
+    assert text_of(answer_to(session, http_call("openai_chat", request))) == "one"
+
+
 def test_entries_of_another_protocol_answer_in_order_and_once():
     session = session_of(
         recording_of(recorded("anthropic", content="one"), recorded("anthropic", content="two")), strict=True

@@ -207,6 +207,8 @@ class LazyGroup(QuickParameters, TyperGroup):
     """
 
     table: ClassVar[dict[str, LazyCommand]] = {}
+    elsewhere: ClassVar[dict[str, str]] = {}
+    """What to type for words that are no commands here, and that people try."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -220,6 +222,8 @@ class LazyGroup(QuickParameters, TyperGroup):
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] in self.elsewhere:
+            ctx.fail(f"No such command {args[0]!r}. {self.elsewhere[args[0]]}.")
         name, command, rest = super().resolve_command(ctx, args)
         if name not in self.table:
             return name, command, rest
@@ -236,6 +240,12 @@ class LazyGroup(QuickParameters, TyperGroup):
 class MainGroup(LazyGroup):
     """The commands of `offbook`."""
 
+    elsewhere: ClassVar = {
+        "help": "Type: offbook -h, or offbook exec -h for one command",
+        "version": "Type: offbook --version",
+        "record": "Type: offbook exec --record run.json -- COMMAND",
+        **{name: f"Type: offbook recording {name}" for name in ("check", "copy", "diff", "import", "export", "show")},
+    }
     table: ClassVar = {
         "demo": LazyCommand("demo", "demo", "Show replay, faults and exploration, offline and in seconds."),
         "init": LazyCommand("init", "init", "Write a small project with an agent, a recording and tests."),
@@ -273,6 +283,11 @@ class MainGroup(LazyGroup):
 
 class RecordingGroup(LazyGroup):
     """The commands of `offbook recording`."""
+
+    elsewhere: ClassVar = {
+        "convert": "Type: offbook recording import, export or copy",
+        "edit": "A recording is a JSON file: change it in your editor, then type: offbook recording check",
+    }
 
     table: ClassVar = {
         "show": LazyCommand("recording.show", "show", "List the exchanges of a recording, or show one key in full."),
@@ -318,7 +333,7 @@ app = typer.Typer(
 )
 recording = typer.Typer(
     cls=RecordingGroup,
-    help="Show, check, compare and edit recordings.",
+    help="Show, check, compare, merge and convert recordings.",
     context_settings=_CONTEXT_SETTINGS,
 )
 app.add_typer(recording, name="recording")

@@ -19,6 +19,7 @@ from offbook.errors import InputError, NoProviderError
 from offbook.messages import Reply, Request
 from offbook.pipeline import Live, live_provider, open_pipeline
 from offbook.providers.http import HttpOptions, HttpProvider
+from offbook.providers.pricing import Price, PriceTable
 from offbook.providers.provider import Provider
 from offbook.scenarios.judge.error_groups import GROUPING_STEP
 from offbook.vendors import ProviderName
@@ -207,6 +208,21 @@ def _endpoint_provider(config: Config, declared: EndpointConfig, place: str) -> 
     parts = urlsplit(url)
     options = HttpOptions(timeout_s=config.run.answer_timeout_s, headers=headers, query=dict(parse_qsl(parts.query)))
     try:
-        return HttpProvider(_EXACT_URL_CODEC, base_url=parts._replace(query="").geturl(), name="agent", http=options)
+        return HttpProvider(
+            _EXACT_URL_CODEC,
+            base_url=parts._replace(query="").geturl(),
+            name="agent",
+            http=options,
+            prices=_endpoint_prices(declared, has_budget=config.run.budget_usd is not None),
+        )
     except InputError as error:
         raise InputError(error.reason, source=config.source, place=f"{place}: endpoint") from error
+
+
+def _endpoint_prices(declared: EndpointConfig, *, has_budget: bool) -> PriceTable:
+    """Return the prices of an endpoint. Without a budget, a model that the config does not name needs none."""
+    prices = PriceTable.default()
+    is_named = "model" in declared.model_fields_set
+    if has_budget or is_named or prices.find(declared.model) is not None:
+        return prices
+    return prices.override({declared.model: Price(0.0, 0.0)})

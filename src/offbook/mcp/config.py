@@ -19,13 +19,16 @@ from offbook.mcp.http.upstream import checked_url
 from offbook.messages import JsonObject
 from offbook.recording.format.keys import unfit_tool_reason
 from offbook.schema_errors import decode_json
-from offbook.text import closest_name
+from offbook.text import closest_name, did_you_mean_file
 
 CONFIG_VARIABLE = "OFFBOOK_MCP_CONFIG"
 """The environment variable with the path of the config that leads to us."""
 
 PLACEHOLDER = "{mcp}"
 """What stands in a command for the path of that config."""
+
+UNREACHED_HINT = f"give the program {PLACEHOLDER} in place of its own config, or let it read ${CONFIG_VARIABLE}"
+"""What to do if a program reaches its real servers instead of us."""
 
 _SECTIONS = ("mcpServers", "servers")
 _EXAMPLE = '{"mcpServers": {"github": {"command": "npx", "args": ["-y", "some-mcp-server"]}}}'
@@ -116,7 +119,8 @@ def load_config(path: str | os.PathLike[str]) -> McpConfig:
     try:
         data = Path(path).read_bytes()
     except OSError as error:
-        raise InputError(error.strerror or str(error), source=source, hint="name the agent's .mcp.json") from None
+        hint = did_you_mean_file(path, "name the agent's .mcp.json")
+        raise InputError(error.strerror or str(error), source=source, hint=hint) from None
     hint = f"a config is like {_EXAMPLE}"
     return parse_config(decode_json(data, object, source=source, hint=hint, allows_repeats=True), source=source)
 

@@ -90,6 +90,7 @@ class McpHub:
         self._source_of, self._on_tool_call = source_of or self._recorded, on_tool_call
         self._recorded_as = recorded_as
         self._mocks: dict[str, Callable[[], McpSource]] = {}
+        self.was_reached = False  # by a client of any server
         self._configs: dict[str, ServerConfig | str] = {}
         self._upstreams: dict[str, HttpUpstream] = {}
         for server in servers:
@@ -133,6 +134,7 @@ class McpHub:
 
     def endpoint(self, server: str, session: WireSession) -> HttpEndpoint:
         """Return the endpoint of a server in a session."""
+        self.was_reached = True
         endpoints = self._sessions.setdefault(session, {})
         if server not in endpoints:
             mock = self._mocks.get(server)

@@ -27,6 +27,7 @@ from offbook.recording.replay import MockProvider
 from offbook.recording.stores.locate import open_store
 from offbook.recording.tool_record import RecordingTools, record_tools
 from offbook.recording.tool_replay import ClosableToolbox, ReplayedTools, replay_tools
+from offbook.text import did_you_mean_file
 
 AnsweredCall: TypeAlias = ReplayServed | CallRecorded
 
@@ -312,6 +313,7 @@ class ReplayBackend(RecordingBackend):
         if open_store(self.plan.location).exists():
             return self.plan.location
         hint = f"record it: pytest {shlex.quote(self.plan.node_id)} --offbook-record=once"
+        hint = did_you_mean_file(self.plan.location, hint) if self.plan.is_named else hint
         raise InputError("no such recording", source=self.plan.location, hint=hint)
 
 

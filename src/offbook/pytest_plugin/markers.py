@@ -167,7 +167,7 @@ class RecordingPlan(Struct, frozen=True, kw_only=True):
 
     `node_id` is the id of the test, which `is_explored` once it has a recording. `found` is what the recording held
     before the first of all tests; None if nothing of that is to be replaced. `approves` if other tool calls than the
-    golden ones are approved.
+    golden ones are approved. It `is_named` if the marker says where it is.
     """
 
     location: str
@@ -180,6 +180,7 @@ class RecordingPlan(Struct, frozen=True, kw_only=True):
     keeps_failed: bool = False
     approves: bool = False
     is_explored: bool = False
+    is_named: bool = False
 
 
 def recording_plan_of(item: pytest.Item) -> RecordingPlan:
@@ -211,6 +212,7 @@ def recording_plan(item: pytest.Item, marker: OffbookMarker, recording: Path) ->
         is_unused_error=options.strict_unused or marker.unused == "error",
         keeps_failed=options.keep_failed,
         approves=options.approve,
+        is_named=bool(marker.recording),
     )
 
 

@@ -36,16 +36,18 @@ class PlacedExchange(Struct, frozen=True):
 
 
 def changed_pairs(old: Document, new: Document) -> list[tuple[PlacedExchange, PlacedExchange]]:
-    """Pair the exchanges that only one of the recordings has, of those whose key is a fingerprint, by similarity."""
+    """Pair the exchanges that only one of the recordings has, of those whose key is a fingerprint, by similarity.
+
+    The pairs are in the order in which the old recording was made.
+    """
     before, after = _unshared_placed(old, new), _unshared_placed(new, old)
     scored = sorted(_near_pairs(before, after), reverse=True)
-    left, right, pairs = set[int](), set[int](), list[tuple[PlacedExchange, PlacedExchange]]()
+    pairs, taken = dict[int, int](), set[int]()
     for _, _, index, other in scored:
-        if index not in left and other not in right:
-            left.add(index)
-            right.add(other)
-            pairs.append((before[index], after[other]))
-    return sorted(pairs, key=lambda pair: (pair[1].key, pair[1].position))
+        if index not in pairs and other not in taken:
+            pairs[index] = other
+            taken.add(other)
+    return [(before[index], after[pairs[index]]) for index in sorted(pairs)]
 
 
 def _unshared_placed(document: Document, other: Document) -> list[PlacedExchange]:
@@ -157,11 +159,14 @@ class RuleProposal(Struct, frozen=True):
 
 
 def compare_documents(old: Document, new: Document) -> list[RecordingChange]:
-    """Return what differs: first by key and position, then the changed requests without a step, then by tool."""
+    """Return what differs: first by key and position, then the changed requests without a step, then by tool.
+
+    Each part is in the order of the recordings.
+    """
     changes: list[RecordingChange] = []
     changed = changed_pairs(old, new)
     elsewhere = {(placed.key, placed.position) for pair in changed for placed in pair}
-    for key in sorted(old.entries.keys() | new.entries.keys()):
+    for key in dict.fromkeys([*old.entries, *new.entries]):
         pairs = zip_longest(old.exchanges(key), new.exchanges(key))
         for position, (before, after) in enumerate(pairs):
             if (key, position) not in elsewhere:
@@ -169,7 +174,7 @@ def compare_documents(old: Document, new: Document) -> list[RecordingChange]:
     for was, placed in changed:
         found = _exchange_changes(placed.key, placed.position, was.exchange, placed.exchange, is_changed=True)
         changes.extend(replace(change, old_key=was.key) for change in found)
-    for tool in sorted(old.tools.keys() | new.tools.keys()):
+    for tool in dict.fromkeys([*old.tools, *new.tools]):
         calls = zip_longest(exchanges_of(old.tools, tool), exchanges_of(new.tools, tool))
         for position, (earlier, later) in enumerate(calls):
             changes.extend(_tool_changes(tool_key(tool), position, earlier, later))

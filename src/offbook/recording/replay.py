@@ -30,9 +30,9 @@ from offbook.recording.format.document import Document, check_strict, rules_from
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.latency import Latency, LatencyModel
 from offbook.recording.match.cursor import (
+    AlikeRequests,
     Cursor,
     ExchangeMatch,
-    HomePaths,
     OverusedEntry,
     UnusedEntry,
     overused_entries,
@@ -195,14 +195,12 @@ class MockProvider(Provider):
         match = self._cursor.match(request.step_id, request_hash)
         if match.mismatch is None:
             return match
-        homes = self._home_paths
-        found = None if homes is None else homes.match(self._cursor, request.step_id, canonical_fields(request))
-        return found or match
+        return self._alike.match(self._cursor, request.step_id, canonical_fields(request)) or match
 
     @cached_property
-    def _home_paths(self) -> HomePaths | None:
-        """The recorded requests that name a home folder; few runs look for one of them."""
-        return HomePaths.of(self._reader, self._rules)
+    def _alike(self) -> AlikeRequests:
+        """The recorded requests that may differ in what does not count; few runs look for one of them."""
+        return AlikeRequests(self._reader, self._rules)
 
     async def close(self) -> None:
         """Close the recording, and log how often each warning was due."""

@@ -15,6 +15,7 @@ from offbook.scenarios.mocks.mocked_tools import UnmockedPolicy, mocks_by_tool
 from offbook.scenarios.mocks.real_tool import GivenSchema
 from offbook.scenarios.result import ConversationEnding
 from offbook.scenarios.trajectory.trajectory import Trajectory, parse_assertions
+from offbook.text import did_you_mean, suggestion
 
 Assertion: TypeAlias = Trajectory | Mapping[str, Any]
 Assertions: TypeAlias = Assertion | Iterable[Assertion]
@@ -217,11 +218,12 @@ def _check_scenario(declared: Scenario) -> None:
     known: tuple[str, ...] = get_args(ConversationEnding)
     for ending in declared.ends:
         if ending not in known:
-            raise InputError(f"unknown ending {ending!r}; one of: {', '.join(known)}")
+            raise InputError(f"unknown ending {ending!r}", hint=suggestion(ending, known, kind="endings"))
     Mocks(declared.mocks, schemas=declared.schemas, unmocked=declared.unmocked or "error")
     unknown = [tool for tool in declared.side_effects if tool not in {*declared.mocks, *declared.schemas}]
     if unknown and declared.unmocked != "passthrough":
-        raise InputError(f"side_effects: {unknown[0]!r} has no mock")
+        hint = did_you_mean(unknown[0], {*declared.mocks, *declared.schemas}, kind="mocks")
+        raise InputError(f"side_effects: {unknown[0]!r} has no mock", hint=hint)
 
 
 def _check_text(declared: Scenario) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -28,6 +29,9 @@ def program_hint(name: str) -> str:
 
     Names are those of the programs on PATH, and of the files in the folder of a path. It is empty if none is close.
     """
+    program, *arguments = name.split()[:2] or [""]
+    if arguments and shutil.which(program):
+        return f"leave out the quotes around the command: … -- {name}"
     file = Path(name)
     interpreter = INTERPRETERS.get(file.suffix)
     if interpreter is None and file.name == name:

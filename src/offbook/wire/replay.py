@@ -96,7 +96,7 @@ class WireReplay:
         match = self._match(parsed, step_id)
         if match.mismatch is None:
             return ReplayMatch(match.stored, match.matched_by)
-        other = self._match_home(parsed, step_id)
+        other = self._match_alike(parsed, step_id)
         if other is None:
             other = self.source.cross_protocol.find(parsed, self._cursor) if match.mismatch == "missing" else match
         if other.mismatch is None:
@@ -165,10 +165,10 @@ class WireReplay:
         has_answer = match.stored is not None and (match.stored.exchange.wire or match.stored.exchange.fault)
         return match if has_answer else ExchangeMatch("default", mismatch="missing")
 
-    def _match_home(self, parsed: ParsedRequest, step_id: str | None) -> ExchangeMatch[Exchange] | None:
-        """Return what answers the same request from another home folder."""
-        homes, step = self.source.home_paths, step_id if parsed.request is not None else None
-        return None if homes is None else homes.match(self._cursor, step, orjson.loads(parsed.fields))
+    def _match_alike(self, parsed: ParsedRequest, step_id: str | None) -> ExchangeMatch[Exchange] | None:
+        """Return what answers the same request from another home folder, or with other null fields."""
+        step = step_id if parsed.request is not None else None
+        return self.source.alike.match(self._cursor, step, orjson.loads(parsed.fields))
 
     def _refusal(
         self, parsed: ParsedRequest, step_id: str | None, match: ExchangeMatch[Exchange]

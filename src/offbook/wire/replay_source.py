@@ -22,8 +22,8 @@ from offbook.recording.format.file import document_from_dict
 from offbook.recording.format.keys import short_key
 from offbook.recording.latency import Latency
 from offbook.recording.match.continuation import written_answers
-from offbook.recording.match.cursor import Cursor, ExchangeMatch, HomePaths
-from offbook.recording.match.fingerprint import NormaliseRules, canonical_bytes, normalise_fields
+from offbook.recording.match.cursor import AlikeRequests, Cursor, ExchangeMatch
+from offbook.recording.match.fingerprint import NormaliseRules, canonical_bytes, normalise_fields, without_nulls
 from offbook.recording.stores.locate import is_folder, open_store, recordings_in
 from offbook.recording.stores.memory import MemoryReader
 from offbook.recording.stores.store import PositionedReader, RecordingReader, StoredExchange
@@ -82,8 +82,22 @@ class CrossProtocolIndex:
             self._protocols.add(_recorded_protocol(stored))
 
     def _conversation(self, fields: JsonObject) -> str:
-        conversation = {"messages": fields["messages"], "tools": fields.get("tools", [])}
+        messages = [_with_parsed_arguments(message) for message in without_nulls(fields["messages"])]
+        conversation = {"messages": messages, "tools": fields.get("tools", [])}
         return sha256(canonical_bytes(normalise_fields(conversation, self._rules))).hexdigest()
+
+
+def _with_parsed_arguments(message: JsonObject) -> JsonObject:
+    """Return a message whose tool calls have their arguments as JSON values: protocols write them differently."""
+    calls = message.get("tool_calls")
+    return message | {"tool_calls": [_parsed_call(call) for call in calls]} if isinstance(calls, list) else message
+
+
+def _parsed_call(call: Any) -> Any:
+    try:
+        return call | {"function": call["function"] | {"arguments": orjson.loads(call["function"]["arguments"])}}
+    except (KeyError, TypeError, orjson.JSONDecodeError):
+        return call
 
 
 def _recorded_protocol(stored: StoredExchange[Exchange]) -> str:
@@ -137,9 +151,9 @@ class ReplaySource:
         return len(written) > 1 or not all(stored.repeats for stored in written)
 
     @cached_property
-    def home_paths(self) -> HomePaths | None:
-        """The entries whose requests name a home folder; None if there are none."""
-        return HomePaths.of(self.reader, self.rules)
+    def alike(self) -> AlikeRequests:
+        """The entries by what their requests are without what does not count."""
+        return AlikeRequests(self.reader, self.rules)
 
     @cached_property
     def websocket_turns(self) -> TurnIndex:

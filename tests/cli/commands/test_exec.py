@@ -332,6 +332,8 @@ def test_a_report_is_there_without_a_code_while_the_program_runs(execute):
         (["--replay", "run.json", "--replay", "other.json"], "--replay is given 2 times"),
         (["--record", "new.json", "--record", "other.json"], "--record is given 2 times"),
         (["--record", "new.txt"], "name it new.json, or sqlite:///path.db"),
+        (["--record", "."], "name it run.json, or sqlite:///path.db"),
+        (["--record", "/"], "name it /run.json, or sqlite:///path.db"),
         (["--record", "new"], "name it new.json"),
         (["--replay", "run.json", "--time-limit", "0"], "--time-limit"),
         (["--replay", "run.json", "--upstream", "openai=http://x"], "--upstream requires --record"),
@@ -405,6 +407,7 @@ def test_a_command_that_is_not_there_ends_as_shells_end(execute, write):
     ("typed", "hint"),
     [
         ("agent.py", "type: … -- python agent.py"),
+        ("agents agent.py", "leave out the quotes around the command: … -- agents agent.py"),
         ("other.py", "type: … -- python other.py"),
         ("./agnet.py", "did you mean 'agent.py'?"),
         ("agentt", "did you mean 'agents'?"),
@@ -413,7 +416,8 @@ def test_a_command_that_is_not_there_ends_as_shells_end(execute, write):
 )
 def test_of_a_program_that_is_not_there_what_is_meant_is_shown(execute, write, monkeypatch, typed, hint):
     write("agent.py", "")
-    monkeypatch.setenv("PATH", str(write("bin/agents", "").parent))
+    (program := write("bin/agents", "")).chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent))
     code, _, err = execute("--replay", "run.json", "--", typed)
     assert (code, err) == (127, f"error: {typed}: command not found\n  hint: {hint}\n")
 

@@ -43,6 +43,17 @@ def test_a_fresh_workflow_validates_replays_and_passes_its_tests_at_once(run, tm
     assert (code, "2 passed" in output) == (0, True), output
 
 
+def test_a_project_below_settings_of_pytest_has_its_own_unless_it_has_some_already(run, tmp_path, monkeypatch):
+    (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\naddopts = '--no-such-option'\n")
+    assert run("init", tmp_path / "a" / "new", "--sdk", "yaml")[0] == 0
+    monkeypatch.chdir(tmp_path / "a" / "new")
+    code, output = finished(sys.executable, "-m", "pytest", "-q")
+    assert (code, "2 passed" in output) == (0, True), output
+    assert run("init", tmp_path, "--sdk", "yaml")[0] == 0
+    assert run("init", tmp_path / "node", "--sdk", "node")[0] == 0
+    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("pytest.ini")] == ["a/new/pytest.ini"]
+
+
 def test_fresh_scenarios_pass_at_once(run, tmp_path, monkeypatch):
     assert run("init", tmp_path / "new", "--sdk", "scenario")[0] == 0
     monkeypatch.chdir(tmp_path / "new")

@@ -91,6 +91,20 @@ def test_a_call_that_is_not_recorded_ends_with_exit_code_3(project):
     assert "_tools.notes.say[0]" in err
 
 
+@pytest.mark.parametrize("arguments", [("--replay", "run.json"), ("--record", "new.json")])
+def test_a_program_that_reaches_its_real_servers_instead_of_ours_is_refused(project, arguments):
+    recording = {"_version": 2, "_tools": {"notes.say": [{"arguments": {"word": "a"}, "result": "A"}]}}
+    Path("run.json").write_text(json.dumps(recording))
+    real = [*arguments, "--mcp", ".mcp.json", "--", *PYTHON, "import json, os; print(os.environ['OFFBOOK_URL'])"]
+    code, _, err = execute("--allow-no-calls", *real)
+    assert code == 0, err
+    code, _, err = execute(*arguments, "--mcp", ".mcp.json", "--", *agent("a"), ".mcp.json")
+    assert Path("ran").read_text() == "x"
+    assert code == 3
+    assert "the command reached none of the MCP servers of .mcp.json here: their tools" in err
+    assert "hint: give the program {mcp} in place of its own config, or let it read $OFFBOOK_MCP_CONFIG" in err
+
+
 def test_a_server_that_cannot_be_started_is_named(project):
     entry = {"command": "no-such-server", "args": [], "env": {}}
     Path(".mcp.json").write_text(json.dumps({"mcpServers": {"notes": entry}}))

@@ -397,6 +397,11 @@ def test_an_unknown_run_is_reported_with_what_there_is(here, run):
     assert (code, f"did you mean '{run_id}'?" in err) == (2, True)
 
 
+def test_without_a_run_the_latest_is_proposed(run):
+    code, _, err = run("resume")
+    assert (code, "offbook resume last" in err) == (2, True)
+
+
 def test_a_run_goes_on_in_the_folder_where_it_was_started_and_with_its_options(here, run, tmp_path, monkeypatch):
     broken, answer = failing_at("two <one dogs>")
     shop = here(CHAIN, answer)

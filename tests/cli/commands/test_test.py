@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from offbook.messages import ToolCall
+from offbook.messages import Response, ToolCall, Usage
 from offbook.recording.stores.locate import open_store
 from tests.cli import scenes
 from tests.servers.models import ChatModel, said
@@ -395,7 +395,9 @@ class TestRecordAndReplay:
     def test_a_recording_that_is_not_there_is_bad_input(self, run, talking):
         code, _, err = run("test", "--replay", "nowhere.json")
         assert (code, "nowhere.json" in err) == (2, True)
+        Path("recordings").mkdir(exist_ok=True)
         code, _, err = run("test", "--replay", "recordngs/")
+        assert "did you mean 'recordings'? record it: offbook test --record recordngs/" in err
         assert (code, "recordngs/: there is no such folder" in err) == (2, True)
 
 
@@ -413,6 +415,15 @@ class TestAgents:
         assert json.loads(before)["asks twice/agent/1/agent"][0]["request"]["extra"] == {"locale": "en"}
         monkeypatch.delenv("TOKEN")
         assert run("test", "--replay", "all.json")[0] == 0
+
+    @pytest.mark.parametrize(("named", "warned"), [("", False), ('model = "agent"\n', True)])
+    def test_only_a_model_that_is_named_for_an_endpoint_wants_a_price(self, run, write, caplog, named, warned):
+        write("sim_s.py", "from offbook import scenario\nscenario('s', turns=['hi'])\n")
+        answer = Response("Hello", "agent", usage=Usage(1, 1))
+        with ChatModel(lambda prompt: answer) as model:
+            write("offbook.toml", f'[agent]\nendpoint = "{model.url}/chat/completions"\n{named}')
+            assert run("test", "--record", "all.json")[0] == 0
+        assert any("no price is known for model 'agent'" in each.getMessage() for each in caplog.records) == warned
 
     def test_a_workflow_is_asked_by_its_own_config(self, run, talking, write):
         write("flows/support.yaml", scenes.FLOW)

@@ -257,6 +257,36 @@ async def test_a_rule_of_the_recording_makes_home_folders_count(tmp_path):
         await MockProvider(path, strict=True).complete(user(ANN.replace("ann", "bob")), model="m")
 
 
+def tool_turn(**more):
+    call = {"id": "1", "type": "function", "function": {"name": "find", "arguments": '{"order": null}'}, **more}
+    return [
+        *user("Find it."),
+        {"role": "assistant", "tool_calls": [call], "content": [{"type": "text", "text": "Yes.", **more}]},
+        {"role": "tool", "tool_call_id": "1", "content": "found"},
+    ]
+
+
+@pytest.mark.parametrize(("recorded", "asked"), [({"caller": None}, {}), ({}, {"caller": None})])
+async def test_null_fields_inside_messages_do_not_count(tmp_path, recorded, asked):
+    async with RecordingProvider(Echo(), tmp_path / "run.json") as recorder:
+        await recorder.complete(tool_turn(**recorded), model="m")
+    mock = MockProvider(tmp_path / "run.json", strict=True)
+    assert (await mock.complete(tool_turn(**asked), model="m")).content == "found #1"
+    assert mock.unused() == []
+    with pytest.raises(RecordingMismatchError):
+        await mock.complete(tool_turn(**asked, caller_id=1), model="m")
+
+
+async def test_a_null_in_the_schema_of_a_tool_counts(tmp_path):
+    def tools(**schema):
+        return [{"type": "function", "function": {"name": "find", "parameters": {"type": "object", **schema}}}]
+
+    async with RecordingProvider(Echo(), tmp_path / "run.json") as recorder:
+        await recorder.complete(user("Find it."), model="m", tools=tools(default=None))
+    with pytest.raises(RecordingMismatchError):
+        await MockProvider(tmp_path / "run.json", strict=True).complete(user("Find it."), model="m", tools=tools())
+
+
 async def test_windows_and_json_inside_of_json_are_known():
     inner = json.dumps({"path": r"C:\Users\ann\notes.txt"})
     outer = json.dumps({"content": inner, "beside": r"D:\Users\ann"}).encode()

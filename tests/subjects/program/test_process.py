@@ -108,6 +108,27 @@ openai.APIConnectionError: Connection error.
 """
 
 
+GROUP = """
+class GaveUp(Exception): pass
+def raised(error):
+    try:
+        raise error
+    except Exception as caught:
+        return caught
+inner = ExceptionGroup("inner", [raised(GaveUp("no model")), raised(ValueError("no value"))])
+raise ExceptionGroup("outer", [raised(inner), raised(KeyError("no key"))])
+"""
+
+
+def test_the_first_error_of_an_exception_group_is_the_one_that_ended_the_program():
+    stderr = ran(GROUP).stderr
+    assert error_line(stderr) == "GaveUp: no model"
+    assert named_error(stderr, ["KeyError", "ValueError", "ExceptionGroup"]) == ""
+    assert named_error(stderr, ["GaveUp"]) == "GaveUp"
+    after = "During handling of the above exception, another exception occurred:"
+    assert named_error(f"{stderr}\n{after}\n\n{PYTHON}", ["APIConnectionError"]) == "APIConnectionError"
+
+
 @pytest.mark.parametrize(
     ("stderr", "words"),
     [

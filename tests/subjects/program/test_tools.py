@@ -125,6 +125,13 @@ def test_a_recording_without_tools_of_the_servers_is_refused(files, tmp_path):
         subject(CREATES, (files[0], str(other)))
 
 
+def test_a_program_that_reaches_its_real_servers_is_explored_no_further(files):
+    refused = pytest.raises(InputError, match="reached none of these MCP servers here")
+    with subject("print('refunded by the real server')", files) as program, refused as caught:
+        Explorer(program, ExploreOptions(variants=select_variants("timeout", program.variants))).explore()
+    assert "{mcp}" in caught.value.hint
+
+
 def test_a_call_that_reached_its_server_is_an_effect_whatever_the_client_got(files):
     faults = ("tool_lost", "tool_error", "server_exit", "tool_garbled")
     clean, *others = runs(subject(CREATES, files), *(f"tool=desk.create call=1: {fault}" for fault in faults))

@@ -208,6 +208,12 @@ def test_a_state_is_json():
     ]
 
 
+def test_a_recording_is_called_one():
+    with pytest.raises(WorkflowError) as caught:
+        read_definition({"_version": 2, "_meta": {}, "classify": {"content": "question"}})
+    assert [problem.reason for problem in caught.value.problems] == ["this is a recording, not a workflow"]
+
+
 def test_a_short_form_is_wrong_at_the_place_where_it_is_written():
     agent = {"id": "b", "type": "agent", "prompt": "x", "terminal_tool": "", "prerequisites": {"done": [""]}}
     assert problems_of(agent, tools={"done": "m"}) == [

@@ -70,6 +70,7 @@ def test_a_quoted_word_is_a_text_and_a_block_keeps_its_lines():
         ("a: " + "9" * 5000, [f"1:4: a: the number {'9' * 20}… is too large | quote it to make it a string"]),
         ("a:\n\t- b", ["2:1: not YAML: found character that cannot start any token | indent with spaces, not with tabs"]),
         ("a: [1, 2", ["2:1: not YAML: did not find expected ',' or ']'"]),
+        ("a:\n  - b\n - c", ["3:2: not YAML: did not find expected key | indent this line like those that it belongs to"]),
         ("a: b: c", ["1:5: not YAML: mapping values are not allowed in this context | quote the string: a colon followed by a space starts a mapping"]),
         ("a: \x00", ["not YAML: control characters are not allowed"]),
         ("a: \ud800", ["the text is not Unicode: surrogates not allowed"]),

@@ -317,6 +317,8 @@ def test_a_run_can_be_named_by_a_part_of_its_id(desk):
     assert chain.store.id_of("last") == chain.store.ids()[1]
     with pytest.raises(RunError, match="matches several runs"):
         chain.store.id_of("20")
+    with pytest.raises(RunError, match="did you mean 'last'"):
+        chain.store.id_of("lst")
     with pytest.raises(RunError, match="there is no run ''"):
         chain.store.id_of("")
 

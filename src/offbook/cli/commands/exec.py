@@ -87,7 +87,8 @@ def execute(
     code; offbook writes to stderr.
 
     Exits with 3 if the recording had no answer for a call, even if the program
-    succeeded, and if the program made no call; with 1 if a planned fault never
+    succeeded, and if the program made no call, or reached none of its recorded
+    MCP servers here; with 1 if a planned fault never
     fired, a call could not be recorded, no recorded call got an answer, or the
     tool calls are not those of --golden; with
     124 at the time limit; with 2 on bad input; with 126 or 127 if the program
@@ -331,9 +332,9 @@ def _run(
 
     from offbook.cli import SIGNALLED
     from offbook.cli.run_program import run_child
+    from offbook.cli.runners.effects import EffectReports
     from offbook.cli.runners.mcp_servers import McpServers
     from offbook.cli.runners.wire import (
-        EffectReports,
         child_environment,
         discard_empty_recording,
         keep_recording_of_failure,
@@ -361,11 +362,13 @@ def _run(
             end = run_child(mcp.command(command), environment, time_limit_s=time_limit_s)
         except OSError as error:
             raise typer.Exit(_print_not_started(command[0], error)) from None
-        usage = [*server.unused_exchanges(), *mcp.unused(server)], server.overused_exchanges()
+        unused_tools = mcp.unused(server)
+        usage = [*server.unused_exchanges(), *unused_tools], server.overused_exchanges()
         keep_recording_of_failure(end, options)
         reported = effects.read(server, is_cut_off=end.is_late or end.code > SIGNALLED)
     tally = tally_wire_calls(server, usage, options.fault_plan(), reported)
-    return end, replace(tally, network=network.tally, cache=mcp.cache_counts(tally.cache))
+    tally = replace(tally, network=network.tally, cache=mcp.cache_counts(tally.cache))
+    return end, replace(tally, ignored_mcp=mcp.are_ignored(unused_tools))
 
 
 def _check_command(name: str) -> None:

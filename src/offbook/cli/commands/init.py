@@ -38,6 +38,7 @@ OFFBOOK, PACKAGES, KEY = "<offbook>", "<packages>", "<key>"
 _DOTTED = ("github", "gitignore")
 _TEMPLATE = "-tpl"
 """The end of the names of Python files, so that no tool takes templates for modules of this package."""
+_PYTEST_SETTINGS = ("pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
 
 
 def init(
@@ -71,6 +72,8 @@ def init(
         raise InputError("the folder of the project is missing", source="init", hint=hint)
     name = _kind(sdk)
     files = _files(name)
+    if not _needs_settings(Path(folder).resolve(), KINDS[name]):
+        del files["pytest.ini"]
     _check(Path(folder), files, force=force)
     _write(Path(folder), files, KINDS[name])
     typer.echo(printable(f"{folder}: wrote {KINDS[name].title}, {pluralize(len(files), 'file')}"))
@@ -111,6 +114,13 @@ def _files(kind: str) -> dict[str, Traversable]:
             name = path.removesuffix(_TEMPLATE)
             found[f".{name}" if name.startswith(_DOTTED) else name] = template
     return dict(sorted(found.items()))
+
+
+def _needs_settings(folder: Path, kind: Kind) -> bool:
+    """Return whether pytest would take its settings from a folder above, which may forbid what the tests need."""
+    if "python -m pytest" not in kind.next_steps or any((folder / name).exists() for name in _PYTEST_SETTINGS):
+        return False
+    return any((above / name).exists() for above in folder.parents for name in _PYTEST_SETTINGS)
 
 
 def _walk(folder: Traversable, prefix: str = "") -> list[tuple[str, Traversable]]:

@@ -222,7 +222,7 @@ def _cells(summary: RunSummary, runs_dir: str) -> tuple[str, ...]:
 
 
 def resume(
-    run_id: Annotated[str, typer.Argument(help="The id of a run, a unique part of it, or 'last'.")],
+    run_id: Annotated[str, typer.Argument(help="The id of a run, a unique part of it, or 'last'.")] = "",
     force: Annotated[
         bool, typer.Option("--force", "-f", help="Resume although files have changed; completed steps stay.")
     ] = False,
@@ -254,10 +254,12 @@ def resume(
     from offbook.cli.runners.events import EventOptions
     from offbook.cli.runners.resume import ResumeOptions, resume_run
     from offbook.cli.runners.workflow import RunOptions
-    from offbook.errors import RunError
+    from offbook.errors import InputError, RunError
     from offbook.workflow.file.load import load_workflow
     from offbook.workflow.runs.store import RunStore
 
+    if not run_id:
+        raise InputError("the run is missing", source="resume", hint="offbook resume last; offbook runs lists all")
     with RunStore(Path(runs_dir).resolve()).resume(run_id, force=force) as run:
         manifest = run.manifest
         if not Path(manifest.started_in).is_dir():

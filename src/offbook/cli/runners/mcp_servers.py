@@ -101,6 +101,11 @@ class McpServers:
             return []
         return self.hub.unused_exchanges(replay.source.reader.tools, self._recording)
 
+    def are_ignored(self, unused: Sequence[UnusedExchange]) -> bool:
+        """Return whether the program has reached none of them, although they are recorded, or have `unused` calls."""
+        is_expected = self._recorder is not None or bool(unused)
+        return self.hub is not None and not self.hub.was_reached and is_expected
+
     def cache_counts(self, of_models: CacheCounts | None) -> CacheCounts | None:
         """Return what a shared recording was used for, by models and by these servers; None if it is not shared."""
         cache = None if self._recorder is None else self._recorder.cache

@@ -47,6 +47,7 @@ from offbook.scenarios.result import PlannedScenario, SuiteOrigin, SuiteResult, 
 from offbook.scenarios.runner import Participants, RunRules, ScenarioRunner
 from offbook.scenarios.scenario import Scenario
 from offbook.shard import Shard, digest_of
+from offbook.text import did_you_mean_file
 
 if TYPE_CHECKING:
     from offbook.subjects.executors import AnyWorkers, RayAddress
@@ -86,7 +87,7 @@ def parse_mode(record: str | None, replay: str | None) -> Live | Record | Replay
         raise InputError("--record and --replay exclude each other", hint="leave one of them out")
     if replay is not None:
         if replay.endswith("/") and not Path(replay).is_dir():
-            hint = f"record it: offbook test --record {replay}"
+            hint = did_you_mean_file(replay, f"record it: offbook test --record {replay}")
             raise InputError("there is no such folder", source=replay, hint=hint)
         return Replay(replay)
     return Live() if record is None else Record(record)

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -26,7 +25,7 @@ from offbook.recording.format.keys import short_key
 from offbook.recording.replace_on_close import keep_recording
 from offbook.recording.stores.locate import open_store
 from offbook.text import pluralize
-from offbook.tools.effects import EFFECTS_VARIABLE, Effect, read_effect_lines
+from offbook.tools.effects import Effect
 from offbook.vendors import (
     keys_from_environment,
     named_base_urls,
@@ -174,7 +173,9 @@ class WireArguments(Struct, frozen=True, kw_only=True):
             option = "--lenient" if self.is_lenient else "--default-response"
             raise InputError(f"{option} requires --replay", hint="leave it out")
         if self.record is not None and "://" not in self.record and Path(self.record).suffix != ".json":
-            hint = f"name it {Path(self.record).with_suffix('.json')}, or sqlite:///path.db: a folder holds only those"
+            file = Path(self.record)
+            named = file / "run.json" if file.is_dir() or not file.name else file.with_suffix(".json")
+            hint = f"name it {named}, or sqlite:///path.db: a folder holds only those"
             raise InputError("a recording is a file named *.json", source=self.record, hint=hint)
 
 
@@ -234,43 +235,6 @@ def keep_recording_of_failure(end: ChildExit, options: WireArguments) -> None:
         keep_recording(open_store(options.record))
 
 
-class EffectReports:
-    """The file to which a command reports its effects, while the block lasts.
-
-    Inside another run the file of that run stays, and nothing is read here.
-    """
-
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        from tempfile import TemporaryDirectory
-
-        self._is_outermost = EFFECTS_VARIABLE not in environment
-        self._folder = TemporaryDirectory(prefix="offbook-")
-        self._file = Path(self._folder.name) / "effects.jsonl"
-
-    @property
-    def variables(self) -> dict[str, str]:
-        return {EFFECTS_VARIABLE: str(self._file)} if self._is_outermost else {}
-
-    def read(self, server: WireServer, *, is_cut_off: bool) -> list[Effect]:
-        """Return the effects that were reported to the file, and over HTTP.
-
-        Raises:
-            InputError: a report is not an effect.
-        """
-        for session in server.sessions:
-            for problem in islice(session.refused_effects, 1):
-                raise problem
-        data = self._file.read_bytes() if self._file.exists() else b""
-        in_file = read_effect_lines(data, source=EFFECTS_VARIABLE, is_cut_off=is_cut_off)
-        return [*in_file, *(effect for session in server.sessions for effect in session.effects)]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._folder.cleanup()
-
-
 @contextmanager
 def discard_empty_recording(location: str | None) -> Iterator[None]:
     """Remove the file at `location`, if it was not there before the block and nothing was recorded in it.
@@ -293,6 +257,7 @@ class WireTally(Struct, frozen=True):
 
     `effects` are the side effects that the program has reported. It `got_no_answer` if real APIs answered no call.
     `cache` is what a shared recording was used for. `tool_turns` are the tool calls of each answer that has some.
+    If it `ignored_mcp`, the program reached none of the MCP servers that the recording is about.
     """
 
     totals: SessionTotals
@@ -306,6 +271,7 @@ class WireTally(Struct, frozen=True):
     cache: CacheCounts | None = None
     network: NetworkTally | None = None
     tool_turns: Sequence[Sequence[RecordedToolCall]] = ()
+    ignored_mcp: bool = False
 
     @property
     def failed(self) -> int:
@@ -380,9 +346,9 @@ class ExitPolicy(Struct, frozen=True):
 
     A command that was stopped at its time limit is late, whatever it did before. A miss counts more than the exit code
     of the command; the hint to record again is left out if a fault had fired before every miss. Without a miss, the
-    exit code of a command that failed stands. One that succeeded is refused if it made no call (unless it
-    `may_ask_nothing`), if no call got an answer or one could not be recorded, if a planned fault never fired, or, if
-    `is_strict`, if exchanges were not used, or more often than they were recorded.
+    exit code of a command that failed stands. One that succeeded is refused if it made no call, or reached none of its
+    MCP servers here (unless it `may_ask_nothing`), if no call got an answer or one could not be recorded, if a planned
+    fault never fired, or, if `is_strict`, if exchanges were not used, or more often than they were recorded.
     """
 
     options: WireArguments
@@ -399,6 +365,8 @@ class ExitPolicy(Struct, frozen=True):
         return self._success(tally) if end.code == FINE else ExitDecision(end.code)
 
     def _success(self, tally: WireTally) -> ExitDecision:
+        if tally.ignored_mcp and not tally.faults.fired and not self.may_ask_nothing:
+            return self._ignored_mcp()
         if not tally.totals.tries and not self.may_ask_nothing:
             return ExitDecision(MISMATCH, "the command made no call to the server", _no_call_hint(tally.network))
         if not has_reached(self.options.live_from, tally):
@@ -410,6 +378,13 @@ class ExitPolicy(Struct, frozen=True):
         if tally.unrecorded or tally.faults.unfired:
             return ExitDecision(FAILED)
         return ExitDecision(MISMATCH if self.is_strict and (tally.unused or tally.overused) else FINE)
+
+    def _ignored_mcp(self) -> ExitDecision:
+        from offbook.mcp.config import UNREACHED_HINT
+
+        ran = "ran" if self.options.record is None else "were not recorded, and ran"
+        reason = f"the command reached none of the MCP servers of {self.options.mcp} here: their tools {ran} for real"
+        return ExitDecision(MISMATCH, reason, f"{UNREACHED_HINT}; add --allow-no-calls if it calls none of them")
 
     def _mismatch(self, tally: WireTally) -> ExitDecision:
         is_listed = len(tally.misses) == tally.totals.outcomes["missed"]

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, cached_property
 from hashlib import sha256
 from typing import Generic, TypeAlias, TypeVar
 
@@ -19,7 +19,7 @@ from offbook.messages import JsonObject
 from offbook.recording.format.document import E
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.keys import is_fingerprint
-from offbook.recording.match.fingerprint import NormaliseRules, canonical_bytes, normalise_fields
+from offbook.recording.match.fingerprint import NormaliseRules, canonical_bytes, normalise_fields, without_nulls
 from offbook.recording.redact.rules import has_rules_in_force, mask_text
 from offbook.recording.stores.store import Claim, ExchangeIndex, SharedIndex, SharedReader, StoredExchange
 
@@ -343,43 +343,60 @@ def without_home_names(data: bytes) -> bytes:
     return _home_pattern(os.environ.get("HOME", "").rstrip("/").encode("utf-8", "surrogateescape")).sub(_HOME, data)
 
 
-class HomePaths:
-    """The recorded requests that name a home folder, found by what they are without its name.
+_NULL = re.compile(rb":\s*null\b")
 
-    The fingerprint covers paths as they are. So this is asked only where nothing matches: a recording made by one user
-    matches on the machine of another.
+
+class AlikeRequests:
+    """The recorded requests, found by what they are without the names of home folders, and without null fields in
+    their messages.
+
+    The fingerprint covers both. So this is asked only where nothing matches: a recording made by one user matches on
+    the machine of another, and one made with an SDK that sends `"caller": null` matches with another version of it.
     """
 
     def __init__(self, recorded: Iterable[StoredExchange[Exchange]], rules: NormaliseRules) -> None:
-        self._rules = rules
-        self._fingerprints: dict[str, dict[str, None]] = {}
-        for stored in recorded if rules.home_paths else ():
-            self._add(stored)
-
-    @classmethod
-    def of(cls, recorded: Iterable[StoredExchange[Exchange]], rules: NormaliseRules) -> HomePaths | None:
-        """Return those of a recording; None if it has none, or if its rules say that home folders count."""
-        found = cls(recorded, rules)
-        return found if found._fingerprints else None
+        self._recorded, self._rules = recorded, rules
 
     def match(
         self, cursor: Cursor[Exchange], step_id: str | None, fields: JsonObject
     ) -> ExchangeMatch[Exchange] | None:
-        """Return what answers a request with these fields if home folders do not count; None if nothing does."""
-        for fingerprint in self._fingerprints.get(self._key(fields), ()):
+        """Return what answers a request with these fields if neither counts; None if nothing does."""
+        known = self._all if self._has_nulls(fields) else self._noisy
+        for fingerprint in known.get(self._key(fields), ()) if known else ():
             match = cursor.match(step_id, fingerprint)
             if match.mismatch is None:
                 return match
         return None
 
-    def _add(self, stored: StoredExchange[Exchange]) -> None:
-        request = bytes(stored.exchange.request)
-        if stored.fingerprint is None or without_home_names(request) == request:
-            return
-        fields = stored.exchange.request_fields()
-        if fields is not None:
-            self._fingerprints.setdefault(self._key(fields), {})[stored.fingerprint] = None
+    @cached_property
+    def _noisy(self) -> dict[str, dict[str, None]]:
+        """The fingerprints of those that have something that does not count, by what they are without it."""
+        return self._by_key(each for each in self._recorded if self._has_noise(bytes(each.exchange.request)))
+
+    @cached_property
+    def _all(self) -> dict[str, dict[str, None]]:
+        return self._by_key(self._recorded)
+
+    def _by_key(self, recorded: Iterable[StoredExchange[Exchange]]) -> dict[str, dict[str, None]]:
+        found: dict[str, dict[str, None]] = {}
+        for stored in recorded:
+            fields = None if stored.fingerprint is None else stored.exchange.request_fields()
+            if fields is not None and stored.fingerprint is not None:
+                found.setdefault(self._key(fields), {})[stored.fingerprint] = None
+        return found
+
+    def _has_nulls(self, fields: JsonObject) -> bool:
+        """Return whether a request has null fields beside those that no fingerprint covers."""
+        normalised = normalise_fields(fields, self._rules) if "messages" in fields else fields
+        return _NULL.search(canonical_bytes(normalised)) is not None
+
+    def _has_noise(self, request: bytes) -> bool:
+        return _NULL.search(request) is not None or self._without_homes(request) != request
+
+    def _without_homes(self, data: bytes) -> bytes:
+        return without_home_names(data) if self._rules.home_paths else data
 
     def _key(self, fields: JsonObject) -> str:
-        normalised = normalise_fields(fields, self._rules) if "messages" in fields else fields
-        return sha256(without_home_names(canonical_bytes(normalised))).hexdigest()
+        if "messages" in fields:
+            fields = normalise_fields(fields | {"messages": without_nulls(fields["messages"])}, self._rules)
+        return sha256(self._without_homes(canonical_bytes(fields))).hexdigest()

@@ -149,6 +149,13 @@ def _normalise_message(message: JsonObject, names: dict[str, str]) -> JsonObject
     return fields
 
 
+def without_nulls(value: Any) -> Any:
+    """Return JSON without the fields of its objects that are null, at any depth."""
+    if isinstance(value, dict):
+        return {name: without_nulls(each) for name, each in value.items() if each is not None}
+    return [without_nulls(each) for each in value] if isinstance(value, list | tuple) else value
+
+
 def _rename_call(call_id: object, names: dict[str, str]) -> str:
     return names.setdefault(str(call_id), f"call_{len(names):06d}")
 

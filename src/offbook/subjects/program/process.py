@@ -189,8 +189,11 @@ _ERROR_NAME = re.compile(r"(?:Uncaught )?([A-Za-z_$][\w.$]*)(?: \[[^\]]*\])?(?::
 
 
 def error_line(stderr: str) -> str:
-    """Return the last line that names an error, else the last line; empty if there is none."""
-    lines = _lines(stderr)
+    """Return the last line that names an error, else the last line; empty if there is none.
+
+    Of an exception group, it is that of its first error.
+    """
+    lines = _lines(_without_group(stderr))
     named = [line for line in lines if _ERROR_LINE.fullmatch(line)]
     return (named or lines or [""])[-1][:MAX_ERROR_CHARS]
 
@@ -210,12 +213,26 @@ _TRACEBACK = "Traceback (most recent call last):"
 
 def _ending_line(stderr: str) -> str:
     """Return the line below the last traceback of Python, or above the last stack of JavaScript, else `error_line`."""
-    _, found, after = stderr.rpartition(_TRACEBACK)
+    _, found, after = _without_group(stderr).rpartition(_TRACEBACK)
     if found:
         return next((line.strip() for line in after.splitlines() if line.strip() and not line[0].isspace()), "")
     lines = _lines(stderr)
     above_stack = [line for line, below in pairwise(lines) if below.startswith("at ") and not line.startswith("at ")]
     return above_stack[-1] if above_stack else error_line(stderr)
+
+
+_GROUP = f"Exception Group {_TRACEBACK}"
+_NEXT_IN_GROUP = re.compile(r"^ *\+-+ (?!1 )[\d.]+ -+$", re.MULTILINE)
+_MARGIN = re.compile(r"^ *(?:\| ?|\+[-+ \d.]*$)", re.MULTILINE)
+
+
+def _without_group(stderr: str) -> str:
+    """Return the output; if it ends with an exception group, the first error in it, without the margin of the group."""
+    _, found, group = stderr.rpartition(f"  + {_GROUP}")
+    if not found or f"\n{_TRACEBACK}" in group:
+        return stderr
+    first = _NEXT_IN_GROUP.split(group, maxsplit=1)[0]
+    return _MARGIN.sub("", first).replace(_GROUP, "")
 
 
 def _lines(stderr: str) -> list[str]:

@@ -272,6 +272,8 @@ class ProgramSubject:
     def _note_clean_run(self, ended: _EndedRun) -> None:
         if not ended.exit.code and not ended.hung:
             self._products.check_clean(ended.products)
+            if self._mcp is not None:
+                self._mcp.check_reached()
         self._max_calls = max_calls_after(len(ended.observer.calls) + len(ended.observer.tool_calls))
         self._reporting = frozenset(effect.tool for effect in ended.reported)
         self._settings.check_tools(self._replay, [*self._reporting, *self._listed_tools])

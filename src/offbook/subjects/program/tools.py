@@ -16,7 +16,7 @@ from offbook.explore.observers.wire import WireObserver
 from offbook.explore.run import ToolRun
 from offbook.explore.verdict import DEFAULT_RESULT, NEAREST_RESULT
 from offbook.mcp.answer import McpAnswer, McpSource
-from offbook.mcp.config import CONFIG_VARIABLE, PLACEHOLDER, McpConfig, load_config
+from offbook.mcp.config import CONFIG_VARIABLE, PLACEHOLDER, UNREACHED_HINT, McpConfig, load_config
 from offbook.mcp.hub import McpHub
 from offbook.mcp.replay import ExploredMcpReplay, McpReplay, annotations_of, call_outcome
 from offbook.mcp.session import McpToolCall
@@ -117,7 +117,7 @@ class McpStandIn:
     """
 
     def __init__(self, config: str, recording: str | os.PathLike[str], settings: ExploreSettings) -> None:
-        self.tools, self._settings = load_mcp_tools(config, recording), settings
+        self.tools, self._settings, self._config = load_mcp_tools(config, recording), settings, config
         if not self.tools.annotations:
             names = ", ".join(server.name for server in self.tools.config.servers)
             hint = f"record it with its servers: offbook exec --record PATH --mcp {config} -- COMMAND"
@@ -132,6 +132,12 @@ class McpStandIn:
         The clean run is a strict replay. Later ones may call what was never recorded.
         """
         self._runs[session.name] = _McpRun(observer, is_clean)
+
+    def check_reached(self) -> None:
+        """Raise InputError if no run has reached a server here: it then calls the real ones."""
+        if not self.hub.was_reached:
+            reason = "the program reached none of these MCP servers here, so that their tools run for real"
+            raise InputError(reason, source=self._config, hint=UNREACHED_HINT)
 
     def end_run(self, session: WireSession) -> str:
         """Forget a run, and return what answered the calls that were never recorded; empty if nothing had to."""

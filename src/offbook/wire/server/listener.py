@@ -120,7 +120,8 @@ def bind_socket(host: str, port: int, *, is_shared: bool = False) -> socket.sock
         listener = socket.create_server((host, port), family=family, backlog=BACKLOG, reuse_port=is_shared)
     except OSError as error:
         hint = _PORT_HINT if error.errno in (errno.EADDRINUSE, errno.EACCES) else _HOST_HINT
-        raise InputError(f"cannot listen at {host}:{port}: {error.strerror or error}", hint=hint) from None
+        reason = (error.strerror or str(error)).partition(" (while ")[0]  # Python adds the address
+        raise InputError(f"cannot listen at {host}:{port}: {reason}", hint=hint) from None
     # inherited by connections; else the end of a response waits until the client has acknowledged its start
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener

@@ -266,7 +266,7 @@ class WireServer(CallInspection):
         interception: Interception | None = None,
     ) -> None:
         if not is_loopback_name(host) and not api_key:
-            hint = "anyone who can reach the address could use it; set api_key, and give it to the clients as their key"
+            hint = "whoever can reach it could use it: set one by --api-key, or api_key=, and give it to the clients"
             raise InputError(f"listening at {host} requires an API key", source="host", hint=hint)
         access = Access(api_key, bound_to=host, hosts=options.allow_hosts, origins=options.allow_origins)
         upstreams = Upstreams(options.upstreams, keys=options.upstream_keys, clients_use_own_key=bool(api_key))

@@ -42,6 +42,8 @@ def read_definition(document: object, report: ProblemReport | None = None) -> Wo
     """
     report = report or ProblemReport()
     _check_json(document, (), report)
+    if isinstance(document, dict) and "_version" in document and "steps" not in document:
+        report.add((), "this is a recording, not a workflow", hint="offbook replay FLOW --recording PATH")
     report.conclude()
     whole = _whole_workflow(document)
     try:

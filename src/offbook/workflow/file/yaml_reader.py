@@ -184,4 +184,6 @@ def _syntax_problem(error: yaml.YAMLError, text: str, source: str) -> Problem:
     hint = "indent with spaces, not with tabs" if "\t" in line[: mark.column + 1] else ""
     if "mapping values are not allowed" in reason:
         hint = hint or "quote the string: a colon followed by a space starts a mapping"
+    if reason.endswith(("expected key", "'-' indicator")):
+        hint = hint or "indent this line like those that it belongs to"
     return Problem(f"not YAML: {reason}", line=mark.line + 1, column=mark.column + 1, hint=hint, source=source)

@@ -149,7 +149,7 @@ class RunStore:
         if matching:
             hint = f"one of: {', '.join(matching[-10:])}"
             raise RunError(f"{name!r} matches several runs", source="RUN_ID", hint=hint)
-        hint = did_you_mean(name, ids, kind=f"runs in {self._folder}")
+        hint = did_you_mean(name, [*ids, LATEST] if ids else [], kind=f"runs in {self._folder}")
         raise RunError(f"there is no run {name!r}", source="RUN_ID", hint=hint)
 
     def ids(self) -> list[str]:
