@@ -256,7 +256,7 @@ class Explorer:
             hint = "an exploration starts from a run that succeeds: record it again, or fix it first"
             raise InputError(f"the run fails without any fault: {problem}", source=self._subject.name, hint=hint)
         if not run.calls and not run.tools:
-            hint = "it does not use the base URL or the provider that it is given, or makes no calls"
+            hint = "let it use the provider, or the base URL in OPENAI_BASE_URL and its like, or try --intercept"
             raise InputError("the run made no call that could fail", source=self._subject.name, hint=hint)
         self._options.check_optional(named_calls(run))
         return run

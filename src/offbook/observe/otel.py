@@ -34,7 +34,7 @@ try:
     from opentelemetry.metrics import Histogram, MeterProvider, get_meter
     from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider, get_tracer, set_span_in_context
 except ImportError as error:
-    reason, hint = "opentelemetry-api is not installed", "install offbook[observability]"
+    reason, hint = "opentelemetry-api is not installed", "pip install 'offbook[observability]'"
     raise InputError(reason, source="OtelSink", hint=hint) from error
 
 CallKey: TypeAlias = tuple[str, str | None, int]

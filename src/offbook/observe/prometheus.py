@@ -34,7 +34,7 @@ try:
     from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, start_http_server
     from prometheus_client.metrics import MetricWrapperBase
 except ImportError as error:
-    reason, hint = "prometheus-client is not installed", "install offbook[observability]"
+    reason, hint = "prometheus-client is not installed", "pip install 'offbook[observability]'"
     raise InputError(reason, source="PrometheusSink", hint=hint) from error
 
 M = TypeVar("M", bound=MetricWrapperBase)

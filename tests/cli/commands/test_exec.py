@@ -247,6 +247,8 @@ def test_faults_fire_and_are_reported(execute):
     assert (code, out) == (0, "status 500\nHello!\nno answer\nBye!\n")
     assert "2 calls in 4 attempts, 2 served, 2 with a fault" in err
     assert "2 faults fired: call=1 attempt=1: http_error 500, call=2 attempt=1: connection_reset" in err
+    _, _, err = execute("--replay", "run.json", "--fault", "call=1: http_error 500", "--", *ASK, "Hi", "Hi", "Hi")
+    assert "3 faults fired: call=1: http_error 500 (3 attempts)\n" in err
 
 
 def test_a_fault_that_never_fired_is_reported_and_makes_the_code_1(execute, write):

@@ -265,11 +265,11 @@ def _print_fork(options: WireArguments) -> None:
 def _print_fork_outcome(options: WireArguments, tally: WireTally) -> None:
     """Say on stderr what was replayed, what was live, and what that has cost."""
     from offbook.cli.output.console import print_message
-    from offbook.text import pluralize
+    from offbook.text import format_usd, pluralize
 
     if options.is_forked:
         served, live = tally.totals.outcomes["served"], tally.totals.outcomes["recorded"]
-        parts = [f"{served:,} from {options.replay}", f"{live:,} live for ${tally.totals.cost_usd:.4f}"]
+        parts = [f"{served:,} from {options.replay}", f"{live:,} live for ${format_usd(tally.totals.cost_usd) or '0'}"]
         recording = _kept_beside(options) or options.record
         message = f"{pluralize(served + live, 'answer')}: {', '.join(parts)}; recorded in {recording}"
         print_message("offbook: ", message, is_err=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -231,6 +232,7 @@ def _unused_line(left: UnusedExchange, *, is_folder: bool) -> str:
 
 SHOWN_MISSES = 10
 SHOWN_FAULTS = 5
+_ATTEMPT = re.compile(r" attempt=\d+")
 SHOWN_EFFECTS = 10
 SHOWN_FAILURES = 3
 _OUTCOME_WORDS: dict[WireOutcome, str] = {
@@ -367,8 +369,13 @@ def _describe_hosts(counts: Mapping[str, int]) -> str:
 
 
 def _describe_fired(fired: list[str]) -> str:
-    more = ", …" if len(fired) > SHOWN_FAULTS else ""
-    return f"{pluralize(len(fired), 'fault')} fired: {', '.join(fired[:SHOWN_FAULTS])}{more}"
+    """Return how many faults fired, and the first of them; the attempts of a call together."""
+    attempts: dict[str, list[str]] = {}
+    for line in fired:
+        attempts.setdefault(_ATTEMPT.sub("", line, count=1), []).append(line)
+    lines = [alike[0] if len(alike) == 1 else f"{line} ({len(alike):,} attempts)" for line, alike in attempts.items()]
+    more = ", …" if len(lines) > SHOWN_FAULTS else ""
+    return f"{pluralize(len(fired), 'fault')} fired: {', '.join(lines[:SHOWN_FAULTS])}{more}"
 
 
 def _describe_effects(effects: Sequence[Effect]) -> str:

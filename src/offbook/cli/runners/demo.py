@@ -118,6 +118,7 @@ FAULTS = (
     "step=answer call=2 attempt=1: timeout 5000",
     "step=answer call=1 attempt=1: connection_reset",
 )
+RECORD_HINT = "undo the change, or record it again: offbook run support.yaml --record PATH --record-mode all"
 PROMPT_CHANGE = ("Classify the message as question, complaint or request.", "Is the message a question or a complaint?")
 NEXT_COMMANDS = """\
   offbook init my-agent --sdk yaml       a project of your own, with tests that pass at once
@@ -165,7 +166,7 @@ class Demonstration:
         try:
             self._replay(changed)
         except RecordingMismatchError as error:
-            message = str(error).removeprefix(f"{self._mode.path}: ")
+            message = str(error.replace(hint=RECORD_HINT)).removeprefix(f"{self._mode.path}: ")
             typer.echo("  " + message.replace("\n", "\n  "))
 
     def _replay(self, definition: WorkflowDefinition, faults: FaultPlan = NO_FAULTS) -> WorkflowResult:

@@ -73,7 +73,7 @@ def test_failures_of_the_api_and_a_budget_that_is_too_small_are_told_apart_from_
     model.respond = lambda request: said("", finish_reason="refused")
     model.answer = lambda call: call.whole(b'{"error": {"message": "no"}}', status=500)
     code, out, _ = run("recording", "verify", *recorded, "--yes")
-    assert (code, out.splitlines()[-1]) == (1, "3 calls: 3 failed; $0.0000, $0.0000 when recorded")
+    assert (code, out.splitlines()[-1]) == (1, "3 calls: 3 failed; $0, $0 when recorded")
     assert f"call 1: m: one: status 500 from {model.url.removesuffix('/v1')}" in out
 
 

@@ -9,7 +9,7 @@ import typer
 
 from offbook.cli.options import AsJson, Recording, Upstreams
 from offbook.errors import InputError
-from offbook.text import pluralize
+from offbook.text import format_usd, pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -111,7 +111,7 @@ def _check_plan(plan: VerificationPlan, numbers: list[int], file: str) -> None:
 
 def _describe_plan(plan: VerificationPlan, prices: PriceTable, budget: float | None) -> str:
     unpriced = [model for provider, model in plan.models if not _has_price(prices, provider, model)]
-    cost = f"about ${plan.cost_usd:.4f}" + (f", and what {', '.join(unpriced)} costs" if unpriced else "")
+    cost = f"about ${_usd(plan.cost_usd)}" + (f", and what {', '.join(unpriced)} costs" if unpriced else "")
     parts = [f"{pluralize(len(plan.calls), 'call')} to {', '.join(plan.vendors)}", f"{plan.tokens:,} tokens", cost]
     parts += [f"at most ${budget:g}"] if budget is not None else []
     parts += [f"{pluralize(len(plan.left_out), 'exchange')} left out"] if plan.left_out else []
@@ -160,7 +160,11 @@ def _print(found: Verification, *, as_json: bool) -> None:
                 echo(f"  {each}")
     for line, count in Counter(f"{_name(each.number)}{each.about}: {each.reason}" for each in found.left_out).items():
         echo(f"left out: {line}" + (f" ({count} exchanges)" if count > 1 else ""))
-    echo(f"{_counts(found)}; ${found.cost_usd:.4f}, ${found.recorded_cost_usd:.4f} when recorded")
+    echo(f"{_counts(found)}; ${_usd(found.cost_usd)}, ${_usd(found.recorded_cost_usd)} when recorded")
+
+
+def _usd(cost_usd: float) -> str:
+    return format_usd(cost_usd) or "0"
 
 
 def _name(number: int) -> str:
