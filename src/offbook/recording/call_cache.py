@@ -41,20 +41,15 @@ class CacheCounts(Struct):
         return CacheCounts(*(ours + theirs for ours, theirs in fields))
 
 
-def _nothing() -> None:
-    """Release nothing."""
-
-
 class CallTurn:
-    """The right to make a call. If it `is_answered`, another process has made it, and the recording answers now."""
+    """The right to make a call. If it `is_answered`, another process has made it, and the recording answers now.
 
-    def __init__(self, release: Callable[[], object] = _nothing, *, call: str = "", is_answered: bool = False) -> None:
-        self.call, self.is_answered = call, is_answered
-        self._release = release
+    `release()` lets others make the call, if it is not recorded. It may be called twice, and after it was recorded. By
+    default, it does nothing.
+    """
 
-    def release(self) -> None:
-        """Let others make the call, if it is not recorded. Safe to call twice, and after it was recorded."""
-        self._release()
+    def __init__(self, release: Callable[[], object] = object, *, call: str = "", is_answered: bool = False) -> None:
+        self.call, self.is_answered, self.release = call, is_answered, release
 
 
 OWN_TURN: CallTurn = CallTurn()

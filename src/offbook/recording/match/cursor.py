@@ -361,12 +361,19 @@ class AlikeRequests:
         self, cursor: Cursor[Exchange], step_id: str | None, fields: JsonObject
     ) -> ExchangeMatch[Exchange] | None:
         """Return what answers a request with these fields if neither counts; None if nothing does."""
+        if not self._has_requests:
+            return None
         known = self._all if self._has_nulls(fields) else self._noisy
         for fingerprint in known.get(self._key(fields), ()) if known else ():
             match = cursor.match(step_id, fingerprint)
             if match.mismatch is None:
                 return match
         return None
+
+    @cached_property
+    def _has_requests(self) -> bool:
+        """Whether there is a recorded request: entries that are written by hand have none."""
+        return any(each.fingerprint is not None for each in self._recorded)
 
     @cached_property
     def _noisy(self) -> dict[str, dict[str, None]]:
