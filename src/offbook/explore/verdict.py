@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Struct
 
 from offbook.explore.broken_result import admits_failure, broken_parts, is_empty_result, result_difference
-from offbook.explore.call_checks import UnansweredCalls, careless_calls
 from offbook.explore.options import Invariant, broken_invariants
+from offbook.explore.retries import UnansweredCalls, careless_calls
 from offbook.explore.run import Run, ToolRun
 from offbook.faults import parse_fault
 from offbook.faults.fault import FaultTrait

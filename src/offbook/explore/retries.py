@@ -1,4 +1,4 @@
-"""What is wrong with the model calls of a run: those sent again carelessly, and those without a good answer."""
+"""How a run sent its model calls again, rightly or not, and which of them never got a good answer."""
 
 from __future__ import annotations
 
