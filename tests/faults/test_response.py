@@ -114,6 +114,12 @@ async def half_of(response):
     return await FaultInjector(Scripted(response), HALF).complete(user("Hi"), "m")
 
 
+async def test_a_long_value_before_the_last_one_is_read_once():
+    """Else this takes longer than a test may."""
+    response = await half_of(Response(f'{{"data": "{"A" * 500_000}", "name": "Ada!"}}'))
+    assert response.content.endswith('", "name": "Ad')
+
+
 @pytest.mark.parametrize(("text", "half"), [("The capital", "The c"), ("ab", "a"), ("x", ""), ("", "")])
 async def test_the_text_breaks_off_in_its_middle(text, half):
     response = await half_of(Response(text, usage=Usage.of(5, 2)))

@@ -2,6 +2,7 @@
 
 import re
 from abc import abstractmethod
+from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from copy import deepcopy
@@ -178,13 +179,16 @@ def _is_data(text: str) -> bool:
 
 
 _FENCE = re.compile(r"\s*```\w*\n(?P<inside>.*?)```\s*", re.DOTALL)
-_LAST_VALUE = re.compile(r'("(?:[^"\\]|\\.)*"|[^\s\[\]{},:"`]+)[\s\]}`]*\Z')
+_VALUE = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s\[\]{},:"`]+')
+_CLOSING = re.compile(r"[\s\]}`]*")
 
 
 def _middle(text: str, *, is_data: bool) -> int:
     """Return where a text breaks off: in its middle, or, if it is data, in the middle of its last value."""
-    found = _LAST_VALUE.search(text) if is_data else None
-    return len(text) // 2 if found is None else (found.start(1) + found.end(1)) // 2
+    for last in deque(_VALUE.finditer(text), maxlen=1) if is_data else ():
+        if _CLOSING.fullmatch(text, last.end()):
+            return (last.start() + last.end()) // 2
+    return len(text) // 2
 
 
 def _tool_call_reply(tool_call: ToolCall, call: FaultedCall) -> Reply:
