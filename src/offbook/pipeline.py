@@ -19,8 +19,7 @@ from msgspec import Struct
 from offbook.errors import InputError
 from offbook.events import NULL_SINK, Sink
 from offbook.faults import FaultInjector, FaultLog, FaultPlan, inject_tools
-from offbook.faults.injector import refuse_crash
-from offbook.faults.site import CallNumbers, PlannedFault
+from offbook.faults.site import PlannedFault
 from offbook.gateway.gateway import DEFAULT_RETRY, ProviderGateway
 from offbook.providers.provider import Provider
 from offbook.recording.format.keys import tool_key
@@ -29,6 +28,8 @@ from offbook.recording.record_mode import RecordMode
 from offbook.recording.replay import MockProvider
 from offbook.recording.stores.locate import open_store
 from offbook.recording.tool_replay import ClosableToolbox, ReplayedTools, replay_tools
+from offbook.session.injector import refuse_crash
+from offbook.session.numbers import CallNumbers
 from offbook.tools import ToolDef
 from offbook.vendors import CODEC_NAMES, VENDOR_OF, Vendor
 from offbook.workflow.file.schema import ConfigDefinition

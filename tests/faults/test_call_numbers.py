@@ -10,13 +10,15 @@ from offbook.explore.observers.calls import ModelObserver
 from offbook.explore.replay import ModelRecording
 from offbook.explore.run import Run, recorded_run, sites_of
 from offbook.faults import parse_fault
-from offbook.faults.site import CallNumbers
 from offbook.recording.format.document import Document
 from offbook.recording.format.file import document_from_dict
 from offbook.recording.match.fingerprint import fingerprint
 from offbook.recording.stores.memory import MemoryReader
-from offbook.wire.calls import NO_FAULTS, STEP_HEADER, CallCounter
-from offbook.wire.request import parse_request
+from offbook.session.numbers import MAX_REMEMBERED_CALLS, CallNumbers
+from offbook.session.session import NO_FAULTS
+from offbook.wire.calls import STEP_HEADER
+from offbook.wire.request import RequestParser
+from offbook.wire.session import WireSession
 from tests.fakes import Scripted, user
 from tests.wire.http_requests import call_of
 
@@ -92,15 +94,19 @@ def number_by_observer(script, ask):
     return [str(site.at) for site in sites_of(Run(calls=tuple(observer.calls)))]
 
 
-def number_on_the_wire(script, *, has_header, counts_all):
-    counter = CallCounter(EVERYWHERE, counts_all=counts_all)
+def new_session(plan=EVERYWHERE):
+    return WireSession("", parser=RequestParser(), replay=None, plan=plan)
+
+
+def number_on_the_wire(script, *, has_header):
+    session = new_session()
     for step, text, attempt, fails in attempts(script):
         headers = {"x-stainless-retry-count": str(attempt - 1)} if has_header else {}
         call = call_of(text=text, headers=headers if step is None else headers | {STEP_HEADER: step})
-        started = counter.start(call, parse_request(call))
+        started = session.start(call)
         assert started.attempt_number == attempt
-        counter.finish(started, failed=fails)
-    return named(counter.fired)
+        session.numbers.finish(started.site, started.parsed.request_hash, failed=fails)
+    return named(session.faults.fired)
 
 
 def number_by_recording(script):
@@ -121,10 +127,8 @@ def number_by_recording(script):
         lambda script: number_by_faults(script, ask_each_call),
         lambda script: number_by_observer(script, ask_each_attempt),
         lambda script: number_by_observer(script, ask_each_call),
-        lambda script: number_on_the_wire(script, has_header=True, counts_all=False),
-        lambda script: number_on_the_wire(script, has_header=False, counts_all=False),
-        lambda script: number_on_the_wire(script, has_header=True, counts_all=True),
-        lambda script: number_on_the_wire(script, has_header=False, counts_all=True),
+        lambda script: number_on_the_wire(script, has_header=True),
+        lambda script: number_on_the_wire(script, has_header=False),
         number_by_recording,
     ],
     ids=[
@@ -134,8 +138,6 @@ def number_by_recording(script):
         "explored behind a gateway",
         "wire, by its client",
         "wire",
-        "explored program, by its client",
-        "explored program",
         "recording",
     ],
 )
@@ -148,36 +150,28 @@ def test_all_number_the_same_attempts_the_same_way(numbers, script):
 @given(script=calls)
 @settings(max_examples=15, deadline=None)
 def test_where_nothing_is_planned_the_wire_counts_calls_alike(script):
-    rough, exact = CallCounter(NO_FAULTS), CallCounter(EVERYWHERE)
+    sessions = [new_session(NO_FAULTS), new_session()]
     for _, text, _, fails in attempts(script):
-        call = call_of(text=text)
-        started = [counter.start(call, parse_request(call)) for counter in (rough, exact)]
-        rough.finish(started[0], failed=fails)
-        exact.finish(started[1], failed=fails)
-        assert (started[0].call, started[0].attempt_number) == (started[1].call, started[1].attempt_number)
+        started = [session.start(call_of(text=text)) for session in sessions]
+        for session, each in zip(sessions, started, strict=True):
+            session.numbers.finish(each.site, each.parsed.request_hash, failed=fails)
+        assert started[0].site == started[1].site
 
 
-restarts = st.lists(st.tuples(st.sampled_from(["Hi", "Ho"]), st.integers(1, 3), st.booleans()), min_size=1, max_size=8)
-"""Requests in turn: what is asked, which attempt of its SDK it is, and whether it fails."""
-
-
-@given(script=restarts)
-@settings(max_examples=50, deadline=None)
-def test_an_agent_that_starts_over_is_numbered_alike_in_all_sessions(script):
-    counters = [CallCounter(EVERYWHERE), CallCounter(EVERYWHERE, counts_all=True)]
-    for text, attempt, fails in script:
-        call = call_of(text=text, headers={"x-stainless-retry-count": str(attempt - 1)})
-        for counter in counters:
-            counter.finish(counter.start(call, parse_request(call)), failed=fails)
-    assert named(counters[0].fired) == named(counters[1].fired)
+def test_of_many_calls_the_latest_are_remembered():
+    call_numbers, step = CallNumbers(), ("", None)
+    for number in range(MAX_REMEMBERED_CALLS + 1):
+        call_numbers.start(step, number, attempt=1)
+    assert call_numbers.start(step, MAX_REMEMBERED_CALLS, attempt=2).overall == MAX_REMEMBERED_CALLS + 1
+    assert call_numbers.start(step, "new", attempt=1).overall == MAX_REMEMBERED_CALLS + 2
 
 
 def test_a_request_that_failed_stays_the_same_call_when_an_agent_starts_over():
-    counter, numbers = CallCounter(EVERYWHERE), []
+    session, numbers = new_session(), []
     for text, retry, fails in [("Hi", 0, False), ("Ho", 0, True), ("Ho", 1, True), ("Hi", 0, False), ("Ho", 0, False)]:
         call = call_of(text=text, headers={"x-stainless-retry-count": str(retry)})
-        started = counter.start(call, parse_request(call))
-        counter.finish(started, failed=fails)
+        started = session.start(call)
+        session.numbers.finish(started.site, started.parsed.request_hash, failed=fails)
         numbers.append((started.call, started.attempt_number))
     assert numbers == [(1, 1), (2, 1), (2, 2), (3, 1), (2, 3)]
 
@@ -187,7 +181,6 @@ def test_a_repeated_request_continues_the_first_call_that_failed_with_it():
     sites = [call_numbers.start(step, "Hi") for _ in range(3)]
     for site in sites[:2]:
         call_numbers.finish(site, "Hi", failed=True)
-    assert call_numbers.next_attempt(step, "Hi") == 2
     again = [call_numbers.start(step, "Hi") for _ in range(3)]
     assert [(site.call, site.attempt) for site in again] == [(1, 2), (2, 2), (4, 1)]
 
@@ -204,7 +197,7 @@ def test_a_client_that_numbers_its_attempts_continues_the_call_that_failed():
     call_numbers, step = CallNumbers(), ("", "a")
     call_numbers.finish(call_numbers.start(step, "Hi", attempt=1), "Hi", failed=True)
     call_numbers.start(step, "Hi", attempt=2)
-    assert call_numbers.next_attempt(step, "Hi") == 1
+    assert call_numbers.start(step, "Hi").call == 2
 
 
 def request(step_id=None, *, text="Hi", attempt=1, call=0, workflow=""):

@@ -119,7 +119,7 @@ async def test_the_lines_that_have_not_fired_are_reported():
 async def test_another_plan_may_take_the_place_of_the_first_and_calls_go_on_being_counted():
     tools = inject_tools([refund], FaultPlan())
     assert await texts(tools, REFUND) == ["7 is paid back"]
-    tools.plan = plan_of("tool=refund call=2: tool_error")
+    tools.follow(plan_of("tool=refund call=2: tool_error"))
     assert await texts(tools, REFUND) == [FAILED]
 
 

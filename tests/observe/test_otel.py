@@ -26,13 +26,13 @@ from offbook.events import (
     ToolCalled,
 )
 from offbook.faults.http import HttpError
-from offbook.faults.injector import FaultInjector
 from offbook.faults.plan import At, FaultPlan
 from offbook.gateway.breaker import BreakerPolicy
 from offbook.gateway.gateway import ProviderGateway
 from offbook.observe import OtelSink
 from offbook.recording.record import RecordingProvider
 from offbook.recording.replay import MockProvider
+from offbook.session.injector import FaultInjector
 from tests.observe.traffic import SLOW_S, Slow, abandon, drive, request
 
 

@@ -6,7 +6,6 @@ from offbook.agent.compaction import SlidingWindowCompact
 from offbook.agent.context import ContextManager
 from offbook.errors import AllProvidersFailedError, RecordingMismatchError
 from offbook.faults.http import HttpError
-from offbook.faults.injector import FaultInjector
 from offbook.faults.plan import At, FaultPlan
 from offbook.gateway.breaker import BreakerPolicy
 from offbook.gateway.gateway import ProviderGateway
@@ -19,6 +18,7 @@ from offbook.recording.match.fingerprint import fingerprint
 from offbook.recording.record import RecordingProvider
 from offbook.recording.replay import MockProvider
 from offbook.recording.stores.memory import MemoryReader
+from offbook.session.injector import FaultInjector
 from offbook.tools import observe_tools, run_tools
 from offbook.workflow import WorkflowBuilder
 from tests.agent.transcripts import call

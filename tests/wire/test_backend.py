@@ -21,11 +21,11 @@ from offbook.wire.backend import (
     session_prefix,
     split_session_path,
 )
-from offbook.wire.calls import CallOutcome, RequestMemory
+from offbook.wire.calls import CallOutcome
 from offbook.wire.replay_source import UnusedExchange
 from offbook.wire.request import HttpRequest, RequestParser
 from offbook.wire.response import HttpResponse
-from offbook.wire.session import CALL_BYTES, WireSession
+from offbook.wire.session import CALL_BYTES, RequestMemory, WireSession
 from tests.wire.http_requests import answer_to, call_of, entry_of, recording_of, text_of
 
 LINE = "call=1: http_error 500"
@@ -115,7 +115,7 @@ def test_sessions_do_not_see_one_another():
     a, b = sessions.start("a", parse_fault_plan(["call=1 attempt=1: http_error 500"])), sessions.named("b")
     assert answer_to(a, call_of()).status == 500
     assert [text_of(answer_to(session, call_of())) for session in (b, a, b, a)] == ["one", "one", "two", "two"]
-    assert [(len(each.calls), len(each.fired), len(each.unused())) for each in (a, b)] == [(3, 1, 0), (2, 0, 0)]
+    assert [(len(each.calls), len(each.faults.fired), len(each.unused())) for each in (a, b)] == [(3, 1, 0), (2, 0, 0)]
 
 
 def test_a_session_that_nobody_started_has_the_faults_of_the_server():

@@ -7,10 +7,10 @@ import pytest
 from offbook import serving
 from offbook.messages import Request
 from offbook.wire.backend import WireBackend
-from offbook.wire.calls import NullCallObserver
 from offbook.wire.options import WireOptions, parse_fault_plan
 from offbook.wire.replay import ExploredRun, ExploredScript
 from offbook.wire.request import HttpRequest
+from offbook.wire.session import NullCallObserver
 from tests.wire.http_requests import (
     EVERY_PROTOCOL,
     PROTOCOLS,

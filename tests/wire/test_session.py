@@ -6,11 +6,12 @@ import pytest
 
 from offbook.events import FaultFired, MemorySink, ReplayMissed
 from offbook.faults import FaultPlan, HttpError, chaos, mark_of, parse_fault
+from offbook.session.session import NO_FAULTS
 from offbook.wire.backend import WireBackend
-from offbook.wire.calls import NO_FAULTS, NULL_OBSERVER
 from offbook.wire.options import WireOptions
 from offbook.wire.replay import ExploredRun, ExploredScript
 from offbook.wire.request import HttpRequest
+from offbook.wire.session import NULL_OBSERVER
 from tests.wire.http_requests import answer_to, call_of, entry_of, error_in, recording_of, session_of, text_of
 
 MODELS = HttpRequest("GET", "/v1/models", "", {}, b"")
@@ -61,7 +62,7 @@ def test_a_fault_fires_at_the_call_that_the_plan_says_whatever_the_tries():
     session = session_of(faults=["call=2 attempt=1: http_error 500", "call=2 attempt=2: http_error 429"])
     calls = [tried(0, "a"), tried(0, "b"), tried(1, "b"), tried(2, "b"), tried(0, "c")]
     assert statuses(session, *calls) == [200, 500, 429, 200, 200]
-    assert [str(planned) for planned in session.fired] == [
+    assert [str(planned) for planned in session.faults.fired] == [
         "call=2 attempt=1: http_error 500",
         "call=2 attempt=2: http_error 429",
     ]
@@ -104,7 +105,7 @@ def test_what_has_not_fired_is_listed():
 def test_a_plan_may_be_chaos():
     session = session_of(faults=chaos(seed=1, rate=1.0, faults=[HttpError(503)]))
     assert statuses(session, call_of(), MODELS) == [503, 200]
-    assert len(session.fired) == 1
+    assert len(session.faults.fired) == 1
 
 
 def test_a_plan_may_be_given_in_every_form():
@@ -230,7 +231,7 @@ def test_in_an_exploration_injected_texts_carry_the_mark_of_their_line_and_nowhe
     mark = mark_of(parse_fault(line))
     assert error_in(answer_to(session, call_of())) == f"an injected error {mark}"
     assert error_in(answer_to(plain, call_of())) == "an injected error"
-    assert (session.marks, plain.marks) == ((mark,), ())
+    assert (session.faults.marks, plain.faults.marks) == ([mark], [])
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 500])
@@ -238,7 +239,7 @@ def test_in_an_exploration_the_same_request_after_any_injected_error_is_a_furthe
     lasting = explored(f"call=1: http_error {status}")
     assert statuses(lasting, call_of(), call_of(), call_of()) == [status] * 3
     assert [call.attempt for call in lasting.calls] == [1, 2, 3]
-    assert lasting.marks == (mark_of(parse_fault(f"call=1: http_error {status}")),)
+    assert lasting.faults.marks == [mark_of(parse_fault(f"call=1: http_error {status}"))]
 
 
 def test_answers_from_a_call_on_can_be_wrong_for_ever():

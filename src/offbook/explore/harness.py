@@ -27,13 +27,14 @@ from offbook.explore.replay import (
 )
 from offbook.explore.run import ModelCall, ToolRun, overlaps_of
 from offbook.faults import At, FaultInjector, FaultPlan, inject_tools
-from offbook.faults.injector import FaultLog, refuse_crash
+from offbook.faults.log import FaultLog
 from offbook.faults.order import CallOrder, Cancelled
 from offbook.gateway.gateway import ProviderGateway
 from offbook.providers.provider import Provider
 from offbook.recording.match.continuation import Continuation, gave_up_mark
 from offbook.recording.redact.rules import redactor_in_force
 from offbook.recording.stores.store import RecordingReader
+from offbook.session.injector import refuse_crash
 from offbook.tools import Toolbox, ToolDef
 from offbook.tools.definition import wrap_tool
 from offbook.tools.dispatch import is_async
@@ -246,7 +247,7 @@ class Harness:
     @property
     def marks(self) -> tuple[str, ...]:
         """The marks that the texts of these faults carry."""
-        over_http = () if self._opened_http is None else self._opened_http.session.marks
+        over_http = () if self._opened_http is None else self._opened_http.session.faults.marks
         return (*self._fault_log.marks, *over_http)
 
     @property

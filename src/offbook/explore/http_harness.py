@@ -133,12 +133,12 @@ class ExploredHttp(InProcessClients):
 
     def share_order(self, order: CallOrder) -> None:
         """Hold answers, and have others held, in the order of all calls of the run."""
-        self.session.counter.share_order(order)
+        self.session.share_order(order)
 
     @property
     def was_cancelled(self) -> bool:
         """Whether a fault has cancelled the run."""
-        return any(isinstance(planned.fault, Cancelled) for planned in self.session.fired)
+        return any(isinstance(planned.fault, Cancelled) for planned in self.session.faults.fired)
 
     @property
     def guard(self) -> AbstractContextManager[object]:
@@ -158,7 +158,7 @@ class ExploredHttp(InProcessClients):
     @property
     def fired(self) -> tuple[str, ...]:
         """The faults that fired, as lines of a plan."""
-        return tuple(str(planned) for planned in self.session.fired)
+        return tuple(str(planned) for planned in self.session.faults.fired)
 
     @property
     def diverged(self) -> str:

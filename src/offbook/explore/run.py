@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from offbook.faults import At
 from offbook.faults.order import CallOrder
-from offbook.faults.site import CallNumbers
 from offbook.messages import JsonObject, ReasoningDelta, StreamDelta, TextDelta
 from offbook.recording.format.document import Document, each_exchange
 from offbook.recording.format.exchange import Exchange
+from offbook.session.numbers import CallNumbers
 from offbook.tools.effects import Effect, ToolDeclaration, net_effects, volatile_values
 
 _ToolChunk = Literal["tool_call", "tool_key", "tool_value"]

@@ -18,10 +18,7 @@ from offbook.faults.http import HttpError as HttpError
 from offbook.faults.http import Slow as Slow
 from offbook.faults.http import Timeout as Timeout
 from offbook.faults.http import WrongContentType as WrongContentType
-from offbook.faults.injector import FaultInjector as FaultInjector
-from offbook.faults.injector import FaultLog as FaultLog
-from offbook.faults.injector import FaultyTools as FaultyTools
-from offbook.faults.injector import inject_tools as inject_tools
+from offbook.faults.log import FaultLog as FaultLog
 from offbook.faults.order import Cancelled as Cancelled
 from offbook.faults.order import DeliveredTwice as DeliveredTwice
 from offbook.faults.order import HeldUntil as HeldUntil
@@ -72,3 +69,6 @@ from offbook.faults.tools import ToolLost as ToolLost
 from offbook.faults.tools import ToolsChanged as ToolsChanged
 from offbook.faults.tools import ToolTimeout as ToolTimeout
 from offbook.faults.tools import Unauthorized as Unauthorized
+from offbook.session.injector import FaultInjector as FaultInjector
+from offbook.session.injector import FaultyTools as FaultyTools
+from offbook.session.injector import inject_tools as inject_tools

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import InputError
 from offbook.events import NULL_SINK, Sink, Sinks, guard_sink
-from offbook.faults.site import CallNumbers
 from offbook.gateway.breaker import NO_BREAKER, Breaker, BreakerPolicy, CircuitBreakerProvider
 from offbook.gateway.call import CallRules, GatewayCall, ProviderRoute, RoutingTable, StreamedGatewayCall
 from offbook.gateway.limits import Budget, RateLimit, RateLimitedProvider
@@ -19,6 +18,7 @@ from offbook.gateway.retry import RetryPolicy
 from offbook.messages import Reply, Request
 from offbook.providers.provider import Provider
 from offbook.schema_errors import check_type
+from offbook.session.numbers import CallNumbers
 
 DEFAULT_RETRY = RetryPolicy()
 DEFAULT_BREAKER = BreakerPolicy()

@@ -171,7 +171,7 @@ class McpHub:
 
     def _takes_time(self, server: str, session: WireSession) -> bool:
         """Return whether answers of the server may have to be waited for."""
-        return server in self._mocks or (session.counter.has_orders and not self.is_live)
+        return server in self._mocks or (session.has_orders and not self.is_live)
 
     async def forward(
         self, request: HttpRequest, session: WireSession, scope: Scope, receive: Receive, send: Send

@@ -331,12 +331,12 @@ class McpSession:
         return self._answer_found(call, found)
 
     def _is_ordered(self, call: McpCall) -> bool:
-        return call.tool_call > 0 and self.session.counter.has_orders
+        return call.tool_call > 0 and self.session.has_orders
 
     async def _in_order(self, call: McpCall, answer: McpAnswer) -> McpAnswer:
         """Return the answer to a tool call when it is its turn."""
         site = ToolSite(f"{self.server}.{call.request.tool}", call.tool_call)
-        async with self.session.counter.in_order(site, call.fault):
+        async with self.session.in_order(site, call.fault):
             return answer if answer.work is None else await answer.work()
 
     async def _answer_after_work(self, call: McpCall, found: FoundAnswer) -> McpAnswer:

@@ -15,7 +15,7 @@ from offbook.clock import refuse_in_loop, run
 from offbook.errors import InputError, RecordingMismatchError
 from offbook.faults import FaultInjector, FaultLog, FaultPlan, PlannedFault, inject_tools, parse_fault
 from offbook.faults.order import CallOrder
-from offbook.faults.site import CallNumbers, describe_unfired
+from offbook.faults.site import describe_unfired
 from offbook.gateway.gateway import ProviderGateway
 from offbook.messages import Reply, Request
 from offbook.pipeline import live_provider
@@ -58,15 +58,12 @@ class RuntimeFaultInjector(WrappedProvider):
     ) -> None:
         super().__init__(provider)
         self.misses: list[RecordingMismatchError] = []
-        self._call_numbers, self._fault_log, self._hint = CallNumbers(), fault_log, hint
-        self._order = order
-        self.follow(plan)
+        self._injector = FaultInjector(provider, plan, fault_log=fault_log, order=order)
+        self._hint = hint
 
     def follow(self, plan: FaultPlan) -> None:
         """Follow this plan from now on."""
-        self._injector = FaultInjector(
-            self._provider, plan, call_numbers=self._call_numbers, fault_log=self._fault_log, order=self._order
-        )
+        self._injector.follow(plan)
 
     async def send(self, request: Request) -> Reply:
         try:
@@ -269,7 +266,8 @@ class Offbook(PackageNames):
             planned = [parse_fault(each) if isinstance(each, str) else each for each in faults]
         except InputError as error:
             raise error.with_traceback(None) from None  # pytest shows the line of the test alone
-        self._faults = self._faulty_tools.plan = FaultPlan([*self._faults, *planned])
+        self._faults = FaultPlan([*self._faults, *planned])
+        self._faulty_tools.follow(self._faults)
         if self._fault_injector is not None:
             self._fault_injector.follow(self._faults)
         if self._has_http:

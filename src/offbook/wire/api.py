@@ -77,17 +77,17 @@ class InProcessCall:
         self._start_in_order()
         if self._accepted is not None and attempt is not None and isinstance(attempt.fault, OrderFault):
             with self._guard:
-                self._accepted.session.counter.take_back(attempt)
+                self._accepted.session.forgive(attempt)
 
     def _start_in_order(self) -> Hold:
         """Note that the call is under way, if that matters, and return what holds its answer."""
         accepted, attempt = self._accepted, None if self._accepted is None else self._accepted.attempt
         if accepted is None or attempt is None or attempt.site is None or not accepted.is_ordered:
             return hold_nothing
-        counter = accepted.session.counter
-        call = counter.order.start(attempt.site)
-        self._end_in_order = partial(counter.order.end, call)
-        return counter.order.holder(call, partial(counter.take_back, attempt))
+        session = accepted.session
+        call = session.order.start(attempt.site)
+        self._end_in_order = partial(session.order.end, call)
+        return session.order.holder(call, partial(session.forgive, attempt))
 
     def delivered(self) -> None:
         """Note that the answer has arrived completely."""

@@ -23,7 +23,8 @@ from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import PositionedReader
-from offbook.wire.calls import NO_FAULTS, CallAttempt, Miss, RecordingUse, RequestMemory, SessionTotals, WireCall
+from offbook.session.session import NO_FAULTS
+from offbook.wire.calls import CallAttempt, Miss, RecordingUse, SessionTotals, WireCall
 from offbook.wire.options import DEFAULT_RESPONSE, WireOptions, parse_fault_plan
 from offbook.wire.replay import CacheReplay, ExploredReplay, ExploredRun, SharedSessionReplay, WireReplay
 from offbook.wire.replay_source import (
@@ -36,7 +37,7 @@ from offbook.wire.replay_source import (
 )
 from offbook.wire.request import HttpRequest, ParsedRequest, RequestParser, route_of
 from offbook.wire.response import HttpResponse, refusal_response
-from offbook.wire.session import WireSession
+from offbook.wire.session import RequestMemory, WireSession
 
 if TYPE_CHECKING:
     from offbook.wire.proxy.recorder import WireRecorder
@@ -306,7 +307,7 @@ class CallInspection:
 
     def fired(self) -> list[PlannedFault]:
         """Return the faults that fired in all sessions."""
-        return [planned for session in self._backend.sessions for planned in session.fired]
+        return [planned for session in self._backend.sessions for planned in session.faults.fired]
 
     @property
     def got_no_answer(self) -> bool:
@@ -381,7 +382,7 @@ class AcceptedCall(Struct, frozen=True, gc=False):
     @property
     def is_ordered(self) -> bool:
         """Whether the answer must be sent `in_order`."""
-        return self.session.counter.has_orders and self.attempt is not None and self.attempt.site is not None
+        return self.session.has_orders and self.attempt is not None and self.attempt.site is not None
 
     @asynccontextmanager
     async def in_order(self) -> AsyncIterator[None]:
@@ -389,7 +390,7 @@ class AcceptedCall(Struct, frozen=True, gc=False):
         if not self.is_ordered or self.attempt is None or self.attempt.site is None:
             yield
             return
-        async with self.session.counter.in_order(self.attempt.site, self.attempt.fault):
+        async with self.session.in_order(self.attempt.site, self.attempt.fault):
             yield
 
     def delivered(self) -> None:

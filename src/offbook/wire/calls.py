@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
-from functools import cached_property, partial
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
 
 from offbook.errors import MismatchKind
 from offbook.events import CallContent
-from offbook.faults import (
-    AnyFault,
-    AnyPlannedFault,
-    AnyToolFault,
-    At,
-    Crash,
-    FaultPlan,
-    PlannedFault,
-    ToolSite,
-    mark_of,
-)
+from offbook.faults import AnyFault, AnyToolFault, Crash, PlannedFault, ToolSite
 from offbook.faults.catalog import AnyOrderFault
-from offbook.faults.order import CallOrder, HeldUntil, Wait, wait_on_loop
-from offbook.faults.site import CallNumbers, ReachedSites, Site
+from offbook.faults.site import ReachedSites, Site
 from offbook.messages import Request
 from offbook.recording.format.exchange import Exchange, RecordedToolCall
 from offbook.wire.request import HttpRequest, ParsedRequest
@@ -74,160 +61,8 @@ class ToolAttempt(Struct, frozen=True, gc=False):
     crash: Crash | None = None
 
 
-NO_FAULTS = FaultPlan()
-"""The plan of sessions that never have faults. It makes CallCounter count roughly: exact sites take longer to find than
-answers."""
-
 STEP_HEADER = "x-offbook-step"
-_FAULTED_OPERATIONS = ("generate", "embed")
-
-
-class CallCounter:
-    """Numbers calls as they arrive, and finds the planned fault of each.
-
-    Faults apply to model calls and embeddings. A repeated request whose last answer failed is the next attempt, even if
-    its client numbers its attempts from 1 again: an agent may retry what its SDK has given up. With `counts_all`, model
-    calls are counted exactly even without a plan. With `marked`, the texts of faults carry marks; `marks` are those so
-    far. Held answers `wait` on the clock of the session.
-    """
-
-    def __init__(
-        self, plan: FaultPlan, *, counts_all: bool = False, marked: bool = False, wait: Wait = wait_on_loop
-    ) -> None:
-        self.fired: list[PlannedFault] = []
-        self.marks: list[str] = []
-        self.fired_lines: list[PlannedFault] = []
-        self.reached = ReachedSites()
-        self.total = self._calls = 0
-        self._counts_all, self._marked, self._wait, self._shares_order = counts_all, marked, wait, False
-        self.follow(plan)
-        self._call_numbers = CallNumbers()
-        self._failed_attempts: dict[str, int] = {}
-        self._tool_calls: Counter[str] = Counter()
-        self._effects: Counter[str] = Counter()
-
-    def start(self, request: HttpRequest, parsed: ParsedRequest) -> CallAttempt:
-        """Number a call, and find its fault."""
-        self.total += 1
-        step_id = request.headers.get(STEP_HEADER) or None
-        is_model_call = parsed.route.operation in _FAULTED_OPERATIONS
-        if is_model_call and self.is_exact:
-            site = self._site(parsed, request.attempt, step_id)
-            self.reached.add(site)
-            fault, mark = self._fault_at(site)
-            crash = self._crash_at(site)
-            return CallAttempt(parsed, self.total, site.attempt, step_id, fault, site, site.overall, mark, crash)
-        attempt_number = max(request.attempt or 0, self._failed_attempts.get(parsed.request_hash, 0) + 1)
-        if not is_model_call:
-            return CallAttempt(parsed, self.total, attempt_number, step_id)
-        self._calls += attempt_number == 1 or not self._calls
-        return CallAttempt(parsed, self.total, attempt_number, step_id, call=self._calls)
-
-    def start_tool_call(self, tool: str) -> ToolAttempt:
-        """Number a tool call, and find its fault."""
-        self.total += 1
-        self._tool_calls[tool] += 1
-        site = ToolSite(tool, self._tool_calls[tool])
-        self.reached.add(site)
-        fault = self._plan.tool_fault_at(site)
-        mark = "" if fault is None else self._note_fired(site, fault)
-        return ToolAttempt(self.total, site, fault, mark, self._crash_at(site))
-
-    def crash_after_effects(self, tools: Iterable[str]) -> bool:
-        """Count effects that the program reports, by their tools, and return whether it is to crash after one."""
-        has_crashed = False
-        for tool in tools:
-            self._effects[tool] += 1
-            has_crashed |= self._crash_at(ToolSite(tool, self._effects[tool])) is not None
-        return has_crashed
-
-    def finish(self, attempt: CallAttempt, *, failed: bool) -> None:
-        """Remember whether the answer to the call failed."""
-        if attempt.site is not None:
-            self._call_numbers.finish(attempt.site, attempt.parsed.request_hash, failed=failed)
-        elif failed:
-            self._failed_attempts[attempt.parsed.request_hash] = attempt.attempt_number
-        elif self._failed_attempts:
-            self._failed_attempts.pop(attempt.parsed.request_hash, None)
-
-    @cached_property
-    def order(self) -> CallOrder:
-        """Which calls are under way; nobody needs it unless the plan `has_orders`."""
-        return CallOrder(self._wait)
-
-    @property
-    def has_orders(self) -> bool:
-        """Whether the plan has faults of order, so that calls have to be answered `in_order`."""
-        return self._shares_order or self._plan.has_orders
-
-    def share_order(self, order: CallOrder) -> None:
-        """Note in `order` which calls are under way, whatever the plan: calls elsewhere may wait for them."""
-        self.order, self._shares_order = order, True
-
-    @asynccontextmanager
-    async def in_order(self, site: Site | ToolSite, fault: AnyPlannedFault | None) -> AsyncIterator[None]:
-        """Hold the answer to a call as long as its fault says, and note that it is under way until the block ends."""
-        call = self.order.start(site)
-        try:
-            if isinstance(fault, HeldUntil):
-                await self.order.holder(call, partial(self._forget, site, fault))(fault.target)
-            yield
-        finally:
-            self.order.end(call)
-
-    def follow(self, plan: FaultPlan) -> None:
-        """Use this plan from now on."""
-        self._plan = plan
-        self.is_exact = self._counts_all or plan is not NO_FAULTS
-
-    def unfired(self) -> list[PlannedFault]:
-        """Return the lines of the plan that have not fired yet."""
-        return [planned for planned in self._plan if planned not in self.fired_lines]
-
-    def _site(self, parsed: ParsedRequest, client_attempt: int | None, step_id: str | None) -> Site:
-        """Return the site of a call; `client_attempt` is the number of the attempt that its client sends."""
-        numbers, step, identity = self._call_numbers, ("", step_id), parsed.request_hash
-        is_repeated = (client_attempt or 0) <= numbers.next_attempt(step, identity)
-        return numbers.start(step, identity, attempt=None if is_repeated else client_attempt)
-
-    def _fault_at(self, site: Site) -> tuple[AnyFault | AnyOrderFault | None, str]:
-        """Return the fault that fires at the site, if any, with its mark."""
-        fault = self._plan.fault_at(site)
-        if fault is None:
-            return None, ""
-        return fault, self._note_fired(site, fault)
-
-    def _crash_at(self, site: Site | ToolSite) -> Crash | None:
-        crash = self._plan.crash_at(site)
-        if crash is not None:
-            self._note_fired(site, crash)
-        return crash
-
-    def _note_fired(self, site: Site | ToolSite, fault: AnyPlannedFault) -> str:
-        """Note that a fault fires at a site, and return its mark."""
-        fired, planned = PlannedFault(At.of(site), fault), self._plan.line_at(site)
-        self.fired.append(fired)
-        if planned is not None and planned not in self.fired_lines:
-            self.fired_lines.append(planned)
-        return self._mark(planned or fired)
-
-    def take_back(self, attempt: CallAttempt) -> None:
-        """Forget the fault of a call, which has changed nothing after all."""
-        assert attempt.site is not None
-        assert attempt.fault is not None
-        self._forget(attempt.site, attempt.fault)
-
-    def _forget(self, site: Site | ToolSite, fault: AnyPlannedFault) -> None:
-        planned = self._plan.line_at(site)
-        self.fired.remove(PlannedFault(At.of(site), fault))
-        if planned in self.fired_lines:
-            self.fired_lines.remove(planned)
-
-    def _mark(self, line: PlannedFault) -> str:
-        mark = mark_of(line) if self._marked else ""
-        if mark and mark not in self.marks:
-            self.marks.append(mark)
-        return mark
+FAULTED_OPERATIONS = ("generate", "embed")
 
 
 WireOutcome = Literal["served", "fault", "default", "continued", "synthetic", "recorded", "passed", "missed", "refused"]
@@ -361,9 +196,9 @@ class SessionTotals:
         self.outcomes.update(session.outcomes)
         self.failures.update(session.failures)
         self.unrecorded.update(session.unrecorded)
-        self.fired.extend(session.fired)
-        self.fired_lines += [line for line in session.fired_lines if line not in self.fired_lines]
-        self.reached.update(session.counter.reached)
+        self.fired.extend(session.faults.fired)
+        self.fired_lines += [line for line in session.faults.fired_lines if line not in self.fired_lines]
+        self.reached.update(session.faults.reached)
         if session.replay is not None:
             use = self.uses.setdefault(session.replay.source, RecordingUse(set(), set()))
             use.ids.update(session.replay.used_ids)
@@ -388,33 +223,6 @@ class SessionTotals:
         return totals
 
 
-MAX_REQUEST_BYTES = 64 * 1024 * 1024
-"""How much of model requests is remembered, over all sessions: the latest. Calls before them are, without requests."""
-
-
-class RequestMemory:
-    """Limits what the sessions of a backend remember of model requests: the oldest are forgotten first."""
-
-    def __init__(self, limit_bytes: int = MAX_REQUEST_BYTES) -> None:
-        self._limit_bytes, self._bytes = limit_bytes, 0
-        self._kept: deque[tuple[WireSession, int]] = deque()
-
-    def keep(self, session: WireSession, size: int) -> None:
-        """Keep the request of the latest call of a session, of `size` bytes."""
-        self._kept.append((session, size))
-        self._bytes += size
-        while self._bytes > self._limit_bytes and len(self._kept) > 1:
-            oldest, size = self._kept.popleft()
-            self._bytes -= size
-            oldest.forget_request()
-
-    def forget(self, session: WireSession) -> None:
-        """Stop counting the requests of a session."""
-        if any(kept is session for kept, _ in self._kept):
-            self._kept = deque(kept for kept in self._kept if kept[0] is not session)
-            self._bytes = sum(size for _, size in self._kept)
-
-
 class CallObserver(Protocol):
     """Observes the calls of a run, on the server's thread."""
 
@@ -433,18 +241,3 @@ class CallObserver(Protocol):
     def killed(self, attempt: CallAttempt) -> None:
         """Called when the program is killed before its call is answered. The call does not count."""
         ...
-
-
-class NullCallObserver:
-    """Ignores all calls."""
-
-    def answered(self, attempt: CallAttempt, answer: HttpResponse, outcome: WireOutcome) -> None: ...
-
-    def delivered(self, attempt: CallAttempt) -> None: ...
-
-    def left(self, attempt: CallAttempt) -> None: ...
-
-    def killed(self, attempt: CallAttempt) -> None: ...
-
-
-NULL_OBSERVER = NullCallObserver()

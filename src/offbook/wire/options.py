@@ -13,7 +13,8 @@ from offbook.errors import InputError
 from offbook.events import NULL_SINK, Sink
 from offbook.faults import Crash, FaultPlan, PlannedFault, parse_fault
 from offbook.faults.order import Cancelled
-from offbook.wire.calls import NO_FAULTS, WireCall, ignore_call
+from offbook.session.session import NO_FAULTS
+from offbook.wire.calls import WireCall, ignore_call
 
 if TYPE_CHECKING:
     from offbook.recording.format.document import Document

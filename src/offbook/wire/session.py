@@ -10,24 +10,23 @@ from msgspec.structs import replace
 
 from offbook.errors import InputError, RecordingMismatchError, RecordingUnavailableError, RecordingWriteError
 from offbook.events import NULL_SINK, FaultFired, ReplayMissed, ReplayServed, Sink, capture_content
-from offbook.faults import Crash, FaultPlan, PlannedFault
+from offbook.faults import Crash, FaultPlan
 from offbook.faults.site import Site, faults_of_other_calls
 from offbook.messages import Response
 from offbook.recording.format.exchange import RecordedToolCall
 from offbook.recording.format.wire_record import WEBSOCKET_METHOD
 from offbook.recording.match.cursor import OverusedEntry, UnusedEntry
 from offbook.recording.match.fingerprint import NormaliseRules
+from offbook.session.session import NO_FAULTS, Session
 from offbook.text import shorten
 from offbook.tools.effects import Effect
 from offbook.wire.calls import (
+    FAULTED_OPERATIONS,
     MAX_CALLS,
-    NO_FAULTS,
-    NULL_OBSERVER,
+    STEP_HEADER,
     CallAttempt,
-    CallCounter,
     CallOutcome,
     Miss,
-    RequestMemory,
     ToolAttempt,
     WireCall,
     WireOutcome,
@@ -51,7 +50,49 @@ CALL_BYTES = 1_000
 """About what a call takes besides its request."""
 
 
-class WireSession:
+MAX_REQUEST_BYTES = 64 * 1024 * 1024
+"""How much of model requests is remembered, over all sessions: the latest. Calls before them are, without requests."""
+
+
+class RequestMemory:
+    """Limits what the sessions of a backend remember of model requests: the oldest are forgotten first."""
+
+    def __init__(self, limit_bytes: int = MAX_REQUEST_BYTES) -> None:
+        self._limit_bytes, self._bytes = limit_bytes, 0
+        self._kept: deque[tuple[WireSession, int]] = deque()
+
+    def keep(self, session: WireSession, size: int) -> None:
+        """Keep the request of the latest call of a session, of `size` bytes."""
+        self._kept.append((session, size))
+        self._bytes += size
+        while self._bytes > self._limit_bytes and len(self._kept) > 1:
+            oldest, size = self._kept.popleft()
+            self._bytes -= size
+            oldest.forget_request()
+
+    def forget(self, session: WireSession) -> None:
+        """Stop counting the requests of a session."""
+        if any(kept is session for kept, _ in self._kept):
+            self._kept = deque(kept for kept in self._kept if kept[0] is not session)
+            self._bytes = sum(size for _, size in self._kept)
+
+
+class NullCallObserver:
+    """Ignores all calls."""
+
+    def answered(self, attempt: CallAttempt, answer: HttpResponse, outcome: WireOutcome) -> None: ...
+
+    def delivered(self, attempt: CallAttempt) -> None: ...
+
+    def left(self, attempt: CallAttempt) -> None: ...
+
+    def killed(self, attempt: CallAttempt) -> None: ...
+
+
+NULL_OBSERVER = NullCallObserver()
+
+
+class WireSession(Session):
     """Answers the calls of one run from a recording, with the faults of a plan.
 
     `calls` are the latest calls with their outcomes; `memory` limits how many of them keep their requests. `misses` are
@@ -67,8 +108,8 @@ class WireSession:
     this is a run of an exploration.
     """
 
-    counts_exactly = False
-    """Whether calls are counted exactly even without a plan."""
+    needs_numbers = False
+    """Whether answers depend on the numbers of calls even without a plan."""
 
     def __init__(
         self,
@@ -84,6 +125,8 @@ class WireSession:
         explored_run: ExploredRun | None = None,
         memory: RequestMemory | None = None,
     ) -> None:
+        self._explored_run = explored_run
+        super().__init__(plan, marked=explored_run is not None, wait=self.clock.wait)
         self.name, self.is_live, self.replay = name, is_live, replay
         self.calls: deque[WireCall] = deque(maxlen=MAX_CALLS)
         self.misses: deque[Miss] = deque(maxlen=MAX_CALLS)
@@ -99,18 +142,16 @@ class WireSession:
         self._memory = RequestMemory() if memory is None else memory
         self._with_request = 0
         self._parser, self._sink = parser, sink
-        self._explored_run = explored_run
         self._observer = NULL_OBSERVER if explored_run is None else explored_run.observer
         self._late: set[int] = set()
         self.tool_turns: deque[list[RecordedToolCall]] = deque(maxlen=MAX_CALLS)
-        counts_all, is_explored = self.counts_exactly or explored_run is not None, explored_run is not None
-        self._counter = CallCounter(plan, counts_all=counts_all, marked=is_explored, wait=self.clock.wait)
         self._retry_after_ms, self._on_call = retry_after_ms, on_call
 
     @property
     def depends_on_order(self) -> bool:
         """Whether the numbers of its calls, or their answers, depend on the order in which they begin."""
-        return self._counter.is_exact or (self.replay is not None and self.replay.source.answers_in_order)
+        has_plan = self.plan is not NO_FAULTS or self.is_explored or self.needs_numbers
+        return has_plan or (self.replay is not None and self.replay.source.answers_in_order)
 
     @property
     def is_explored(self) -> bool:
@@ -130,7 +171,24 @@ class WireSession:
     def start(self, request: HttpRequest, parsed: ParsedRequest | None = None) -> CallAttempt:
         """Parse the request, unless it is `parsed` already, and number it."""
         self.on_request(request)
-        return self._counter.start(request, self._parser.parse(request) if parsed is None else parsed)
+        parsed = self._parser.parse(request) if parsed is None else parsed
+        number, step_id = self.numbers.next_request(), request.headers.get(STEP_HEADER) or None
+        if parsed.route.operation not in FAULTED_OPERATIONS:
+            attempt = self.numbers.start_other(parsed.request_hash, request.attempt)
+            return CallAttempt(parsed, number, attempt, step_id)
+        site = self.numbers.start_received(("", step_id), parsed.request_hash, request.attempt)
+        struck = self.strike(site)
+        return CallAttempt(
+            parsed,
+            number,
+            site.attempt,
+            step_id,
+            fault=struck.model_fault,
+            site=site,
+            call=site.overall,
+            mark=struck.mark,
+            crash=struck.crash,
+        )
 
     def answer(self, attempt: CallAttempt) -> HttpResponse | None:
         """Return the answer to the call, or None if only the real API can answer it."""
@@ -161,7 +219,7 @@ class WireSession:
         is_late = attempt.fault is not None and answer.end_ms > 0
         if is_late:
             self._late.add(attempt.number)
-        self._counter.finish(attempt, failed=is_late or self._has_failed(attempt, answer))
+        self._finish(attempt, failed=is_late or self._has_failed(attempt, answer))
         parsed = attempt.parsed
         self.call_count += attempt.attempt_number == 1
         call = WireCall(
@@ -199,12 +257,13 @@ class WireSession:
 
     def start_tool_call(self, tool: str) -> ToolAttempt:
         """Number a call of an MCP tool, named `server.tool`, and find its fault."""
-        return self._counter.start_tool_call(tool)
+        number, site = self.numbers.next_request(), self.numbers.start_tool(tool)
+        struck = self.strike(site)
+        return ToolAttempt(number, site, struck.tool_fault, struck.mark, struck.crash)
 
     def next_number(self) -> int:
         """Number a request to an MCP server that is not a tool call."""
-        self._counter.total += 1
-        return self._counter.total
+        return self.numbers.next_request()
 
     def note_tool_call(self, call: WireCall, outcome: CallOutcome) -> None:
         """Add a request to an MCP server to the list of calls."""
@@ -238,7 +297,7 @@ class WireSession:
         if len(self.effects) + len(effects) > MAX_EFFECTS:
             raise InputError(f"a session has at most {MAX_EFFECTS:,} effects", hint="use a session for each run")
         self.effects += effects
-        is_killed = self._counter.crash_after_effects(effect.tool for effect in effects)
+        is_killed = self.crash_after_effects(effect.tool for effect in effects)
         if is_killed:
             self.on_crash()
         return is_killed
@@ -254,6 +313,13 @@ class WireSession:
         """Stop counting against what all sessions may remember."""
         self._memory.forget(self)
 
+    def _finish(self, attempt: CallAttempt, *, failed: bool) -> None:
+        identity = attempt.parsed.request_hash
+        if attempt.site is not None:
+            self.numbers.finish(attempt.site, identity, failed=failed)
+        else:
+            self.numbers.finish_other(identity, attempt.attempt_number, failed=failed)
+
     def _has_failed(self, attempt: CallAttempt, answer: HttpResponse) -> bool:
         """Return whether the same request again is a further attempt: it is after every error of a fault."""
         is_error = attempt.fault is not None and answer.status is not None and answer.status >= 400
@@ -263,7 +329,7 @@ class WireSession:
         """Note that the answer was sent completely before the client left, if a fault had delayed it."""
         if attempt.number in self._late:
             self._late.discard(attempt.number)
-            self._counter.finish(attempt, failed=False)
+            self._finish(attempt, failed=False)
             self._observer.delivered(attempt)
 
     def left(self, attempt: CallAttempt) -> None:
@@ -275,33 +341,11 @@ class WireSession:
         """What answered misses of an explored run: a continuation, or `default`; empty if nothing had to."""
         return self.replay.continued_by if isinstance(self.replay, ExploredReplay) else ""
 
-    @property
-    def fired(self) -> list[PlannedFault]:
-        """The faults that fired, each at its exact site."""
-        return self._counter.fired
-
-    @property
-    def marks(self) -> tuple[str, ...]:
-        """The marks that the texts of these faults carry; none outside explorations."""
-        return tuple(self._counter.marks)
-
-    @property
-    def fired_lines(self) -> list[PlannedFault]:
-        """The lines of the plan that have fired so far."""
-        return self._counter.fired_lines
-
-    @property
-    def counter(self) -> CallCounter:
-        """What numbers the calls, knows the sites that they reach, and answers in order if the plan says so."""
-        return self._counter
-
-    def unfired(self) -> list[PlannedFault]:
-        """Return the lines of the plan that have not fired yet."""
-        return self._counter.unfired()
-
-    def follow(self, plan: FaultPlan) -> None:
-        """Use this fault plan from now on."""
-        self._counter.follow(plan)
+    def forgive(self, attempt: CallAttempt) -> CallAttempt:
+        """Forget the fault of a call, which has changed nothing after all, and return the call without it."""
+        if attempt.site is not None and attempt.fault is not None:
+            self.take_back(attempt.site, attempt.fault)
+        return replace(attempt, fault=None)
 
     def unused(self) -> list[UnusedEntry]:
         """Return the entries of the recording that were never served."""
@@ -312,7 +356,7 @@ class WireSession:
 
         There are none if a fault fired: what follows a fault is not recorded.
         """
-        return [] if self.replay is None or self.fired else self.replay.overused()
+        return [] if self.replay is None or self.faults.fired else self.replay.overused()
 
     def _answer_from_recording(self, attempt: CallAttempt) -> HttpResponse:
         replay = self._require_replay()
@@ -392,7 +436,7 @@ class WireSession:
 
     def _after_faults(self, error: RecordingMismatchError, site: Site | None = None) -> RecordingMismatchError:
         """Return the error with the faults that can have caused it, if there are any, instead of its hint."""
-        fired = faults_of_other_calls(self.fired, site)
+        fired = faults_of_other_calls(self.faults.fired, site)
         return error.replace(fired=[str(planned) for planned in fired], hint="") if fired else error
 
     def _note_divergence(self, attempt: CallAttempt, error: RecordingMismatchError, *, is_answered: bool) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from offbook import serving
 from offbook.explore.observers.wire import WireObserver
-from offbook.wire.calls import NullCallObserver
 from offbook.wire.replay import ExploredRun, ExploredScript
+from offbook.wire.session import NullCallObserver
 from tests.wire.http_requests import call_of
 from tests.wire.raw_client import RawClient, ask, bytes_of
 

@@ -262,7 +262,7 @@ def _exit_code(code: int, session: WireSession) -> int:
         message = f"{pluralize(count, 'call')} could not be recorded: {reason}"
         print_message("offbook: ", message, style="bold red", is_err=True)
     for line in session.unfired():
-        message = f"the fault {describe_unfired(line, session.counter.reached)}"
+        message = f"the fault {describe_unfired(line, session.faults.reached)}"
         print_message("offbook: ", message, style="bold red", is_err=True)
     if session.misses:
         return code or MISMATCH

@@ -17,7 +17,7 @@ from offbook.errors import ProviderError, RecordingMismatchError
 from offbook.events import BreakerChanged, Event, FallbackTaken, RetryScheduled
 from offbook.explore.replay import ExploredModels
 from offbook.explore.run import CallOutcome, ChunkKind, ChunkKinds, Follows, ModelCall, ToolRun, error_text
-from offbook.faults.site import CallNumbers, Site
+from offbook.faults.site import Site
 from offbook.messages import (
     JsonObject,
     Reply,
@@ -33,6 +33,7 @@ from offbook.messages import (
 from offbook.providers.provider import Provider
 from offbook.recording.format.exchange import json_arguments
 from offbook.recording.match.fingerprint import fingerprint
+from offbook.session.numbers import CallNumbers
 from offbook.tools import ToolDef, ToolSpec
 from offbook.tools.definition import wrap_tool
 from offbook.tools.dispatch import is_async

@@ -32,7 +32,7 @@ class ForkedSession(WireSession):
     Other requests go there only behind that, if the recording does not have them, and sessions over WebSocket never.
     """
 
-    counts_exactly = True
+    needs_numbers = True
 
     def __init__(self, name: str, *, live_from: int, **given: Any) -> None:
         super().__init__(name, **given)

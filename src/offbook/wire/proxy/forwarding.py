@@ -136,8 +136,7 @@ class ForwardedCall:
         if attempt.step_id is not None and (reason := unfit_reason(attempt.step_id)):
             raise InputError(f"{quote_name(attempt.step_id)} {reason}", source="step", hint=KEY_HINT)
         if isinstance(attempt.fault, OrderFault):  # what the real API answers is not held
-            session.counter.take_back(attempt)
-            attempt = replace(attempt, fault=None)
+            attempt = session.forgive(attempt)
         self.has_fault = attempt.fault is not None
         self._session, self._attempt, self._recorder = session, attempt, recorder
         self._address, self._guard, self._credentials = address, guard or nullcontext(), credentials

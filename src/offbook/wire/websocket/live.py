@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 import httptools
 import orjson
 from msgspec import Struct
-from msgspec.structs import replace
 
 from offbook.errors import InputError, RecordingWriteError
 from offbook.recording.format.wire_record import (
@@ -232,10 +231,7 @@ class LiveSession:
             fingerprint = turn_fingerprint(fields, self._ids, self._session.rules)
             attempt = self._session.start(self._request, with_sent(self._handshake, fields, fingerprint))
         self._after = attempt.parsed.request_hash
-        if attempt.fault is None:
-            return attempt
-        self._session.counter.take_back(attempt)
-        return replace(attempt, fault=None)
+        return self._session.forgive(attempt)
 
     def _refuse(self, refusal: RefusedHandshakeError) -> None:
         """Record that the real API has refused the handshake, and refuse it."""

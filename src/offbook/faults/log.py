@@ -1,0 +1,57 @@
+"""Which faults have fired in a run, which lines of its plan have not, and which calls it made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from offbook.errors import RecordingMismatchError
+from offbook.faults.site import PlannedFault, ReachedSites, Site, faults_of_other_calls, mark_of
+
+
+class FaultLog:
+    """The faults that fired: `fired` lists them in order, as lines of a plan. Injectors may share one log.
+
+    `fired_lines` are the lines of the plan that have fired. `marks` are those that the texts of faults carry, each
+    once: only those of explorations do. `reached` are the sites of all calls.
+    """
+
+    def __init__(self) -> None:
+        self.fired: list[PlannedFault] = []
+        self.marks: list[str] = []
+        self.reached = ReachedSites()
+        self.fired_lines: list[PlannedFault] = []
+
+    def note(self, fired: PlannedFault, line: PlannedFault | None, *, marked: bool = False) -> str:
+        """Add a fault that fired, and the line of the plan that made it fire, if it was not chaos.
+
+        Returns the mark that the texts of the fault are to carry; empty unless it is `marked`.
+        """
+        self.fired.append(fired)
+        if line is not None and line not in self.fired_lines:
+            self.fired_lines.append(line)
+        mark = mark_of(line or fired) if marked else ""
+        if mark and mark not in self.marks:
+            self.marks.append(mark)
+        return mark
+
+    def take_back(self, fired: PlannedFault, line: PlannedFault | None) -> None:
+        """Remove a fault that has changed nothing after all."""
+        self.fired.remove(fired)
+        if line in self.fired_lines:
+            self.fired_lines.remove(line)
+
+    def missing(self, lines: Iterable[PlannedFault]) -> list[PlannedFault]:
+        """Return the lines that have not fired so far."""
+        return [line for line in lines if line not in self.fired_lines]
+
+    @contextmanager
+    def explain_mismatch(self, site: Site | None = None) -> Iterator[None]:
+        """Add the faults that fired at other calls to the error of a replay that has no answer."""
+        try:
+            yield
+        except RecordingMismatchError as error:
+            fired = faults_of_other_calls(self.fired, site)
+            if not fired:
+                raise
+            raise error.replace(fired=[str(planned) for planned in fired]) from None

@@ -1,0 +1,1 @@
+"""One run: who answers its calls, which of them fail, and what happened."""

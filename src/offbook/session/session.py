@@ -1,0 +1,123 @@
+"""A session finds the planned fault of each call of a run, notes what fired, and keeps answers in their order."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from functools import cached_property, partial
+
+from msgspec import Struct
+
+from offbook.faults import At, Crash, FaultPlan, PlannedFault, ToolSite
+from offbook.faults.catalog import AnyFault, AnyOrderFault, AnyPlannedFault, AnyToolFault
+from offbook.faults.log import FaultLog
+from offbook.faults.order import CallOrder, HeldUntil, Wait, wait_on_loop
+from offbook.faults.site import Site
+from offbook.session.numbers import CallNumbers
+
+NO_FAULTS = FaultPlan()
+"""The plan of sessions that never have faults. They do not remember which sites they have reached."""
+
+
+class StruckCall(Struct, frozen=True, gc=False):
+    """A call at its site, with what the plan has for it: a fault, whose texts carry the `mark`, or a crash.
+
+    Model calls have faults of models, and tool calls those of tools.
+    """
+
+    site: Site | ToolSite
+    model_fault: AnyFault | AnyOrderFault | None = None
+    tool_fault: AnyToolFault | AnyOrderFault | None = None
+    mark: str = ""
+    crash: Crash | None = None
+
+
+class Session:
+    """The calls of one run: `numbers` says which call and attempt each is, `faults` which faults of the plan fired.
+
+    Whatever the calls come through, a provider, tools, HTTP, WebSocket or MCP, they share these if they are calls of
+    one run. In an exploration they are `marked`: the texts of faults carry marks. Held answers `wait` on the clock of
+    the run.
+    """
+
+    def __init__(
+        self,
+        plan: FaultPlan = NO_FAULTS,
+        *,
+        numbers: CallNumbers | None = None,
+        fault_log: FaultLog | None = None,
+        order: CallOrder | None = None,
+        marked: bool = False,
+        wait: Wait = wait_on_loop,
+    ) -> None:
+        self.plan, self.numbers, self.faults = plan, numbers or CallNumbers(), fault_log or FaultLog()
+        self._marked, self._wait, self._shares_order = marked, wait, order is not None
+        if order is not None:
+            self.order = order
+
+    def strike(self, site: Site | ToolSite) -> StruckCall:
+        """Find what the plan has for a call, and note that it fires."""
+        plan = self.plan
+        if plan is NO_FAULTS and not self._marked:
+            return StruckCall(site)
+        self.faults.reached.add(site)
+        crash = plan.crash_at(site)
+        if crash is not None:
+            self._note_fired(site, crash)
+            return StruckCall(site, crash=crash)
+        if isinstance(site, ToolSite):
+            tool_fault = plan.tool_fault_at(site)
+            return StruckCall(site, tool_fault=tool_fault, mark=self._note_fired(site, tool_fault))
+        fault = plan.fault_at(site)
+        return StruckCall(site, fault, mark=self._note_fired(site, fault))
+
+    def crash_after_effects(self, tools: Iterable[str]) -> bool:
+        """Count effects that a program reports, by their tools, and return whether it is to crash after one."""
+        sites = [self.numbers.start_effect(tool) for tool in tools]
+        crashes = [(site, crash) for site in sites if (crash := self.plan.crash_at(site)) is not None]
+        for site, crash in crashes:
+            self._note_fired(site, crash)
+        return bool(crashes)
+
+    def _note_fired(self, site: Site | ToolSite, fault: AnyPlannedFault | None) -> str:
+        if fault is None:
+            return ""
+        fired = PlannedFault(At.of(site), fault)
+        return self.faults.note(fired, self.plan.line_at(site), marked=self._marked and not isinstance(fault, Crash))
+
+    def take_back(self, site: Site | ToolSite, fault: AnyPlannedFault) -> None:
+        """Forget a fault that has changed nothing after all."""
+        self.faults.take_back(PlannedFault(At.of(site), fault), self.plan.line_at(site))
+
+    def follow(self, plan: FaultPlan) -> None:
+        """Use this plan from now on."""
+        self.plan = plan
+
+    def unfired(self) -> list[PlannedFault]:
+        """Return the lines of the plan that have not fired yet."""
+        return self.faults.missing(self.plan)
+
+    @cached_property
+    def order(self) -> CallOrder:
+        """Which calls are under way; it is needed only if the plan `has_orders`."""
+        return CallOrder(self._wait)
+
+    @property
+    def has_orders(self) -> bool:
+        """Whether the plan holds answers until other calls have ended, so that calls are answered `in_order`."""
+        return self._shares_order or self.plan.has_orders
+
+    def share_order(self, order: CallOrder) -> None:
+        """Note in `order` which calls are under way, whatever the plan: calls elsewhere may wait for them."""
+        self.order, self._shares_order = order, True
+
+    @asynccontextmanager
+    async def in_order(self, site: Site | ToolSite, fault: AnyPlannedFault | None) -> AsyncIterator[None]:
+        """Hold the answer to a call as long as its fault says, and note that it is under way until the block ends."""
+        call = self.order.start(site)
+        try:
+            if isinstance(fault, HeldUntil):
+                await self.order.holder(call, partial(self.take_back, site, fault))(fault.target)
+            yield
+        finally:
+            self.order.end(call)
