@@ -13,6 +13,7 @@ from msgspec import Raw
 from offbook.errors import InputError, RecordingFormatError
 from offbook.recording.format.document import Document
 from offbook.recording.format.exchange import Exchange, ToolExchange
+from offbook.recording.match.cursor import Cursor
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.sqlite import SqliteStore
 
@@ -127,6 +128,7 @@ def test_what_is_dropped_unclosed_lets_go_of_the_database_without_a_warning(stor
 
 FORK_WHILE_READING = """
 import os, sys
+from offbook.recording.match.cursor import Cursor
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.sqlite import SqliteStore
 reader = SqliteStore(sys.argv[1]).read()
@@ -334,3 +336,32 @@ def test_a_request_that_is_not_utf8_is_refused_with_its_key(tmp_path):
         database.commit()
     with pytest.raises(RecordingFormatError, match=r"greet.*not UTF-8"):
         store.load()
+
+
+def instructions_of_calls(store, monkeypatch, *, entries, calls=20):
+    """Return how many instructions SQLite runs to replay the first calls of a step that has so many entries."""
+    store.save(Document(entries={"poll": [Exchange(content=str(n), request_hash=f"{n:064x}") for n in range(entries)]}))
+    counted = []
+
+    class CountingConnection(sqlite3.Connection):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            self.set_progress_handler(lambda: counted.append(1), 1)
+
+    with monkeypatch.context() as patch:
+        connect = sqlite3.connect
+        patch.setattr(sqlite3, "connect", lambda *args, **kwargs: connect(*args, factory=CountingConnection, **kwargs))
+        with closing(store.read()) as reader:
+            cursor, opened = Cursor(reader), len(counted)
+            for number in range(calls):
+                cursor.use(cursor.match("poll", f"{number:064x}").stored)
+            served = len(counted) - opened
+            assert [stored.exchange.content for stored in reader if not cursor.is_used(stored)][:1] == [str(calls)]
+            return served, (len(counted) - opened - served) / entries
+
+
+def test_neither_a_call_nor_listing_an_entry_costs_more_in_a_longer_list(tmp_path, monkeypatch):
+    short, each_of_few = instructions_of_calls(SqliteStore(tmp_path / "a.db"), monkeypatch, entries=30)
+    long, each_of_many = instructions_of_calls(SqliteStore(tmp_path / "b.db"), monkeypatch, entries=3_000)
+    assert short <= long < 1.1 * short
+    assert each_of_many < 1.1 * each_of_few

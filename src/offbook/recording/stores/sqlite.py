@@ -154,7 +154,11 @@ def _schema_of(table: str, *, prefix: str = "") -> tuple[str, ...]:
     )
 
 
-_IS_CONDITIONAL = f"fingerprint LIKE '{CONDITIONAL}%'"
+# Each is a range of the index by key and fingerprint: a LIKE would read all exchanges of the key, for every call.
+_AFTER_CONDITIONAL = CONDITIONAL[:-1] + chr(ord(CONDITIONAL[-1]) + 1)
+_IS_BEFORE = f"o.fingerprint < '{CONDITIONAL}'"
+_IS_CONDITIONAL = f"o.fingerprint >= '{CONDITIONAL}' AND o.fingerprint < '{_AFTER_CONDITIONAL}'"
+_IS_BEHIND = f"o.fingerprint >= '{_AFTER_CONDITIONAL}'"
 
 
 class SqliteIndex(Generic[E]):
@@ -163,8 +167,9 @@ class SqliteIndex(Generic[E]):
     def __init__(self, database: SqliteDatabase, table: str, parse: ExchangeParser[E]) -> None:
         self._database, self._table, self._parse, self.source = database, table, parse, database.source
         same_key = f"EXISTS (SELECT 1 FROM {table} AS o WHERE o.key = e.key AND o.id <> e.id AND"  # noqa: S608 - no values
-        self._select = f"""SELECT e.id, e.key, CAST(e.entry AS BLOB), NOT {same_key} NOT o.{_IS_CONDITIONAL})
-            AND (NOT e.listed OR {same_key} o.{_IS_CONDITIONAL}))
+        self._select = f"""SELECT e.id, e.key, CAST(e.entry AS BLOB),
+            NOT {same_key} {_IS_BEFORE}) AND NOT {same_key} {_IS_BEHIND})
+            AND (NOT e.listed OR {same_key} {_IS_CONDITIONAL}))
             FROM {table} AS e WHERE"""  # noqa: S608 - no values
 
     def repeating(self, key: str) -> StoredExchange[E] | None:
