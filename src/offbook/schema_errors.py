@@ -12,9 +12,9 @@ import msgspec
 from msgspec import DecodeError, Struct
 from msgspec.structs import fields as struct_fields
 
+from offbook.decoding import decode
 from offbook.errors import InputError
 from offbook.files import read_file
-from offbook.struct_types import ready
 from offbook.text import did_you_mean, did_you_mean_file, shorten, suggestion
 
 T = TypeVar("T")
@@ -167,7 +167,7 @@ def decode_json(data: bytes, kind: type[T], *, source: str, hint: str = "", allo
         data.decode()
         if not allows_repeats:
             check_keys(data)
-        return msgspec.json.decode(data, type=ready(kind))
+        return decode(data, kind)
     except msgspec.ValidationError as error:
         reason, place = explain_msgspec_error(error)
         raise InputError(reason, source=source, place=place.removeprefix("."), hint=hint) from None

@@ -10,9 +10,9 @@ import msgspec
 import orjson
 from msgspec import Struct
 
+from offbook.decoding import convert, decode
 from offbook.errors import MalformedResponseError, ProviderError, RateLimitError, RequestError
 from offbook.messages import JsonObject, Request, Response, StreamDelta
-from offbook.struct_types import ready
 from offbook.text import shorten
 
 AWS_RETRY_AFTER = "x-amz-retry-after"
@@ -107,7 +107,7 @@ def decode_answer(data: bytes | str, shape: type[T]) -> T:
         MalformedResponseError: `data` is not JSON, or a field has the wrong type.
     """
     try:
-        return msgspec.json.decode(data, type=ready(shape))
+        return decode(data, shape)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raw = data if isinstance(data, str) else data.decode("utf-8", "replace")
         raise MalformedResponseError(f"{error}; got {shorten(raw)!r}", raw=raw) from None
@@ -120,7 +120,7 @@ def convert_request(body: object, shape: type[T]) -> T:
         RequestError: a field is missing or has the wrong type.
     """
     try:
-        return msgspec.convert(body, type=ready(shape))
+        return convert(body, shape)
     except msgspec.ValidationError as error:
         raise RequestError(str(error), source="request body") from None
 

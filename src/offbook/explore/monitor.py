@@ -21,6 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from offbook.clock import run, time_limit
+from offbook.decoding import decode_msgpack
 from offbook.errors import (
     AgentError,
     AllProvidersFailedError,
@@ -36,7 +37,6 @@ from offbook.explore.processes.isolation import CaseProcess
 from offbook.explore.run import Run, RunFailure, error_text, normalize_text
 from offbook.faults.order import run_task
 from offbook.recording.format.exchange import json_form
-from offbook.struct_types import ready
 from offbook.tools.effects import Effect, collect_effects
 
 _FOREIGN_FOLDERS = tuple(
@@ -152,7 +152,7 @@ class CaseReport(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> CaseReport:
-        return msgspec.msgpack.decode(data, type=ready(cls))
+        return decode_msgpack(data, cls)
 
 
 def _readable(value: Any) -> Any:

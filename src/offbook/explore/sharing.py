@@ -18,12 +18,12 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from offbook.decoding import decode_msgpack
 from offbook.explore.cases import FaultCase
 from offbook.explore.run import Run
 from offbook.faults import At, FaultPlan, PlannedFault, Site, ToolSite
 from offbook.faults.site import mark_of
 from offbook.recording.match.continuation import gave_up_mark
-from offbook.struct_types import ready
 
 
 class KnownRuns:
@@ -128,4 +128,4 @@ def _with_marks(run: Run, marks: Mapping[str, str]) -> Run:
     data = msgspec.msgpack.encode(run)
     for mark, other in marks.items():
         data = data.replace(mark.encode(), other.encode())
-    return msgspec.msgpack.decode(data, type=ready(Run))
+    return decode_msgpack(data, Run)

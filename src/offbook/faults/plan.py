@@ -12,6 +12,7 @@ from typing import Annotated, Any, get_args, get_origin
 import msgspec
 from msgspec import Meta, Struct
 
+from offbook.decoding import convert, decode
 from offbook.errors import InputError
 from offbook.faults.catalog import (
     FAULT_TYPES,
@@ -30,7 +31,6 @@ from offbook.faults.site import At, PlannedFault, Site, ToolSite
 from offbook.faults.tools import ToolFault
 from offbook.files import read_file, write_output
 from offbook.schema_errors import decode_json, explain_msgspec_error, json_value_at, shape_hint, with_value
-from offbook.struct_types import ready
 from offbook.text import did_you_mean_file
 
 _LINE = re.compile(r'((?:"(?:[^"\\]|\\.)*"|[^":]|:(?!\s|$))*):(?:\s+|$)(.*)', re.DOTALL)
@@ -121,7 +121,7 @@ def _parse_at(text: str) -> At:
     if (empty := next((name for name, value in fields.items() if value == ""), None)) is not None:
         raise InputError("the value is missing", place=empty, hint=_site_example(empty))
     try:
-        return msgspec.convert(fields, ready(At))
+        return convert(fields, At)
     except msgspec.ValidationError as error:
         reason, path = explain_msgspec_error(error)
         place = path.lstrip(".")
@@ -153,7 +153,7 @@ def _parse_declared_fault(text: str, *, site: str) -> AnyPlannedFault:
         raise InputError(reason, hint=fault_type_hint(kind, types, site=site))
     fields = {"type": kind} | _parse_fields(_name_first_word(words[1:], types[kind], site=site), types[kind])
     try:
-        fault = msgspec.convert(fields, ready(types[kind]))
+        fault = convert(fields, types[kind])
     except msgspec.ValidationError as error:
         reason, path = explain_msgspec_error(error)
         reason, hint = explain_fault_error(reason, path, fields, types, site=site)
@@ -330,7 +330,7 @@ def _decode(data: bytes, *, source: str) -> _PlanFile:
     hint = f"a plan is like {_EXAMPLE}"
     decode_json(data, msgspec.Raw, source=source, hint=hint, allows_repeats=not source)  # syntax comes before shape
     try:
-        plan = msgspec.json.decode(data, type=ready(_PlanFile))
+        plan = decode(data, _PlanFile)
     except (msgspec.ValidationError, RecursionError) as error:
         raise _shape_error(data, error, source) from None
     for index, fault in enumerate(() if plan.chaos is None else plan.chaos.faults):

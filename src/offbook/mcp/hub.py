@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 from msgspec import Struct
 
+from offbook.decoding import decode
 from offbook.errors import InputError
 from offbook.mcp.answer import McpSource
 from offbook.mcp.config import McpConfig, ServerConfig, write_config
@@ -30,7 +31,6 @@ from offbook.recording.format.keys import tool_key
 from offbook.recording.latency import Latency
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.stores.store import ExchangeIndex, StoredExchange
-from offbook.struct_types import ready
 from offbook.text import printable, shorten
 from offbook.wire.backend import (
     SessionRegistry,
@@ -285,7 +285,7 @@ class McpHub:
         self._joined[task] = None
         task.add_done_callback(self._joined.pop)
         try:
-            hello = msgspec.json.decode(await reader.readline(), type=ready(_Hello))
+            hello = decode(await reader.readline(), _Hello)
         except (msgspec.DecodeError, UnicodeDecodeError, ValueError, ConnectionError):
             writer.close()
             return

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from offbook.decoding import decode
 from offbook.messages import JsonObject
 from offbook.recording.format.exchange import hash_arguments
 
@@ -148,7 +149,7 @@ def parse_batch(raw: bytes) -> list[Message]:
         MessageError: it is not JSON, it is empty, or one of it is not a JSON-RPC message.
     """
     try:
-        messages = msgspec.json.decode(raw, type=list[msgspec.Raw])
+        messages = decode(raw, list[msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MessageError(f"not JSON: {error}") from None
     if not messages:
@@ -173,7 +174,7 @@ def encode(fields: JsonObject) -> bytes:
 
 def with_id(raw: bytes, id: Any) -> bytes:
     """Return a message under another id; the rest keeps its bytes."""
-    fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+    fields = decode(raw, dict[str, msgspec.Raw])
     return msgspec.json.encode(fields | {"id": id})
 
 

@@ -13,11 +13,11 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from offbook.clock import Clock
+from offbook.decoding import decode
 from offbook.errors import InputError
 from offbook.events import ClosingSink, Event
 from offbook.files import open_output, open_regular
 from offbook.recording.redact.rules import mask_encoded
-from offbook.struct_types import ready
 
 _KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Event)}
 
@@ -81,11 +81,11 @@ def open_for_writing(path: str | os.PathLike[str]) -> TextIO:
 
 def _event(line: bytes, *, source: str, place: str) -> Event:
     try:
-        name = msgspec.json.decode(line, type=ready(_Head)).event
+        name = decode(line, _Head).event
         if name not in _KINDS:
             known = ", ".join(sorted(_KINDS))
             raise InputError(f"unknown event {name!r}", source=source, place=place, hint=f"events: {known}")
-        event: Event = msgspec.json.decode(line, type=ready(_KINDS[name]))
+        event: Event = decode(line, _KINDS[name])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         hint = 'write one event per line, like {"event": "BreakerChanged", "provider": "openai", "state": "open"}'
         raise InputError(str(error), source=source, place=place, hint=hint) from error

@@ -12,6 +12,7 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
+from offbook.decoding import convert
 from offbook.errors import InputError
 from offbook.explore.options import DEFAULT_DEADLINES, Deadlines, Divergence
 from offbook.explore.schedule import parse_budget
@@ -21,7 +22,6 @@ from offbook.pytest_plugin.recordings import default_recording, resolve_recordin
 from offbook.recording.record_mode import RecordMode
 from offbook.recording.replace_on_close import FoundExchanges
 from offbook.recording.stores.locate import open_store
-from offbook.struct_types import ready
 from offbook.subjects.specs import ExploreSettings
 from offbook.text import did_you_mean
 from offbook.tools.effects import ToolDeclaration
@@ -115,9 +115,7 @@ def _read_marker(item: pytest.Item, name: str, kind: type[M]) -> M:
             hint = did_you_mean(argument, kind.__struct_fields__, kind="arguments")
             raise _marker_error(item, name, f"unknown argument {argument!r}", hint=hint)
     try:
-        return msgspec.convert(
-            {argument: _plain_value(argument, value) for argument, value in given.items()}, ready(kind)
-        )
+        return convert({argument: _plain_value(argument, value) for argument, value in given.items()}, kind)
     except msgspec.ValidationError as error:
         reason, hint = _explain(error, given, kind)
         raise _marker_error(item, name, reason, hint=hint) from None

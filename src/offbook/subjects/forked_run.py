@@ -15,6 +15,7 @@ from typing import ClassVar
 import msgspec
 from msgspec.structs import replace
 
+from offbook.decoding import decode_msgpack
 from offbook.errors import InputError
 from offbook.explore.harness import HarnessFactory
 from offbook.explore.monitor import PROCESS_ENDED, CaseReport, exit_text, is_own_module, killed_text
@@ -128,7 +129,7 @@ class IsolatedSubject(ABC):
         return None
 
     def _run_job(self, job: bytes) -> bytes:
-        lines, continuation = msgspec.msgpack.decode(job, type=tuple[list[str], Continuation])
+        lines, continuation = decode_msgpack(job, tuple[list[str], Continuation])
         return self._report(FaultPlan(map(parse_fault, lines)), continuation)
 
     def _keep(self, process: ForkedProcess) -> None:

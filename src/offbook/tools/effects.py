@@ -14,10 +14,10 @@ import orjson
 from msgspec import Struct
 from msgspec.structs import replace
 
+from offbook.decoding import convert
 from offbook.errors import InputError
 from offbook.messages import JsonObject
 from offbook.schema_errors import explain_msgspec_error
-from offbook.struct_types import ready
 from offbook.text import common_start, did_you_mean, shorten
 
 EffectOutcome: TypeAlias = Literal["done", "refused", "failed", "unknown"]
@@ -179,7 +179,7 @@ def parse_effects(data: bytes, *, source: str, place: str = "") -> list[Effect]:
     try:
         decoded = msgspec.json.decode(data)
         objects = decoded if isinstance(decoded, list) else [decoded]
-        reports = msgspec.convert(objects, ready(list[_EffectReport]))
+        reports = convert(objects, list[_EffectReport])
     except msgspec.ValidationError as error:
         reason, field = explain_msgspec_error(error)
         raise InputError(reason, source=source, place=place or field, hint=_REPORT_EXAMPLE) from None

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Raw, Struct, UnsetType
 from msgspec.structs import replace
 
+from offbook.decoding import decode
 from offbook.errors import InputError, OffbookError
 from offbook.explore.verdict import VERDICTS, Verdict
 from offbook.files import read_regular
@@ -18,7 +19,6 @@ from offbook.recording.format.document import Document, each_exchange
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.wire_record import PLAIN_HTTP, WEBSOCKET
 from offbook.recording.stores.json_file import JsonFileStore
-from offbook.struct_types import ready
 from offbook.text import pluralize, shorten
 from offbook.workflow.runs.store import summary_of
 
@@ -109,7 +109,7 @@ class _Kind(Struct):
 def kind_of(data: bytes) -> RunKind:
     """Return which kind of run a file holds, by the names of its fields; a recording unless it is another one."""
     try:
-        found = msgspec.json.decode(data, type=ready(_Kind))
+        found = decode(data, _Kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return "recording"  # whose reader says what is wrong
     if found.version is msgspec.UNSET:
@@ -208,7 +208,7 @@ class _ExplorationHead(Struct):
 
 
 def _of_exploration(data: bytes, run: ListedRun) -> ListedRun:
-    head = msgspec.json.decode(data, type=ready(_ExplorationHead))
+    head = decode(data, _ExplorationHead)
     cases = sum(head.tally.values())
     worst: list[Verdict] = [verdict for verdict in VERDICTS if head.tally.get(verdict)]
     text = pluralize(head.findings, "finding") + (f", worst: {worst[0]}" if head.findings and worst else "")
@@ -243,7 +243,7 @@ class _SuiteHead(Struct):
 
 
 def _of_scenarios(data: bytes, run: ListedRun) -> ListedRun:
-    head = msgspec.json.decode(data, type=ready(_SuiteHead))
+    head = decode(data, _SuiteHead)
     passed, total = sum(each.passed for each in head.scenarios), len(head.scenarios)
     text = f"{passed:,} of {pluralize(total, 'scenario')} passed"
     files = dict.fromkeys(each.source.rpartition(":")[0] or each.source for each in head.scenarios)

@@ -16,12 +16,12 @@ from msgspec.structs import replace
 
 from offbook.codecs.base import Codec, OtherProtocolError, WireRequest
 from offbook.codecs.framing import PackedBodyError, unpack_body
+from offbook.decoding import convert
 from offbook.errors import RequestError
 from offbook.messages import JsonObject, Request
 from offbook.providers.aws_signature import SIGNED_SCHEME
 from offbook.recording.format.wire_record import PLAIN_HTTP, WEBSOCKET, wire_text
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules, canonical_bytes, identify
-from offbook.struct_types import ready
 from offbook.vendors import CREDENTIAL_HEADERS, SECRET_QUERY, VENDORS, VendorName, codec_of
 
 _AWS_ATTEMPT = re.compile(r"attempt=([1-9][0-9]{0,4})(?![0-9])")
@@ -368,7 +368,7 @@ def read_body(body: object, shape: type[T], *, place: str = "") -> T:
         RequestError: the body is not an object, or a field is missing or has the wrong type.
     """
     try:
-        return msgspec.convert(_with_wire_names(body, shape), type=ready(shape))
+        return convert(_with_wire_names(body, shape), shape)
     except msgspec.ValidationError as error:
         raise _body_error(str(error), place) from None
 

@@ -14,12 +14,12 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
+from offbook.decoding import decode, decode_msgpack
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase
 from offbook.explore.explorer import ExecutedCase, Subject, execute
 from offbook.explore.monitor import CaseReport
 from offbook.faults import FaultPlan, parse_fault
-from offbook.struct_types import ready
 from offbook.subjects.specs import AnySubjectSpec, ExploreSettings, open_subject
 from offbook.workers.process import receive_frames, send_frame
 
@@ -53,7 +53,7 @@ def decode_results(data: bytes, cases: Sequence[FaultCase]) -> list[ExecutedCase
     Raises:
         InputError: the worker could not run them.
     """
-    batch = msgspec.msgpack.decode(data, type=ready(_Batch))
+    batch = decode_msgpack(data, _Batch)
     if batch.refusal is not None:
         raise InputError(**batch.refusal)
     decoded = [(tuple(CaseReport.from_bytes(run).run for run in runs), real_s) for runs, real_s in batch.cases]
@@ -67,7 +67,7 @@ def serve(connection: socket.socket) -> None:
     """Open the subject of the first frame, and run the batches of all others."""
     frames = receive_frames(connection)
     number, first = next(frames)
-    spec = msgspec.json.decode(first, type=ready(CasesSpec))
+    spec = decode(first, CasesSpec)
     send_frame(connection, number, b"")
     if spec.folder is not None:
         os.chdir(spec.folder)
@@ -84,7 +84,7 @@ def serve(connection: socket.socket) -> None:
 
 def _run(subject: Subject, job: bytes) -> bytes:
     results = []
-    for lines in msgspec.msgpack.decode(job, type=list[list[str]]):
+    for lines in decode_msgpack(job, list[list[str]]):
         executed = execute(subject, FaultCase("", tuple(map(parse_fault, lines)), ()))
         results.append((tuple(CaseReport(run=run).to_bytes() for run in executed.runs), executed.real_s))
     return msgspec.msgpack.encode(_Batch(tuple(results)))

@@ -32,6 +32,7 @@ from offbook.config import (
     scenario_files,
 )
 from offbook.config.participants import OpenParticipants
+from offbook.decoding import convert, decode, decode_msgpack
 from offbook.errors import InputError, OffbookError
 from offbook.events import RecordedCalls
 from offbook.pipeline import Live, Record, Replay
@@ -41,7 +42,6 @@ from offbook.scenarios.mocks import Mocks
 from offbook.scenarios.result import ConversationResult
 from offbook.scenarios.runner import ConversationPlace, ConversationRunner, RunRules, mocks_of
 from offbook.scenarios.scenario import Scenario
-from offbook.struct_types import ready
 from offbook.workers.process import WorkerEndedError, WorkerPool, receive_frames, send_frame, serve_jobs
 
 
@@ -79,8 +79,8 @@ def _encode(report: _Report) -> bytes:
 
 def _decode(data: bytes) -> _Report:
     if data[:1] == b"\0":
-        return msgspec.msgpack.decode(memoryview(data)[1:], type=ready(_Report))
-    return msgspec.convert(json.loads(data[1:]), ready(_Report))
+        return decode_msgpack(memoryview(data)[1:], _Report)
+    return convert(json.loads(data[1:]), _Report)
 
 
 class SuiteWorker:
@@ -104,7 +104,7 @@ class SuiteWorker:
 
     async def handle(self, job: bytes) -> bytes:
         """Run a conversation and return the report about it."""
-        asked = msgspec.msgpack.decode(job, type=ready(_Job))
+        asked = decode_msgpack(job, _Job)
         try:
             report = await self._run(asked.pair, asked.index)
         except InputError as error:
@@ -182,7 +182,7 @@ def serve(connection: socket) -> None:
     """Load the suite of the first frame, and run the conversations of all others."""
     frames = receive_frames(connection)
     number, first = next(frames)
-    spec = msgspec.json.decode(first, type=ready(SuiteSpec))
+    spec = decode(first, SuiteSpec)
     send_frame(connection, number, b"")
     if spec.folder is not None:
         os.chdir(spec.folder)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from offbook.cli.options import AsJson, HtmlReport
+from offbook.decoding import decode
 
 
 def merge(
@@ -80,7 +81,7 @@ def _is_exploration(data: bytes, source: str) -> bool:
     from offbook.report.exploration.json_report import SHARD_HINT
 
     try:
-        fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        fields = decode(data, dict[str, msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise InputError("it is not a JSON report", source=source, hint=SHARD_HINT) from None
     if not fields.keys() & {"explored", "scenarios"}:

@@ -23,7 +23,7 @@ from offbook.cli.options import (
     StateFile,
     Trace,
 )
-from offbook.struct_types import ready
+from offbook.decoding import convert
 from offbook.text import format_usd, pluralize
 from offbook.vendors import MockableProviderName
 
@@ -248,8 +248,6 @@ def resume(
     from contextlib import chdir
     from pathlib import Path
 
-    import msgspec
-
     from offbook.cli.commands.run import override_config
     from offbook.cli.runners.events import EventOptions
     from offbook.cli.runners.resume import ResumeOptions, resume_run
@@ -265,7 +263,7 @@ def resume(
         if not Path(manifest.started_in).is_dir():
             raise RunError("the folder where it was started is gone", source=manifest.id, place=manifest.started_in)
         with chdir(manifest.started_in):
-            stored = msgspec.convert(manifest.options, ready(ResumeOptions))
+            stored = convert(manifest.options, ResumeOptions)
             definition = override_config(load_workflow(manifest.given_path), stored.provider, stored.model)
             options = RunOptions(
                 mode=stored.mode,

@@ -22,9 +22,9 @@ from offbook.cli.output.wire import ServingNotice, WireCallLog
 from offbook.cli.run_program import SignalPipe
 from offbook.cli.runners.wire import WireArguments, WireTally, discard_empty_recording, tally_wire_calls
 from offbook.clock import SYSTEM_CLOCK
+from offbook.decoding import decode
 from offbook.errors import InputError, OffbookError
 from offbook.faults.catalog import ORDER_FAULT_TYPES
-from offbook.struct_types import ready
 from offbook.wire.calls import Miss, SessionTotals
 from offbook.wire.options import WireOptions
 from offbook.wire.replay_source import UnusedExchange
@@ -329,7 +329,7 @@ class _Processes:
 
     def tallies(self) -> list[ProcessTally]:
         """Return the tallies of the processes that have not died."""
-        return [msgspec.json.decode(data, type=ready(ProcessTally)) for data in self._data.values() if data]
+        return [decode(data, ProcessTally) for data in self._data.values() if data]
 
 
 def _describe(status: int) -> str:

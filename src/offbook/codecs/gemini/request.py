@@ -18,9 +18,9 @@ from offbook.codecs.gemini.content import (
     in_camel_case,
     read_fields,
 )
+from offbook.decoding import convert
 from offbook.errors import RequestError
 from offbook.messages import JsonObject, Message, Request
-from offbook.struct_types import ready
 
 
 class _PlainSchema(Struct, rename="camel", forbid_unknown_fields=True):
@@ -82,7 +82,7 @@ def _encode_function(function: JsonObject) -> JsonObject:
 
 def _is_plain_schema(schema: object) -> bool:
     try:
-        msgspec.convert(schema, type=ready(_PlainSchema))
+        convert(schema, _PlainSchema)
     except msgspec.ValidationError:
         return False
     return True

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from offbook.codecs.framing import encode_sse_event
+from offbook.decoding import decode
 from offbook.errors import InputError
 from offbook.mcp.answer import McpAnswer
 from offbook.mcp.http.endpoint import SESSION_ID, batch_response, to_http
@@ -311,7 +312,7 @@ def _origin(scope: Scope) -> str:
 def _with_resource(body: bytes, resource: str) -> bytes:
     """Return the metadata of a protected resource with another address of it; what is not such metadata as it is."""
     try:
-        metadata = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        metadata = decode(body, dict[str, msgspec.Raw])
     except msgspec.DecodeError:
         return body
     return msgspec.json.encode(metadata | {"resource": resource})

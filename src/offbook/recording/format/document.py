@@ -9,13 +9,13 @@ import msgspec
 from msgspec import Struct, field
 
 from offbook import __version__
+from offbook.decoding import convert
 from offbook.errors import InputError, RecordingFormatError
 from offbook.messages import JsonObject
 from offbook.recording.format.exchange import Exchange, ToolEntry, ToolExchange
 from offbook.recording.format.keys import tool_key
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules, check_rules
 from offbook.schema_errors import explain_msgspec_error, shape_hint
-from offbook.struct_types import ready
 
 
 class AnyExchange(Protocol):
@@ -142,7 +142,7 @@ def rules_from_meta(meta: JsonObject, *, source: str) -> NormaliseRules:
     if not declared:
         return NO_RULES
     try:
-        rules = msgspec.convert(declared, ready(NormaliseRules))
+        rules = convert(declared, NormaliseRules)
         check_rules(rules)
     except msgspec.ValidationError as error:
         reason, path = explain_msgspec_error(error)

@@ -11,6 +11,7 @@ import orjson
 from msgspec import UNSET, Raw, Struct
 from msgspec.structs import fields as struct_fields
 
+from offbook.decoding import decode
 from offbook.errors import RecordingFormatError
 from offbook.faults.catalog import explain_fault_error
 from offbook.messages import JsonObject, Usage
@@ -44,7 +45,6 @@ from offbook.schema_errors import (
     json_value_at,
     shape_hint,
 )
-from offbook.struct_types import ready
 from offbook.text import suggestion
 
 MAX_FILE_BYTES = 512 * 1024 * 1024
@@ -53,10 +53,8 @@ SPARE_NESTING_LEVELS = 200
 
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _NO_TOOLS = Raw(b"{}")
-_outer_decoder = msgspec.json.Decoder(dict[str, Raw])
-_mcp_decoder = msgspec.json.Decoder(dict[str, dict[str, Raw]])
-_entry_decoder = msgspec.json.Decoder(ready(Exchange | list[Exchange]))
-_tool_entry_decoder = msgspec.json.Decoder(ready(ToolExchange | list[ToolExchange]))
+_ENTRY: Any = Exchange | list[Exchange]
+_TOOL_ENTRY: Any = ToolExchange | list[ToolExchange]
 _FIELD_ORDER = [info.encode_name for info in struct_fields(Exchange)]
 _PLAIN_FIELDS: JsonObject = {
     "content": "",
@@ -88,7 +86,7 @@ def parse_document(data: bytes, *, source: str) -> Document:
     try:
         if not data.isascii():
             data.decode()
-        outer = _outer_decoder.decode(data)
+        outer = decode(data, dict[str, Raw])
         if not _is_as_rendered(data, outer):
             check_keys(data)
     except _UNREADABLE as error:
@@ -138,7 +136,7 @@ def document_from_dict(responses: Mapping[str, Any], *, source: str) -> Document
     except TypeError as error:
         reason = f"cannot be written as JSON: {error}"
         raise RecordingFormatError(reason, source=source, hint="pass plain JSON values") from None
-    return _parse_outer(_outer_decoder.decode(data), source)
+    return _parse_outer(decode(data, dict[str, Raw]), source)
 
 
 def parse_tools(data: bytes | Raw, *, source: str) -> dict[str, ToolEntry]:
@@ -148,7 +146,7 @@ def parse_tools(data: bytes | Raw, *, source: str) -> dict[str, ToolEntry]:
         RecordingFormatError: with the file, the place in it and the reason.
     """
     try:
-        tools = _outer_decoder.decode(data)
+        tools = decode(data, dict[str, Raw])
     except _UNREADABLE as error:
         reason, _ = explain_msgspec_error(error)
         raise RecordingFormatError(reason, source=source, place="_tools", hint=_TOOLS_HINT) from None
@@ -158,7 +156,7 @@ def parse_tools(data: bytes | Raw, *, source: str) -> dict[str, ToolEntry]:
 def _parse_mcp(data: Raw, source: str) -> dict[str, ToolEntry]:
     """Parse the `_mcp` of a recording: entries by server and method, which are kept among those of tools."""
     try:
-        servers = _mcp_decoder.decode(data)
+        servers = decode(data, dict[str, dict[str, Raw]])
     except _UNREADABLE as error:
         reason, path = explain_msgspec_error(error)
         raise RecordingFormatError(reason, source=source, place=f"_mcp{path}", hint=_MCP_HINT) from None
@@ -222,7 +220,7 @@ def _parse_entry(key: str, data: bytes | Raw, source: str) -> Entry:
     if reason := unfit_reason(key):
         raise RecordingFormatError(f"the key {reason}", source=source, place=_place(key), hint=KEY_HINT)
     try:
-        entry: Entry = _entry_decoder.decode(data)
+        entry: Entry = decode(data, _ENTRY)
     except _UNREADABLE as error:
         raise _shape_error(key, data, error, source) from None
     if len(memoryview(data)) > MAX_TEXT_CHARS:
@@ -237,7 +235,7 @@ def _parse_tool_entry(name: str, data: bytes | Raw, source: str) -> ToolEntry:
     if reason := unfit_tool_reason(name):
         raise RecordingFormatError(f"the name {reason}", source=source, place=place, hint=KEY_HINT)
     try:
-        entry: ToolEntry = _tool_entry_decoder.decode(data)
+        entry: ToolEntry = decode(data, _TOOL_ENTRY)
     except _UNREADABLE as error:
         raise _tool_shape_error(place, error, source) from None
     if not _leaves_spare_nesting(entry, bytes(data)):

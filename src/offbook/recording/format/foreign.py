@@ -8,6 +8,7 @@ from collections.abc import Collection
 import msgspec
 from msgspec import Raw
 
+from offbook.decoding import decode
 from offbook.errors import RecordingFormatError
 
 FILE_HINT = 'a recording is like {"_version": 2, "greet": {"content": "Hello."}}; --record makes one'
@@ -80,7 +81,7 @@ def foreign_text_kind(data: bytes) -> str:
             return kind
     line = _FIRST_LINE.match(data)
     try:
-        kind = foreign_kind(msgspec.json.decode(line[0], type=dict[str, Raw])) if line else ""
+        kind = foreign_kind(decode(line[0], dict[str, Raw])) if line else ""
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""
     return kind if kind in _IMPORTED_KINDS else ""
@@ -92,7 +93,7 @@ def explain_import(data: bytes, *, source: str, expected: str) -> tuple[str, str
     Returns None if it is of no kind that can be imported.
     """
     try:
-        kind = foreign_kind(msgspec.json.decode(data, type=dict[str, Raw]))
+        kind = foreign_kind(decode(data, dict[str, Raw]))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         kind = foreign_text_kind(data)
     return (f"looks like {kind}, not {expected}", _import_hint(source)) if kind in _IMPORTED_KINDS else None

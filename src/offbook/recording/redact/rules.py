@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from offbook.struct_types import ready
+from offbook.decoding import convert
 
 if TYPE_CHECKING:
     from offbook.recording.redact.redactor import RedactionRules, Redactor
@@ -124,7 +124,7 @@ def read_rules(section: object, *, source: str) -> RedactionRules:
     from offbook.schema_errors import explain_msgspec_error, shape_hint  # noqa: PLC0415
 
     try:
-        rules = msgspec.convert(section, ready(RedactionRules))
+        rules = convert(section, RedactionRules)
         _built_in().with_rules(rules)
     except msgspec.ValidationError as error:
         reason, path = explain_msgspec_error(error)

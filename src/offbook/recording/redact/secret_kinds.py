@@ -19,10 +19,9 @@ from hashlib import sha256
 from importlib.resources import files
 from math import log2
 
-import msgspec
 from msgspec import Struct
 
-from offbook.struct_types import ready
+from offbook.decoding import decode
 
 PLAIN_MARK = "<redacted>"
 
@@ -268,7 +267,7 @@ def _is_basic(text: str) -> bool:
 @cache
 def _all_rules() -> list[_Rule]:
     data = files("offbook.recording.redact").joinpath("gitleaks_rules.json").read_bytes()
-    return [*_OWN_RULES, *msgspec.json.decode(data, type=ready(_Rules)).rules]
+    return [*_OWN_RULES, *decode(data, _Rules).rules]
 
 
 @cache

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
+from offbook.decoding import decode
 from offbook.errors import InputError, RecordingFormatError
 from offbook.files import check_regular, next_path, read_regular, write_next
 from offbook.messages import JsonObject
@@ -26,7 +27,6 @@ from offbook.recording.stores.journal import Journal
 from offbook.recording.stores.memory import MemoryReader
 from offbook.recording.stores.store import create_sibling, log_warning, no_recording_error, refuse_link, unusable_error
 from offbook.schema_errors import explain_msgspec_error
-from offbook.struct_types import ready
 
 if TYPE_CHECKING:
     from offbook.recording.stores.media_files import MediaFolder
@@ -45,7 +45,6 @@ class _JournalLine(Struct, omit_defaults=True, forbid_unknown_fields=True):
 
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(ready(_JournalLine))
 
 
 class JsonFileStore:
@@ -251,7 +250,7 @@ class JsonFileStore:
         for number, raw in enumerate(data.split(b"\n"), 1):
             try:
                 if raw:
-                    lines.append(_decoder.decode(raw))
+                    lines.append(decode(raw, _JournalLine))
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 if _is_json(raw):
                     raise self._line_error(number, error) from None
@@ -318,7 +317,7 @@ class JsonFileStore:
 def _is_json(raw: bytes) -> bool:
     """Return whether the line is complete, even if a value in it cannot be read: too large, or nested too deep."""
     try:
-        msgspec.json.decode(raw, type=msgspec.Raw)
+        decode(raw, msgspec.Raw)
     except RecursionError:
         return True
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Raw
 
+from offbook.decoding import decode
 from offbook.errors import InputError, RecordingFormatError
 from offbook.files import read_regular, write_next
 from offbook.recording.format.file import MAX_FILE_BYTES, too_large
@@ -99,8 +100,8 @@ class MediaFolder:
         if b'"%s"' % FOLDER_KEY.encode() not in data:
             return None
         try:
-            value = msgspec.json.decode(data, type=dict[str, Raw]).get(FOLDER_KEY)
-            name = None if value is None else msgspec.json.decode(value, type=str)
+            value = decode(data, dict[str, Raw]).get(FOLDER_KEY)
+            name = None if value is None else decode(value, str)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None  # who parses the recording says what is wrong
         if name is not None and (not name.endswith(".files") or "/" in name or "\\" in name or "\0" in name):

@@ -12,14 +12,13 @@ from pathlib import Path
 from threading import Event, Lock
 from typing import Protocol
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.clock import SYSTEM_CLOCK
+from offbook.decoding import decode
 from offbook.explore.observers.wire import WireObserver
 from offbook.explore.processes.sdk_warm_up import SentRequest, SentRequests
-from offbook.struct_types import ready
 from offbook.subjects.program.fork_server import ForkedProgram, ForkServer, Libraries
 from offbook.subjects.program.process import Patience, ProgramExit, ProgramProcess, RunClock
 from offbook.subjects.program.python_command import PythonCommand
@@ -403,5 +402,5 @@ class _ForkedLife(VirtualLife):
         return ended
 
     def note_modules(self, names: bytes) -> None:
-        self._launcher.load(msgspec.json.decode(names, type=ready(Libraries)))
+        self._launcher.load(decode(names, Libraries))
         self._has_modules.set()

@@ -10,9 +10,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from offbook import __version__
+from offbook.decoding import decode
 from offbook.errors import InputError
 from offbook.faults import FaultPlan
-from offbook.struct_types import ready
 from offbook.text import did_you_mean, suggestion
 from offbook.tools.effects import parse_effects
 from offbook.wire.backend import SessionRegistry, split_session_path
@@ -122,8 +122,8 @@ def _parse_plan(body: bytes, *, has_tools: bool) -> FaultPlan:
         InputError: the body is invalid, or a fault cannot be parsed.
     """
     try:
-        parsed = msgspec.json.decode(body, type=ready(_SessionBody))
-        names = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        parsed = decode(body, _SessionBody)
+        names = decode(body, dict[str, msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"the body cannot be read: {error}", hint=_EXAMPLE) from None
     for name in names:

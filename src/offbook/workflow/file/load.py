@@ -11,13 +11,13 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from offbook.decoding import convert
 from offbook.errors import Problem, WorkflowError
 from offbook.files import read_file
 from offbook.messages import JsonObject
 from offbook.recording.format.foreign import explain_import
 from offbook.recording.format.keys import quote_name
 from offbook.schema_errors import describe_type, explain_msgspec_error
-from offbook.struct_types import ready
 from offbook.text import did_you_mean_file
 from offbook.workflow.file.problems import DocumentPath, ProblemReport, find_mismatches
 from offbook.workflow.file.schema import (
@@ -47,7 +47,7 @@ def read_definition(document: object, report: ProblemReport | None = None) -> Wo
     report.conclude()
     whole = _whole_workflow(document)
     try:
-        definition = msgspec.convert(whole, ready(WorkflowDefinition))
+        definition = convert(whole, WorkflowDefinition)
     except msgspec.ValidationError as error:
         misfits = _report_mismatches(whole, document, report)
         if not misfits:

@@ -14,13 +14,13 @@ from msgspec import Struct, field
 
 from offbook import __version__
 from offbook.clock import SYSTEM_CLOCK, Clock
+from offbook.decoding import decode
 from offbook.errors import RunError
 from offbook.files import read_regular
 from offbook.messages import JsonObject
 from offbook.recording.record_mode import timestamp
 from offbook.recording.stores.journal import Journal
 from offbook.schema_errors import check_keys
-from offbook.struct_types import ready
 from offbook.workflow.engine.result import RunStatus, StepResult
 from offbook.workflow.file.schema import WorkflowDefinition
 from offbook.workflow.file.tree import included_files
@@ -39,7 +39,6 @@ class _LogLine(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tr
 
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(ready(_LogLine))
 
 
 class StoredProgress(Struct):
@@ -124,7 +123,7 @@ def read_progress(path: Path) -> StoredProgress:
         raise RunError(error.strerror or str(error), source=str(path)) from None
     for number, line in enumerate(lines, 1):
         try:
-            progress.apply(_decoder.decode(line))
+            progress.apply(decode(line, _LogLine))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             hint = "remove the line to run the step again"
             raise RunError(str(error), source=str(path), place=f"line {number}", hint=hint) from None
@@ -166,7 +165,7 @@ def read_manifest(path: Path) -> RunManifest:
     try:
         data = read_regular(path)
         check_keys(data)
-        return msgspec.json.decode(data, type=ready(RunManifest))
+        return decode(data, RunManifest)
     except OSError as error:
         raise RunError(error.strerror or str(error), source=str(path)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
