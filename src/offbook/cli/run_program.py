@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Never, Self
 
 from offbook.cli import SIGNALLED
 from offbook.clock import SYSTEM_CLOCK
+from offbook.tools.child_process import kill_group
 
 READ_BYTES = 64
 
@@ -146,7 +147,7 @@ class _Child:
     def _end(self, number: Signals) -> None:
         """Send it a signal, and if it is apart, its whole process group."""
         if self._is_apart:
-            os.killpg(self._process.pid, number)
+            kill_group(self._process.pid, number)
         else:
             self._process.send_signal(number)
 

@@ -50,6 +50,12 @@ def _programs_like(name: str) -> set[str]:
     return {each for each in found if each[:1] == name[:1] or each[-1:] == name[-1:]}
 
 
+def kill_group(leader: int, number: signal.Signals = signal.SIGKILL) -> None:
+    """Send a signal, by default SIGKILL, to a process group. Does nothing if nothing is left of the group."""
+    with suppress(ProcessLookupError, PermissionError):  # macOS reports a group of ended processes as not permitted
+        os.killpg(leader, number)
+
+
 class CapturedOutput:
     """The first `limit_bytes` of an output of a program, and how many bytes more there were.
 
@@ -126,7 +132,7 @@ class ChildProcess:
         self.stdout.join()
         self.stderr.join()
         exit_code = self._process.wait()
-        self._kill_group()
+        kill_group(self._process.pid)
         return exit_code
 
     def has_ended_within(self, timeout_s: float) -> bool:
@@ -143,9 +149,9 @@ class ChildProcess:
         Returns the exit code, -N if signal N ended the program, and None if it was still running.
         """
         is_late = not self.has_ended_within(0.0)
-        self._kill_group()
+        kill_group(self._process.pid)
         while not self.has_ended_within(OUTPUT_GRACE_S):
-            self._kill_group()
+            kill_group(self._process.pid)
         self.stdout.join(OUTPUT_GRACE_S)
         self.stderr.join(OUTPUT_GRACE_S)
         return None if is_late else self._process.returncode
@@ -153,8 +159,4 @@ class ChildProcess:
     def kill(self) -> None:
         """Kill the program and its group. Does nothing if it has ended; may be called from any thread."""
         if self._process.returncode is None:
-            self._kill_group()
-
-    def _kill_group(self) -> None:
-        with suppress(ProcessLookupError, PermissionError):  # nothing is left of the group
-            os.killpg(self._process.pid, signal.SIGKILL)
+            kill_group(self._process.pid)

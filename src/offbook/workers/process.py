@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import socket
 import struct
 import sys
@@ -21,6 +20,7 @@ from typing import NoReturn, Protocol, TypeAlias
 from offbook.clock import run, running_loop
 from offbook.errors import OffbookError
 from offbook.explore.processes.isolation import close_input, flush_output, fork_quietly, reset_signals
+from offbook.tools.child_process import kill_group
 from offbook.virtual_time import VirtualTimeLoop
 
 _HEAD = struct.Struct("<II")
@@ -177,8 +177,7 @@ class WorkerProcess:
         """Kill what is left of the process and its group, and return its exit code, if that is known."""
         if not self._is_reaped:
             self._is_reaped = True
-            with suppress(ProcessLookupError, PermissionError):  # nothing is left
-                os.killpg(self._pid, signal.SIGKILL)
+            kill_group(self._pid)
             with suppress(ChildProcessError):  # this process ignores SIGCHLD
                 self._code = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
         return self._code

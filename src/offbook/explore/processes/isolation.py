@@ -29,6 +29,7 @@ from msgspec import Struct
 
 from offbook.clock import VIRTUAL_EPOCH
 from offbook.providers.first_use import remember_transforms
+from offbook.tools.child_process import kill_group
 from offbook.virtual_time import TimeReferences, VirtualTime
 
 _MARK = b"\0report\0"
@@ -192,8 +193,7 @@ class ForkedProcess:
             self._end(has_exited=False)
 
     def _end(self, *, has_exited: bool, was_late: bool = False) -> None:
-        with suppress(ProcessLookupError, PermissionError):  # nothing is left of the group
-            os.killpg(self._pid, signal.SIGKILL)
+        kill_group(self._pid)
         if not has_exited:
             with suppress(ChildProcessError):
                 os.waitpid(self._pid, 0)
