@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import zlib
 from importlib import import_module
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -225,71 +225,94 @@ def unpack_body(body: bytes, content_encoding: str) -> bytes:
     return body
 
 
+INFLATED = frozenset(("gzip", "x-gzip", "deflate"))
+"""The encodings that `Unpacker` unpacks without a further package."""
 _PACKAGES = {"br": "brotli", "zstd": "zstandard"}
+_STEP = 256
+"""How many bytes are unpacked at a time: they can become many, but not all at once."""
+
+
+class Unpacker:
+    """Unpacks a body of gzip, deflate or zstd piece by piece. It may have several members, one after the other.
+
+    Raises:
+        ImportError: the package for zstd is not installed.
+    """
+
+    def __init__(self, encoding: str) -> None:
+        self._zstandard = import_module(_PACKAGES["zstd"]) if encoding == "zstd" else None
+        self._may_be_raw, self._window_bits = encoding == "deflate", 0
+        self._held = b""
+        self._member: Any = None
+
+    def feed(self, data: bytes) -> bytes:
+        """Return what `data` completes. Raises PackedBodyError if the body is packed otherwise."""
+        pieces, data, self._held = list[bytes](), self._held + data, b""
+        try:
+            while data:
+                if self._member is None and len(data) < 2:
+                    self._held = data
+                    break
+                self._member = self._member or self._new_member(data)
+                pieces.append(self._member.decompress(data))
+                if not self._member.eof:
+                    break
+                data, self._member = self._member.unused_data, None
+        except Exception as error:  # each package has errors of its own
+            raise PackedBodyError(str(error)) from None
+        return b"".join(pieces)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the body may end here."""
+        return self._member is None and not self._held
+
+    def _new_member(self, data: bytes) -> Any:
+        if self._zstandard is not None:
+            return self._zstandard.ZstdDecompressor().decompressobj()
+        if not self._window_bits:  # some servers send deflate without the header of zlib
+            has_header = data[:2] == b"\x1f\x8b" or (data[0] & 15 == 8 and (data[0] << 8 | data[1]) % 31 == 0)
+            is_raw = self._may_be_raw and not has_header
+            self._window_bits = -zlib.MAX_WBITS if is_raw else zlib.MAX_WBITS | 32
+        return zlib.decompressobj(self._window_bits)
+
+
+class _BrotliUnpacker:
+    """Unpacks a body of brotli, like `Unpacker`."""
+
+    def __init__(self) -> None:
+        self._decompressor = import_module(_PACKAGES["br"]).Decompressor()
+
+    def feed(self, data: bytes) -> bytes:
+        try:
+            return bytes(self._decompressor.process(data))
+        except Exception as error:  # the package has errors of its own
+            raise PackedBodyError(str(error)) from None
+
+    @property
+    def is_complete(self) -> bool:
+        return bool(self._decompressor.is_finished())
 
 
 def _unpack(encoding: str, data: bytes) -> bytes:
+    if encoding not in INFLATED | _PACKAGES.keys():
+        raise PackedBodyError(f"the encoding {encoding[:40]!r} is unknown")
     try:
-        if encoding in ("gzip", "x-gzip", "deflate"):
-            return _inflate(data)
-        if encoding == "zstd":
-            return _unpack_zstd(data)
-        if encoding == "br":
-            return _unpack_brotli(data)
+        unpacker = _BrotliUnpacker() if encoding == "br" else Unpacker(encoding)
     except ImportError:
         package = _PACKAGES[encoding]
         raise PackedBodyError(
             f"the encoding {encoding} needs the package {package}: install it, for example with pip install {package}"
         ) from None
-    except PackedBodyError:
-        raise
-    except Exception as error:  # each package has errors of its own
-        raise PackedBodyError(f"the body is not {encoding}: {error}") from None
-    raise PackedBodyError(f"the encoding {encoding[:40]!r} is unknown")
-
-
-def _inflate(data: bytes) -> bytes:
-    is_raw = data[:2] != b"\x1f\x8b" and (len(data) < 2 or data[0] & 15 != 8 or (data[0] << 8 | data[1]) % 31)
-    left, unpacked = data, b""
-    while left:
-        inflate = zlib.decompressobj(-zlib.MAX_WBITS if is_raw else zlib.MAX_WBITS | 32)
-        unpacked += inflate.decompress(left, MAX_UNPACKED_BYTES + 1 - len(unpacked))
-        _check_size(len(unpacked))
-        if not inflate.eof:
-            raise PackedBodyError("the body is cut off")
-        left = inflate.unused_data
-    return unpacked
-
-
-def _unpack_zstd(data: bytes) -> bytes:
-    zstandard, pieces, size = import_module(_PACKAGES["zstd"]), list[bytes](), 0
-    while data:  # one frame after the other
-        frame, start = zstandard.ZstdDecompressor().decompressobj(), 0
-        while start < len(data) and not frame.eof:
-            pieces.append(frame.decompress(data[start : start + _STEP]))
-            start, size = start + _STEP, size + len(pieces[-1])
-            _check_size(size)
-        if not frame.eof:
-            raise PackedBodyError("the body is cut off")
-        data = frame.unused_data + data[start:]
-    return b"".join(pieces)
-
-
-def _unpack_brotli(data: bytes) -> bytes:
-    decompressor, pieces, size = import_module(_PACKAGES["br"]).Decompressor(), list[bytes](), 0
+    pieces, size = list[bytes](), 0
     for start in range(0, len(data), _STEP):
-        pieces.append(decompressor.process(data[start : start + _STEP]))
+        try:
+            pieces.append(unpacker.feed(data[start : start + _STEP]))
+        except PackedBodyError as error:
+            raise PackedBodyError(f"the body is not {encoding}: {error}") from None
         size += len(pieces[-1])
-        _check_size(size)
-    if not decompressor.is_finished():
+        if size > MAX_UNPACKED_BYTES:
+            raise PackedBodyError(f"the body has more than {MAX_UNPACKED_BYTES:,} bytes when it is unpacked")
+    if not unpacker.is_complete:
         raise PackedBodyError("the body is cut off")
     return b"".join(pieces)
-
-
-def _check_size(size: int) -> None:
-    if size > MAX_UNPACKED_BYTES:
-        raise PackedBodyError(f"the body has more than {MAX_UNPACKED_BYTES:,} bytes when it is unpacked")
-
-
-_STEP = 256
-"""How many bytes are unpacked at a time: they can become many, but not all at once."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from msgspec.structs import replace
 
+from offbook.codecs.framing import INFLATED, PackedBodyError, Unpacker
 from offbook.errors import InputError, RecordingWriteError
 from offbook.faults import HttpError
 from offbook.faults.order import OrderFault
@@ -30,41 +30,10 @@ from offbook.wire.session import WireSession
 BAD_GATEWAY, GATEWAY_TIMEOUT = 502, 504
 
 
-_EITHER_HEADER = zlib.MAX_WBITS | 32
-_KNOWN_ENCODINGS = frozenset(("gzip", "x-gzip", "deflate"))
-
-
-class DecompressionError(Exception):
-    """A body that is not compressed as its header says."""
-
-
-class Decompressor:
-    """Decompresses a body of gzip or deflate, piece by piece."""
-
-    def __init__(self) -> None:
-        self._inflate = zlib.decompressobj(_EITHER_HEADER)
-
-    def decompress(self, data: bytes) -> bytes:
-        """Return what `data` completes.
-
-        Raises:
-            DecompressionError: the data is neither gzip nor deflate.
-        """
-        pieces = []
-        try:
-            while data:
-                pieces.append(self._inflate.decompress(data))
-                data = self._inflate.unused_data
-                if self._inflate.eof:
-                    self._inflate = zlib.decompressobj(_EITHER_HEADER)
-        except zlib.error as error:
-            raise DecompressionError(str(error)) from None
-        return b"".join(pieces)
-
-
-def decompressor_for(content_encoding: str) -> Decompressor | None:
-    """Return a decompressor for bodies of this encoding, or None if the encoding is another."""
-    return Decompressor() if content_encoding.strip().lower() in _KNOWN_ENCODINGS else None
+def decompressor_for(content_encoding: str) -> Unpacker | None:
+    """Return what decompresses bodies of this encoding, or None if the encoding is another."""
+    encoding = content_encoding.strip().lower()
+    return Unpacker(encoding) if encoding in INFLATED else None
 
 
 def describe_no_answer(captured: CapturedResponse, address: str) -> str:
@@ -89,7 +58,7 @@ def ending_of(error: Exception) -> ResponseEnding:
     names = {each.__name__ for each in type(error).__mro__}
     if "TimeoutException" in names:
         return "silence"
-    return "cut" if "RemoteProtocolError" in names or isinstance(error, DecompressionError) else "reset"
+    return "cut" if "RemoteProtocolError" in names or isinstance(error, PackedBodyError) else "reset"
 
 
 def describe_error(error: Exception) -> str:
@@ -100,14 +69,14 @@ def describe_error(error: Exception) -> str:
     return f"{type(error).__name__}: {error}" if is_harmless else type(error).__name__
 
 
-async def decompressed(pieces: AsyncIterator[bytes], decompressor: Decompressor | None) -> AsyncGenerator[bytes, None]:
+async def decompressed(pieces: AsyncIterator[bytes], decompressor: Unpacker | None) -> AsyncGenerator[bytes, None]:
     """Yield the pieces of a body, decompressed.
 
     Raises:
-        DecompressionError: it is not compressed as its header says.
+        PackedBodyError: it is not compressed as its header says.
     """
     async for piece in pieces:
-        data = piece if decompressor is None else decompressor.decompress(piece)
+        data = piece if decompressor is None else decompressor.feed(piece)
         if data:
             yield data
 
@@ -141,7 +110,7 @@ class ForwardedCall:
         self._session, self._attempt, self._recorder = session, attempt, recorder
         self._address, self._guard, self._credentials = address, guard or nullcontext(), credentials
         self._capture = ResponseCapture(attempt.parsed, recorder.clock)
-        self._decompressor: Decompressor | None = None
+        self._decompressor: Unpacker | None = None
         self._captured: CapturedResponse | None = None
         self._recorded: RecordedExchange | None = None
         self.turn = OWN_TURN
@@ -263,6 +232,6 @@ class InProcessForwarder(ForwardedCall):
             raise
 
     def _feed(self, piece: bytes) -> bytes:
-        data = piece if self._decompressor is None else self._decompressor.decompress(piece)
+        data = piece if self._decompressor is None else self._decompressor.feed(piece)
         self._seems_complete = self._capture.feed(data) or self._seems_complete
         return data

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from msgspec.structs import replace
 
+from offbook.codecs.framing import PackedBodyError
 from offbook.errors import InputError, RecordingWriteError
 from offbook.recording.call_cache import CallTurn
 from offbook.wire.backend import AcceptedCall, split_session_path
@@ -19,7 +20,6 @@ from offbook.wire.proxy.fork import with_model
 from offbook.wire.proxy.forwarding import (
     BAD_GATEWAY,
     GATEWAY_TIMEOUT,
-    DecompressionError,
     ForwardedCall,
     decompressed,
     describe_error,
@@ -243,7 +243,7 @@ class StreamForwarder(ForwardedCall):
                 await self._forward_response(response)
             finally:
                 await response.aclose()
-        except (httpx2.HTTPError, DecompressionError) as error:
+        except (httpx2.HTTPError, PackedBodyError) as error:
             return ending_of(error), describe_error(error)
         return "complete", ""
 

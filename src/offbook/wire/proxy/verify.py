@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from offbook.clock import SYSTEM_CLOCK
+from offbook.codecs.framing import PackedBodyError
 from offbook.errors import InputError, RequestError
 from offbook.messages import JsonObject, Usage
 from offbook.providers.pricing import PriceTable
@@ -25,7 +26,6 @@ from offbook.text import estimate_tokens
 from offbook.vendors import VENDORS
 from offbook.wire.convert.recorded_request import in_order, recorded_request
 from offbook.wire.proxy.forwarding import (
-    DecompressionError,
     decompressed,
     decompressor_for,
     describe_error,
@@ -355,7 +355,7 @@ async def _captured(client: httpx2.AsyncClient, request: httpx2.Request, parsed:
                 capture.feed(piece)
         finally:
             await response.aclose()
-    except (httpx2.HTTPError, DecompressionError) as error:
+    except (httpx2.HTTPError, PackedBodyError) as error:
         return capture.end(ending_of(error), failure=describe_error(error))
     return capture.end("complete")
 
