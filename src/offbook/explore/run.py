@@ -11,13 +11,14 @@ from typing import Any, Literal, get_args
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from offbook.explore.effects import net_effects, volatile_values
 from offbook.faults import At
 from offbook.faults.order import CallOrder
 from offbook.messages import JsonObject, ReasoningDelta, StreamDelta, TextDelta
 from offbook.recording.format.document import Document, each_exchange
 from offbook.recording.format.exchange import Exchange
 from offbook.session.numbers import CallNumbers
-from offbook.tools.effects import Effect, ToolDeclaration, net_effects, volatile_values
+from offbook.tools.effects import Effect, ToolDeclaration
 
 _ToolChunk = Literal["tool_call", "tool_key", "tool_value"]
 ChunkKind = Literal["text", "reasoning", _ToolChunk, "other"]

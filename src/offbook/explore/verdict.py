@@ -10,16 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from offbook.explore.broken_result import admits_failure, broken_parts, is_empty_result, result_difference
-from offbook.explore.options import Invariant, broken_invariants
-from offbook.explore.retries import UnansweredCalls, careless_calls
-from offbook.explore.run import Run, ToolRun
-from offbook.faults import parse_fault
-from offbook.faults.fault import FaultTrait
-from offbook.faults.tools import InjectedText
-from offbook.text import pluralize, shorten
-from offbook.tools.effects import (
-    UNDECLARED,
-    Effect,
+from offbook.explore.effects import (
     EffectDifference,
     compare_effects,
     net_effects,
@@ -28,6 +19,14 @@ from offbook.tools.effects import (
     volatile_values,
     without_volatile,
 )
+from offbook.explore.options import Invariant, broken_invariants
+from offbook.explore.retries import UnansweredCalls, careless_calls
+from offbook.explore.run import Run, ToolRun
+from offbook.faults import parse_fault
+from offbook.faults.fault import FaultTrait
+from offbook.faults.tools import InjectedText
+from offbook.text import pluralize, shorten
+from offbook.tools.effects import UNDECLARED, Effect
 
 Verdict = Literal[
     "repeated side effect",

@@ -1,18 +1,16 @@
-"""The side effects of a run: how they are reported, what tools declare about theirs, and how two runs differ."""
+"""The side effects of tools: how they are reported, and what tools declare about theirs."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 import orjson
 from msgspec import Struct
-from msgspec.structs import replace
 
 from offbook.decoding import convert
 from offbook.errors import InputError
@@ -259,147 +257,6 @@ class ToolDeclaration(Struct, frozen=True, kw_only=True):
 
 
 UNDECLARED = ToolDeclaration()
-
-
-class EffectDifference(Struct, frozen=True, kw_only=True):
-    """How the effects of a run differ from those of the clean run.
-
-    `repeated` are effects of the clean run that happened again, with how often they happened in all and in the clean
-    run. `other` are those that the clean run has not, `missing` those that did not happen.
-    """
-
-    repeated: tuple[tuple[Effect, int, int], ...] = ()
-    other: tuple[Effect, ...] = ()
-    missing: tuple[Effect, ...] = ()
-
-
-def compare_effects(
-    effects: Sequence[Effect],
-    clean: Sequence[Effect],
-    declarations: Mapping[str, ToolDeclaration],
-    *,
-    stable: Collection[str] = (),
-) -> EffectDifference:
-    """Compare the net effects of two runs as multisets of tools with their arguments.
-
-    UUIDs, random hexadecimal ids and times that only one of the runs has count as equal, because they may differ in
-    every run, unless they are among the `stable` ones. Repeated effects have `…` in their place.
-    """
-    net, expected = net_effects(effects, declarations), net_effects(clean, declarations)
-    known = {*stable, *(volatile_values(list(map(_key, net))) & volatile_values(list(map(_key, expected))))}
-    counts = Counter(_identity(effect, known) for effect in net)
-    wanted = Counter(_identity(effect, known) for effect in expected)
-    by_identity = {_identity(effect, known): effect for effect in [*expected, *net]}
-    extra = [identity for identity in by_identity if counts[identity] > wanted[identity]]
-    return EffectDifference(
-        repeated=tuple(
-            (without_volatile(by_identity[each], known), counts[each], wanted[each]) for each in extra if wanted[each]
-        ),
-        other=tuple(by_identity[each] for each in extra if not wanted[each]),
-        missing=tuple(by_identity[each] for each in by_identity if counts[each] < wanted[each]),
-    )
-
-
-def net_effects(effects: Iterable[Effect], declarations: Mapping[str, ToolDeclaration]) -> list[Effect]:
-    """Return the effects that are left: done or perhaps done, idempotent ones once, without what was undone.
-
-    To undo a call that has failed is no effect: its caller cannot know whether it changed something.
-    """
-    return _settle(effects, declarations)[0]
-
-
-def undone_effects(
-    effects: Iterable[Effect], declarations: Mapping[str, ToolDeclaration]
-) -> list[tuple[Effect, Effect]]:
-    """Return the effects that were undone, each with the one that undid it."""
-    return _settle(effects, declarations)[1]
-
-
-def _settle(
-    effects: Iterable[Effect], declarations: Mapping[str, ToolDeclaration]
-) -> tuple[list[Effect], list[tuple[Effect, Effect]]]:
-    """Return the effects that are left, and those that were undone."""
-    net: list[Effect] = []
-    failed: list[Effect] = []
-    undone: list[tuple[Effect, Effect]] = []
-    seen = set[bytes]()
-    for effect in effects:
-        declared = declarations.get(effect.tool, UNDECLARED)
-        if effect.outcome == "failed":
-            failed.append(effect)
-        if declared.read_only or effect.outcome in ("refused", "failed"):
-            continue
-        key = _idempotency_key(effect, declared.idempotent)
-        if key is not None and key in seen:
-            continue
-        seen.update(() if key is None else (key,))
-        before = _take_undone(effect, declared.undoes, net)
-        if before is not None:
-            undone.append((before, effect))
-            seen.discard(_idempotency_key(before, declarations.get(before.tool, UNDECLARED).idempotent) or b"")
-        elif _take_undone(effect, declared.undoes, failed) is None:
-            net.append(effect)
-    return net, undone
-
-
-def _take_undone(effect: Effect, undoes: str | None, effects: list[Effect]) -> Effect | None:
-    """Remove the effect that this one undoes, the latest of that tool that has no other arguments, and return it."""
-    places = [place for place, each in enumerate(effects) if each.tool == undoes]
-    place = next((each for each in reversed(places) if _agree(effect.arguments, effects[each].arguments)), None)
-    return None if place is None else effects.pop(place)
-
-
-def _agree(arguments: JsonObject, others: JsonObject) -> bool:
-    return all(arguments[name] == others[name] for name in arguments.keys() & others.keys())
-
-
-def _idempotency_key(effect: Effect, declared: bool | str) -> bytes | None:
-    """Return what makes a repeated call harmless: its arguments, or its key; None if nothing does, or it has no key."""
-    if not declared or (isinstance(declared, str) and declared not in effect.arguments):
-        return None
-    arguments = effect.arguments[declared] if isinstance(declared, str) else effect.arguments
-    return msgspec.json.encode([effect.tool, arguments], order="sorted")
-
-
-_VOLATILE = re.compile(
-    r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}"
-    r"|\b(?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{16,64}\b"
-    r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?",
-    re.IGNORECASE,
-)
-
-
-def volatile_values(value: object) -> set[str]:
-    """Return the UUIDs, hexadecimal ids and times in a value that has a JSON form."""
-    return set(_VOLATILE.findall(msgspec.json.encode(value).decode()))
-
-
-def without_volatile(effect: Effect, known: Collection[str]) -> Effect:
-    """Return the effect with `…` in place of what may differ in every run, so that two reports of it are the same."""
-    text = _mask(msgspec.json.encode(effect.arguments).decode(), known)
-    return replace(effect, arguments=msgspec.json.decode(text))
-
-
-def used_keys(effects: Iterable[Effect], tool: str, declared: ToolDeclaration) -> int:
-    """Return under how many idempotency keys a tool was called; 0 if it declares none."""
-    name = declared.idempotent
-    if not isinstance(name, str):
-        return 0
-    calls = [each for each in effects if each.tool == tool and name in each.arguments]
-    return len({_idempotency_key(each, name) for each in calls})
-
-
-def _identity(effect: Effect, known: Collection[str]) -> str:
-    """Return what makes two effects the same: the tool and its arguments, without unknown UUIDs and times."""
-    return _mask(_key(effect), known)
-
-
-def _mask(text: str, known: Collection[str]) -> str:
-    return _VOLATILE.sub(lambda match: match.group() if match.group() in known else "…", text)
-
-
-def _key(effect: Effect) -> str:
-    return msgspec.json.encode([effect.tool, effect.arguments], order="sorted").decode()
 
 
 _SHOWN_CHARS = 40
