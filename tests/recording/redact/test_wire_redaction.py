@@ -12,6 +12,7 @@ from offbook import Redactor
 from offbook.recording.format.exchange import Exchange, RecordedToolCall, StreamPiece, ToolCallPiece
 from offbook.recording.format.wire_record import BinaryText, WireRecord, wire_text
 from offbook.recording.redact.redactor import SecretFinding
+from offbook.vendors import SECRET_QUERY
 from tests.recording.redact.test_redactor import EXAMPLES, INNOCENT, KEYS, MIX, redactor, redactors, texts
 
 KEY = KEYS[0]
@@ -163,6 +164,15 @@ def test_the_query_of_plain_http_loses_its_key():
     request = {"method": "GET", "path": f"/v1beta/models?key={key}", "body": None}
     cleaned = redacted(Exchange(request=Raw(json.dumps(request).encode()), wire=WireRecord(**HTTP, body="{}")))
     assert cleaned.http_place().startswith("GET /v1beta/models?key=<redacted:google-key:")
+
+
+@pytest.mark.parametrize("name", sorted(SECRET_QUERY))
+def test_a_parameter_that_is_secret_in_a_request_is_secret_in_a_text(name):
+    wire = WireRecord(**HTTP, body=f"see https://api.example/v1?page=2&{name.upper()}={MIX}&limit=5")
+    assert (
+        redacted(Exchange(wire=wire)).wire.body
+        == f"see https://api.example/v1?page=2&{name.upper()}=<redacted>&limit=5"
+    )
 
 
 @given(texts, st.integers(0, 9), st.sampled_from(["http", "openai_chat"]), redactors)

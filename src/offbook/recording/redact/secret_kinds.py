@@ -22,6 +22,7 @@ from math import log2
 from msgspec import Struct
 
 from offbook.decoding import decode
+from offbook.vendors import SECRET_QUERY
 
 PLAIN_MARK = "<redacted>"
 
@@ -128,9 +129,12 @@ _PRIVATE_KEY_CHARS = 16_384
 _end_of_text = re.compile(r"\Z")
 _basic = re.compile(rf"{_START}(?i:basic) {{1,9}}(?P<secret>[A-Za-z0-9+/]{{8,}}+={{0,2}})")
 _url_password = re.compile(r"://[^\s/?#:@\"'<>\\]{0,128}+:(?P<secret>[^\s/?#@\"'<>\\$*{}]{1,256})@")
-_QUERY_ENDS = (b"key", b"token", b"sig", b"signature", b"secret", b"password", b"passwd", b"pwd", b"credential")
+_QUERY_WORDS = ("token", "secret", "password", "passwd", "signature", "credential")
+"""How longer names of secret query parameters end, like `my_session_token`, in addition to those of `vendors`."""
+_QUERY_ENDS = tuple(name.encode() for name in ("key", *_QUERY_WORDS, *sorted(SECRET_QUERY)))
 _query_secret = re.compile(
-    r"[?&;](?i:(?!next|page|sync|continu)[a-z_-]{0,20}(?:api[-_]?key|access[-_]?key|token|secret|password|passwd|signature|credential)|key|sig|pwd)="
+    rf"[?&;](?i:(?!next|page|sync|continu)[a-z_-]{{0,20}}(?:api[-_]?key|access[-_]?key|{'|'.join(_QUERY_WORDS)})"
+    rf"|{'|'.join(map(re.escape, sorted(SECRET_QUERY)))})="
     r"(?P<secret>[^\s&#;\"'<>\\{}$*]{8,4096}+)"
 )
 SPECIAL_KINDS = ("json-web-token", "private-key", "basic-credentials", "url-password", "query-secret")
