@@ -22,6 +22,7 @@ from offbook.messages import JsonObject, Request
 from offbook.providers.aws_signature import SIGNED_SCHEME
 from offbook.recording.format.wire_record import PLAIN_HTTP, WEBSOCKET, wire_text
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules, canonical_bytes, identify
+from offbook.schema_errors import explain_msgspec_error
 from offbook.vendors import CREDENTIAL_HEADERS, SECRET_QUERY, VENDORS, VendorName, codec_of
 
 _AWS_ATTEMPT = re.compile(r"attempt=([1-9][0-9]{0,4})(?![0-9])")
@@ -355,8 +356,6 @@ def _body_text(request: HttpRequest) -> Any:
 
 
 T = TypeVar("T", bound=msgspec.Struct)
-_ERROR_PATH = " - at `$"
-_MISSING_FIELD = re.compile(r"Object missing required field `(?P<name>.*)`")
 
 
 def read_body(body: object, shape: type[T], *, place: str = "") -> T:
@@ -370,7 +369,10 @@ def read_body(body: object, shape: type[T], *, place: str = "") -> T:
     try:
         return convert(_with_wire_names(body, shape), shape)
     except msgspec.ValidationError as error:
-        raise _body_error(str(error), place) from None
+        reason, path = explain_msgspec_error(error)
+        if missing := re.fullmatch(r"the field (.*) is missing", reason):
+            reason, path = "this field is missing", f"{path}.{missing[1]}"
+        raise RequestError(reason, source="request body", place=f"{place}{path}".lstrip(".")) from None
 
 
 def _with_wire_names(body: object, shape: type[T]) -> object:
@@ -378,12 +380,3 @@ def _with_wire_names(body: object, shape: type[T]) -> object:
         return body
     names = dict(zip(shape.__struct_fields__, shape.__struct_encode_fields__, strict=True))
     return {names.get(name, name): value for name, value in body.items()}
-
-
-def _body_error(message: str, place: str) -> RequestError:
-    reason, _, path = message.rpartition(_ERROR_PATH) if _ERROR_PATH in message else (message, "", "")
-    path = path.removesuffix("`")
-    missing = _MISSING_FIELD.fullmatch(reason)
-    if missing:
-        reason, path = "this field is missing", f"{path}.{missing['name']}"
-    return RequestError(reason[:1].lower() + reason[1:], source="request body", place=f"{place}{path}".lstrip("."))
