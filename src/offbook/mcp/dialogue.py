@@ -12,11 +12,12 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct
 
+from offbook.comparison import difference_between
 from offbook.errors import RecordingMismatchError
 from offbook.mcp.answer import McpAnswer
 from offbook.mcp.message import SUBSCRIPTION_META, Message, encode, id_key, json_in_texts, parse_message, with_id
 from offbook.messages import JsonObject
-from offbook.recording.match.mismatch import RECORD_AGAIN, difference_between
+from offbook.recording.match.mismatch import RECORD_AGAIN
 from offbook.recording.redact.rules import mask_json
 
 CLIENT_ANSWER_S = 120.0

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from offbook import __version__
 from offbook.codecs.framing import SseDecoder
+from offbook.comparison import difference_between
 from offbook.errors import InputError
 from offbook.mcp.http.endpoint import SESSION_ID, VERSION_HEADER, encode_header
 from offbook.mcp.http.streams import SSE_TYPE
@@ -40,7 +41,6 @@ from offbook.recording.format.document import Document, each_exchange, exchanges
 from offbook.recording.format.exchange import ToolExchange
 from offbook.recording.format.keys import mcp_key, tool_key
 from offbook.recording.match.fingerprint import NormaliseRules, apply_rules
-from offbook.recording.match.mismatch import difference_between
 from offbook.recording.redact.redactor import Redactor
 from offbook.text import shorten
 

@@ -8,17 +8,17 @@ from itertools import zip_longest
 from typing import Any, Literal
 
 import msgspec
-import orjson
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from offbook.comparison import difference_between, differing_leaves, nearest_pairs
 from offbook.messages import JsonObject
 from offbook.recording.format.document import Document, exchanges_of
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.keys import tool_key
 from offbook.recording.format.wire_record import WireRecord, join_pieces, values_by_path
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules
-from offbook.recording.match.mismatch import difference_between, recorded_request, similarity
+from offbook.recording.match.mismatch import recorded_request, similarity
 
 NEAR_SIMILARITY = 8.0
 """The minimum similarity of a changed request: the same model, and half of the messages."""
@@ -41,13 +41,14 @@ def changed_pairs(old: Document, new: Document) -> list[tuple[PlacedExchange, Pl
     The pairs are in the order in which the old recording was made.
     """
     before, after = _unshared_placed(old, new), _unshared_placed(new, old)
-    scored = sorted(_near_pairs(before, after), reverse=True)
-    pairs, taken = dict[int, int](), set[int]()
-    for _, _, index, other in scored:
-        if index not in pairs and other not in taken:
-            pairs[index] = other
-            taken.add(other)
-    return [(before[index], after[pairs[index]]) for index in sorted(pairs)]
+    asked, asks = ([_comparable_request(item.exchange) or {} for item in side] for side in (before, after))
+    pairs = nearest_pairs(
+        (score, index, other)
+        for index, request in enumerate(asked)
+        for other in range(max(0, index - PAIRING_WINDOW), min(len(asks), index + PAIRING_WINDOW + 1))
+        if (score := _pair_similarity(request, asks[other])) >= NEAR_SIMILARITY
+    )
+    return [(before[index], after[other]) for index, other in pairs.items()]
 
 
 def _unshared_placed(document: Document, other: Document) -> list[PlacedExchange]:
@@ -61,26 +62,15 @@ def _unshared_placed(document: Document, other: Document) -> list[PlacedExchange
     return sorted(placed, key=lambda item: (item.exchange.recorded_at or "", item.key, item.position))
 
 
-def _near_pairs(before: list[PlacedExchange], after: list[PlacedExchange]) -> list[tuple[float, int, int, int]]:
-    """Return the pairs that are similar: the similarity, the distance in order (negative), and both indexes."""
-    old, new = ([_comparable_request(item.exchange) or {} for item in side] for side in (before, after))
-    return [
-        (score, -abs(index - other), index, other)
-        for index, request in enumerate(old)
-        for other in range(max(0, index - PAIRING_WINDOW), min(len(after), index + PAIRING_WINDOW + 1))
-        if (score := _pair_similarity(request, new[other])) >= NEAR_SIMILARITY
-    ]
-
-
-def _comparable_request(exchange: Exchange) -> JsonObject | None:
-    return recorded_request(exchange) or exchange.http_fields()
-
-
 def _pair_similarity(before: JsonObject, after: JsonObject) -> float:
     if "path" in before or "path" in after:
         is_same_place = all(before.get(name) == after.get(name) for name in ("method", "path"))
         return NEAR_SIMILARITY if is_same_place else 0.0
     return similarity(before, after) if before and after else 0.0
+
+
+def _comparable_request(exchange: Exchange) -> JsonObject | None:
+    return recorded_request(exchange) or exchange.http_fields()
 
 
 _COMPARED_HEADERS = ("content-type", "retry-after", "retry-after-ms", "x-should-retry")
@@ -107,22 +97,19 @@ def _comparable_record(record: WireRecord | None) -> JsonObject:
 
 
 def _comparable_body(content: bytes) -> JsonObject:
-    """Return the JSON values at each path of a response, without those that are new in every response."""
-    values = values_by_path(content)
-    names = {path: re.split(r"[.\[]", path)[-1] for path in values}
-    return {
-        f"body.{path}": _comparable_value(names[path], values[path])
-        for path in values
-        if not _VOLATILE_FIELDS.fullmatch(names[path])
-    }
+    """Return the JSON values at each path of a response, without those that are new in every response.
 
-
-def _comparable_value(name: str, values: list[Any]) -> Any:
-    """Return the joined text of pieces, or the different values of a field that is repeated."""
-    present = [value for value in values if value is not None]
-    if present and name != "type" and all(isinstance(value, str) for value in present):
-        return join_pieces(present)
-    return list(dict.fromkeys(present))
+    A field that a stream repeats has the joined text of its pieces, or its different values.
+    """
+    comparable: JsonObject = {}
+    for path, values in values_by_path(content).items():
+        name = re.split(r"[.\[]", path)[-1]
+        if _VOLATILE_FIELDS.fullmatch(name):
+            continue
+        present = [value for value in values if value is not None]
+        is_text = present and name != "type" and all(isinstance(value, str) for value in present)
+        comparable[f"body.{path}"] = join_pieces(present) if is_text else list(dict.fromkeys(present))
+    return comparable
 
 
 ChangeKind = Literal["removed", "added", "request", "answer", "wire"]
@@ -170,40 +157,39 @@ def compare_documents(old: Document, new: Document) -> list[RecordingChange]:
         pairs = zip_longest(old.exchanges(key), new.exchanges(key))
         for position, (before, after) in enumerate(pairs):
             if (key, position) not in elsewhere:
-                changes.extend(_exchange_changes(key, position, before, after))
+                changes.extend(_model_call_changes(key, position, before, after))
     for was, placed in changed:
-        found = _exchange_changes(placed.key, placed.position, was.exchange, placed.exchange, is_changed=True)
+        found = _model_call_changes(placed.key, placed.position, was.exchange, placed.exchange, is_changed=True)
         changes.extend(replace(change, old_key=was.key) for change in found)
     for tool in dict.fromkeys([*old.tools, *new.tools]):
         calls = zip_longest(exchanges_of(old.tools, tool), exchanges_of(new.tools, tool))
         for position, (earlier, later) in enumerate(calls):
-            changes.extend(_tool_changes(tool_key(tool), position, earlier, later))
+            changes.extend(_tool_call_changes(tool_key(tool), position, earlier, later))
     return changes
 
 
-def _tool_changes(
+def _tool_call_changes(
     key: str, position: int, before: ToolExchange | None, after: ToolExchange | None
 ) -> Iterator[RecordingChange]:
+    """Yield what differs between two tool calls; None is a call that one of the recordings does not have."""
     if before is None or after is None:
         yield RecordingChange(key, position, "added" if before is None else "removed")
         return
     if before.fingerprint != after.fingerprint:
         old, new = ({"arguments": None if call.arguments is UNSET else call.arguments} for call in (before, after))
         yield RecordingChange(key, position, "request", difference_between(old, new))
-    answers = [_tool_answer(call) for call in (before, after)]
-    if answers[0] != answers[1]:
-        yield RecordingChange(key, position, "answer", difference_between(*answers))
+    old, new = (
+        {"result": call.answer} if call.error is None else {"error": msgspec.to_builtins(call.error)}
+        for call in (before, after)
+    )
+    if old != new:
+        yield RecordingChange(key, position, "answer", difference_between(old, new))
 
 
-def _tool_answer(exchange: ToolExchange) -> JsonObject:
-    failed = exchange.error is not None
-    return {"error": msgspec.to_builtins(exchange.error)} if failed else {"result": exchange.answer}
-
-
-def _exchange_changes(
+def _model_call_changes(
     key: str, position: int, before: Exchange | None, after: Exchange | None, *, is_changed: bool = False
 ) -> Iterator[RecordingChange]:
-    """Yield what differs between two exchanges. `is_changed` means that their requests are known to differ."""
+    """Like `_tool_call_changes`, for model calls and plain HTTP. `is_changed`: their requests are known to differ."""
     place = next(exchange.http_place() for exchange in (after, before) if exchange is not None)
     if before is None or after is None:
         yield RecordingChange(key, position, "added" if before is None else "removed", place=place)
@@ -211,36 +197,32 @@ def _exchange_changes(
     old_request, new_request = _comparable_request(before), _comparable_request(after)
     if old_request is not None and new_request is not None and (is_changed or old_request != new_request):
         yield RecordingChange(key, position, "request", difference_between(old_request, new_request), place)
-    if _answer(before) != _answer(after):
-        yield RecordingChange(key, position, "answer", _answer_difference(before, after), place)
+    if _comparable_answer(before) != _comparable_answer(after):
+        old, new = ({"messages": [_as_message(exchange)]} for exchange in (before, after))
+        yield RecordingChange(key, position, "answer", difference_between(old, new), place)
     elif difference := wire_difference(before.wire, after.wire):
         yield RecordingChange(key, position, "answer" if place else "wire", difference, place)
 
 
-def _answer(exchange: Exchange) -> tuple[Any, ...]:
-    """Return what is compared. Ids of tool calls are new in every answer."""
+def _comparable_answer(exchange: Exchange) -> tuple[Any, ...]:
+    """Return what is compared of an answer. Ids of tool calls are new in every answer."""
     calls = [(call.name, call.arguments, call.reasoning) for call in exchange.tool_calls or ()]
     return exchange.content, calls, exchange.reasoning or "", exchange.ending, exchange.fault
 
 
-def _answer_difference(before: Exchange, after: Exchange) -> str:
-    old, new = ({"messages": [_as_message(exchange)]} for exchange in (before, after))
-    return difference_between(old, new)
-
-
 def _as_message(exchange: Exchange) -> JsonObject:
-    content, calls, reasoning, finish_reason, fault = _answer(exchange)
+    content, calls, reasoning, finish_reason, fault = _comparable_answer(exchange)
     message: JsonObject = {"role": "assistant", "content": content}
     if calls:
-        message["tool_calls"] = [_as_call(*call) for call in calls]
-    optional = {"reasoning": reasoning, "fault": fault and msgspec.to_builtins(fault)}
-    further = {name: value for name, value in optional.items() if value}
-    return message | further | ({} if finish_reason == "stop" else {"finish_reason": finish_reason})
-
-
-def _as_call(name: str, arguments: Any, reasoning: str | None) -> JsonObject:
-    call: JsonObject = {"name": name, "arguments": arguments}
-    return call | ({"reasoning": reasoning} if reasoning else {})
+        message["tool_calls"] = [
+            {"name": name, "arguments": arguments} | ({"reasoning": thought} if thought else {})
+            for name, arguments, thought in calls
+        ]
+    if reasoning:
+        message["reasoning"] = reasoning
+    if fault:
+        message["fault"] = msgspec.to_builtins(fault)
+    return message if finish_reason == "stop" else message | {"finish_reason": finish_reason}
 
 
 def propose_rules(old: Document, new: Document) -> RuleProposal:
@@ -249,62 +231,33 @@ def propose_rules(old: Document, new: Document) -> RuleProposal:
     mask: dict[str, None] = {}
     unexplained: dict[str, None] = {}
     for before, after in _request_pairs(old, new):
-        for path, left, right in _differing_leaves(before, after, ""):
-            shape = _volatile_shape(left, right)
-            if shape is None and _is_field(path):
-                ignore[path] = None
-            elif shape is None:
-                unexplained[path] = None
-            else:
+        for path, left, right in differing_leaves(before, after):
+            if (shape := _volatile_shape(left, right)) is not None:
                 mask[shape] = None
+            elif _INNER_FIELD.fullmatch(path):
+                ignore[path] = None
+            else:
+                unexplained[path] = None
     rules = NormaliseRules(ignore=tuple(sorted(ignore)), mask=tuple(mask)) if ignore or mask else NO_RULES
     return RuleProposal(rules, tuple(unexplained))
 
 
+_INNER_FIELD = re.compile(r"messages\[\*\]\.content[.\[].+|extra\..+")
+"""Paths to a field inside the JSON of a message or inside `extra`, not to a message."""
+
+
 def _request_pairs(old: Document, new: Document) -> Iterator[tuple[JsonObject, JsonObject]]:
     """Yield requests that should be equal: of the same step and position, or without a step in the same order."""
-    shared = [key for key in old.entries if key in new.entries]
-    for key in shared:
-        yield from _requests_in_order(old.exchanges(key), new.exchanges(key))
-    yield from _requests_in_order(_unshared(old, new), _unshared(new, old))
+    lists = [(old.exchanges(key), new.exchanges(key)) for key in old.entries if key in new.entries]
+    for before, after in [*lists, (_unshared(old, new), _unshared(new, old))]:
+        for one, other in zip(map(recorded_request, before), map(recorded_request, after), strict=False):
+            if one is not None and other is not None:
+                yield one, other
 
 
 def _unshared(document: Document, other: Document) -> list[Exchange]:
     left = [exchange for key, exchange in document if key not in other.entries]
     return sorted(left, key=lambda exchange: exchange.recorded_at or "")
-
-
-def _requests_in_order(old: list[Exchange], new: list[Exchange]) -> Iterator[tuple[JsonObject, JsonObject]]:
-    for before, after in zip(old, new, strict=False):
-        old_request, new_request = recorded_request(before), recorded_request(after)
-        if old_request is not None and new_request is not None:
-            yield old_request, new_request
-
-
-def _differing_leaves(old: Any, new: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the paths at which two values differ, with `[*]` for indexes, and both values."""
-    if old == new:
-        return
-    inner = _json_pair(old, new)
-    if inner is not None:
-        yield from _differing_leaves(*inner, path)
-    elif isinstance(old, dict) and isinstance(new, dict):
-        for name in sorted(old.keys() | new.keys()):
-            yield from _differing_leaves(old.get(name), new.get(name), f"{path}.{name}" if path else str(name))
-    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        for left, right in zip(old, new, strict=True):
-            yield from _differing_leaves(left, right, f"{path}[*]")
-    else:
-        yield path, old, new
-
-
-def _json_pair(old: Any, new: Any) -> tuple[Any, Any] | None:
-    if not (isinstance(old, str) and isinstance(new, str) and old[:1] in "{[" and new[:1] in "{["):
-        return None
-    try:
-        return orjson.loads(old), orjson.loads(new)
-    except orjson.JSONDecodeError:
-        return None
 
 
 def _volatile_shape(old: Any, new: Any) -> str | None:
@@ -315,8 +268,3 @@ def _volatile_shape(old: Any, new: Any) -> str | None:
         if re.sub(shape, "", old) == re.sub(shape, "", new):
             return shape
     return None
-
-
-def _is_field(path: str) -> bool:
-    """Return whether the path leads to a field inside the JSON of a message or inside `extra`, not to a message."""
-    return bool(re.fullmatch(r"messages\[\*\]\.content[.\[].+|extra\..+", path))

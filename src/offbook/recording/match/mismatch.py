@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from typing import Any
 
 import msgspec
 import orjson
 
+from offbook.comparison import SHOWN_COLUMNS, difference_between
 from offbook.errors import RecordingMismatchError
 from offbook.messages import JsonObject, Request
 from offbook.recording.format.exchange import Exchange, ToolExchange
@@ -17,20 +18,16 @@ from offbook.recording.format.keys import quote_name, short_key
 from offbook.recording.match.cursor import ExchangeMatch
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules, canonical_fields, plain_request
 from offbook.recording.stores.store import ExchangeIndex, RecordingReader, StoredExchange
-from offbook.text import did_you_mean, pluralize, printable_line, shorten
+from offbook.text import did_you_mean, printable_line, shorten
 
 COMPARED_CHARS = 2_000
 SEARCHED_ENTRIES = 2_000
-SHOWN_LINES = 24
 SHOWN_KEYS = 12
 SHOWN_PLACES = 6
 SHOWN_PLACE_CHARS = 200
-SHOWN_COLUMNS = 110
-SHOWN_BEFORE = 40
 RECORD_AGAIN = 'record it again with record="all", which replaces what is there, or undo the change'
 RECORD_AFRESH = 'record it again with record="fresh", which replaces the recording, or undo the change'
 _MASKED = "<redacted>"
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 def mismatch_error(
@@ -44,7 +41,11 @@ def mismatch_error(
     recorded = None if near is None else recorded_request(near.exchange, rules)
     is_exhausted = match.mismatch == "exhausted"
     is_alike = near is None or (is_exhausted and recorded in (None, fields))
-    difference = "" if near is None or is_alike else _difference_to(near, recorded, fields)
+    difference = ""
+    if near is not None and not is_alike:
+        place = "" if recorded is not None else near.exchange.http_place()
+        shown = f"  (the entry answers {place})"[:SHOWN_COLUMNS]
+        difference = shown if place else difference_between(recorded, fields)
     caller = f"step {quote_name(request.step_id)}" if request.step_id else f"a request to {quote_name(request.model)}"
     message = _describe_mismatch(caller, match, near, reader, request.step_id)
     message += " The nearest of them differs:" if is_exhausted and difference else ""
@@ -239,27 +240,28 @@ def _nearest_arguments(arguments: JsonObject, tool: str, index: ExchangeIndex[To
     """Return the recorded arguments that are most like `arguments`."""
     calls = islice(_calls_of(tool, index), SEARCHED_ENTRIES)
     recorded = [call.arguments for call in calls if isinstance(call.arguments, dict)]
-    return max(recorded, key=lambda candidate: _argument_similarity(candidate, arguments), default=None)
+    text = _arguments_text(arguments)
+
+    def alikeness(candidate: JsonObject) -> tuple[int, float]:
+        ratio = difflib.SequenceMatcher(None, _arguments_text(candidate), text).quick_ratio()
+        return _equal_arguments(candidate, arguments), ratio
+
+    return max(recorded, key=alikeness, default=None)
 
 
-def _argument_similarity(recorded: JsonObject, arguments: JsonObject) -> tuple[int, float]:
-    equal = sum(name in recorded and recorded[name] == value for name, value in arguments.items())
-    return equal, difflib.SequenceMatcher(None, _arguments_text(recorded), _arguments_text(arguments)).quick_ratio()
+def _arguments_text(arguments: JsonObject) -> str:
+    return msgspec.json.encode(arguments, order="sorted").decode()[:COMPARED_CHARS]
 
 
 def nearest_success(index: ExchangeIndex[ToolExchange], tool: str, arguments: JsonObject) -> ToolExchange | None:
     """Return the recorded call of the tool that succeeded with the most arguments in common, if any did."""
     good = [each.exchange for each in index if each.key == tool and each.exchange.error is None]
-    return max(good, key=lambda each: _common_arguments(each, arguments), default=None)
+    return max(good, key=lambda each: _equal_arguments(each.arguments, arguments), default=None)
 
 
-def _common_arguments(exchange: ToolExchange, arguments: JsonObject) -> int:
-    recorded = exchange.arguments if isinstance(exchange.arguments, dict) else {}
-    return sum(name in recorded and recorded[name] == value for name, value in arguments.items())
-
-
-def _arguments_text(arguments: JsonObject) -> str:
-    return msgspec.json.encode(arguments, order="sorted").decode()[:COMPARED_CHARS]
+def _equal_arguments(recorded: Any, arguments: JsonObject) -> int:
+    known = recorded if isinstance(recorded, dict) else {}
+    return sum(name in known and known[name] == value for name, value in arguments.items())
 
 
 def recorded_request(exchange: Exchange, rules: NormaliseRules = NO_RULES) -> JsonObject | None:
@@ -272,103 +274,14 @@ def similarity(recorded: JsonObject, request: JsonObject) -> float:
     """Return how alike two requests are, from 0 to 13: 10 for the messages, and 1 each for the model, the tools and
     the temperature."""
     equal_fields: int = sum(recorded.get(name) == request.get(name) for name in ("model", "tools", "temperature"))
-    old_messages, new_messages = _messages_of(recorded), _messages_of(request)
+    old_messages, new_messages = (fields.get("messages", []) for fields in (recorded, request))
     pairs = list(zip(old_messages, new_messages, strict=False))
-    equal: int = sum(old == new for old, new in pairs)
-    unequal = next(((old, new) for old, new in pairs if old != new), None)
-    longest: int = max(len(old_messages), len(new_messages), 1)
-    return 10.0 * (equal + _message_similarity(unequal)) / longest + equal_fields
-
-
-def _messages_of(fields: JsonObject) -> list[JsonObject]:
-    """Return the messages of a request. Rules may have removed them."""
-    messages: list[JsonObject] = fields.get("messages", [])
-    return messages
-
-
-def _message_similarity(messages: tuple[JsonObject, JsonObject] | None) -> float:
-    if messages is None:
-        return 0.0
-    old, new = (_message_text(message) for message in messages)
-    letters = difflib.SequenceMatcher(None, old, new).quick_ratio()
-    words = difflib.SequenceMatcher(None, old.split(), new.split()).quick_ratio()
-    return (letters + words) / 2
-
-
-def _message_text(message: JsonObject) -> str:
-    content = message.get("content")
-    return content[:COMPARED_CHARS] if isinstance(content, str) else orjson.dumps(message).decode()[:COMPARED_CHARS]
-
-
-def _difference_to(near: StoredExchange[Exchange], recorded: JsonObject | None, request: JsonObject) -> str:
-    place = "" if recorded is not None else near.exchange.http_place()
-    return f"  (the entry answers {place})"[:SHOWN_COLUMNS] if place else difference_between(recorded, request)
-
-
-def difference_between(recorded: JsonObject | None, request: JsonObject) -> str:
-    """Return what differs between two requests, field by field and message by message, cut to one screen."""
-    if recorded is None:
-        return "  (the entry does not have its request)"
-    lines = [f"  {_UNPRINTABLE.sub('·', line)}"[:SHOWN_COLUMNS] for line in _difference(recorded, request)]
-    if len(lines) > SHOWN_LINES:
-        lines = [*lines[:SHOWN_LINES], f"  … {pluralize(len(lines) - SHOWN_LINES, 'more line')}"]
-    if lines:
-        return "\n".join(lines)
-    is_redacted = "<redacted" in msgspec.json.encode(recorded).decode()
-    why = ": the recorded request was redacted, and this one may have what was removed" if is_redacted else ""
-    return f"  (nothing differs that can be shown{why})"
-
-
-def _difference(recorded: JsonObject, request: JsonObject) -> Iterator[str]:
-    for name in sorted((recorded.keys() | request.keys()) - {"messages"}):
-        if recorded.get(name) != request.get(name):
-            yield f"{name}:"
-            yield from _changed_lines(_lines(recorded.get(name)), _lines(request.get(name)))
-    old, new = _messages_of(recorded), _messages_of(request)
-    for index in range(max(len(old), len(new))):
-        before = old[index] if index < len(old) else None
-        after = new[index] if index < len(new) else None
-        if before != after:
-            yield f"messages[{index}] ({_role(after or before)}):"
-            yield from _changed_lines(_message_lines(before), _message_lines(after))
-
-
-def _role(message: JsonObject | None) -> str:
-    return str((message or {}).get("role", "no role"))
-
-
-def _changed_lines(old: list[str], new: list[str]) -> Iterator[str]:
-    changes = difflib.unified_diff(old, new, lineterm="", n=1)
-    lines = [line for line in islice(changes, 2, None) if not line.startswith("@@")]
-    for before, line, after in zip(["", *lines], lines, [*lines[1:], ""], strict=False):
-        if line.startswith("-") and after.startswith("+"):
-            yield _from_change(line, after)
-        elif line.startswith("+") and before.startswith("-"):
-            yield _from_change(line, before)
-        else:
-            yield line
-
-
-def _from_change(line: str, other: str) -> str:
-    """Return a changed line without most of a long beginning that has not changed."""
-    pairs = enumerate(zip(line[1:], other[1:], strict=False))
-    equal = next((place for place, (left, right) in pairs if left != right), 0)
-    return f"{line[0]}…{line[1 + equal - SHOWN_BEFORE :]}" if equal > SHOWN_COLUMNS - SHOWN_BEFORE else line
-
-
-def _message_lines(message: JsonObject | None) -> list[str]:
-    if message is None:
-        return []
-    content = message.get("content")
-    if isinstance(content, str) and set(message) <= {"role", "content"}:
-        return [f"{message.get('role')}:", *content.splitlines()]
-    return _lines(message)
-
-
-def _lines(value: object) -> list[str]:
-    if value is None:
-        return []
-    try:
-        return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode().splitlines()
-    except orjson.JSONEncodeError:  # nested too deep to be indented: put it on one line
-        return [msgspec.json.encode(value).decode()]
+    alike: float = sum(old == new for old, new in pairs)
+    if unequal := next((pair for pair in pairs if pair[0] != pair[1]), None):
+        contents = [(message, message.get("content")) for message in unequal]
+        texts = [each if isinstance(each, str) else orjson.dumps(message).decode() for message, each in contents]
+        old, new = (text[:COMPARED_CHARS] for text in texts)
+        letters = difflib.SequenceMatcher(None, old, new).quick_ratio()
+        words = difflib.SequenceMatcher(None, old.split(), new.split()).quick_ratio()
+        alike += (letters + words) / 2
+    return 10.0 * alike / max(len(old_messages), len(new_messages), 1) + equal_fields

@@ -377,7 +377,7 @@ def describe_message(message: SentMessage) -> str:
 
 def websocket_mismatch_error(fields: JsonObject, index: TurnIndex, reader: RecordingReader) -> RecordingMismatchError:
     """Return the error for a message that a strict replay refuses, with the difference to what was expected."""
-    from offbook.recording.match.mismatch import difference_between  # noqa: PLC0415 - most runs have no mismatch
+    from offbook.comparison import difference_between  # noqa: PLC0415 - most runs have no mismatch
     from offbook.recording.redact.rules import mask_json  # noqa: PLC0415 - only other messages need its patterns
 
     place = shorten(printable_line(f"{WEBSOCKET_METHOD} {fields['path']}"), 200)
