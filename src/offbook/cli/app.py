@@ -169,6 +169,17 @@ def _plain_value(descriptor: Any, value: Any) -> Any:
     return _number(annotation, value) if annotation in (int, float) and isinstance(value, str) else None
 
 
+def first_argument(args: list[str], parameters: list[Any]) -> int | None:
+    """Return the place of the first argument that is neither an option nor the value of one."""
+    flags = {name for each in parameters if getattr(each, "is_flag", False) for name in each.opts} | {"--help", "-h"}
+    is_value = False
+    for place, arg in enumerate(args):
+        if not is_value and not arg.startswith("-"):
+            return place
+        is_value = not is_value and arg not in flags and "=" not in arg
+    return None
+
+
 class QuickCommand(QuickParameters, TyperCommand):
     """A command that imports pydantic only for values that are not plain."""
 
@@ -250,7 +261,7 @@ class MainGroup(LazyGroup):
         "demo": LazyCommand("demo", "demo", "Show replay, faults and exploration, offline and in seconds."),
         "init": LazyCommand("init", "init", "Write a small project with an agent, a recording and tests."),
         "run": LazyCommand("run", "run", "Run a workflow: live, recorded or mocked."),
-        "replay": LazyCommand("replay", "replay", "Run a workflow from a recording, offline and without a key."),
+        "replay": LazyCommand("replay", "replay", "Run a program or a workflow from a recording, offline."),
         "exec": LazyCommand("exec", "execute", "Run any program, and record or replay its model calls."),
         "serve": LazyCommand("serve", "serve", "Serve the model APIs from a recording, or record them."),
         "explore": LazyCommand("explore", "explore", "Replay a recorded run with each fault at each call."),
@@ -272,6 +283,44 @@ class MainGroup(LazyGroup):
         "Recordings and reports": ("view", "recording", "merge", "mcp-server"),
         "Workflows": ("run", "replay", "resume", "runs", "validate", "graph", "schema"),
     }
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] == "replay" and not ctx.resilient_parsing:
+            args = self._replayed_program(args)
+        return super().resolve_command(ctx, args)
+
+    def _replayed_program(self, args: list[str]) -> list[str]:
+        """Return `replay run.json -- COMMAND` as the arguments of `exec`, and those of a workflow unchanged.
+
+        Raises:
+            InputError: there are both a workflow and a program, or a program is not preceded by `--`.
+        """
+        import shlex
+        from shutil import which
+
+        from offbook.errors import InputError
+
+        end = args.index("--") if "--" in args else len(args)
+        command = "exec" if "--" in args else "replay"
+        own, parameters = args[1:end], self.table[command].load(command).params
+        place = first_argument(own, parameters)
+        file = "" if place is None else own[place]
+        is_workflow = file.endswith((".yaml", ".yml"))
+        if command == "replay":
+            if place is not None and not is_workflow and own[place + 1 :] and which(own[place + 1]):
+                hint = f"type: {shlex.join(['offbook', 'replay', *own[: place + 1], '--', *own[place + 1 :]])}"
+                raise InputError("a program comes after --", source=own[place + 1], hint=hint)
+            return args
+        if is_workflow:
+            hint = "offbook replay FLOW --recording PATH, or offbook replay RECORDING -- COMMAND …"
+            raise InputError("there are both a workflow and a program", source=file, hint=hint)
+        if place is None:
+            return ["exec", *args[1:]]
+        rest = [*own[:place], *own[place + 1 :]]
+        if (second := first_argument(rest, parameters)) is not None:
+            hint = f"offbook replay {shlex.quote(file)} -- COMMAND …"
+            raise InputError("there are two recordings", source=rest[second], hint=hint)
+        return ["exec", "--replay", file, *rest, *args[end:]]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         width = max(map(len, self.commands))

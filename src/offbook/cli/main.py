@@ -58,7 +58,8 @@ def _with_own_option(error: InputError) -> InputError:
         return error
     from offbook.recording.format.document import LENIENT_ADVICE
 
-    option = _LENIENT_OPTIONS.get(sys.argv[1])
+    command = "exec" if sys.argv[1] == "replay" and "--" in sys.argv else sys.argv[1]
+    option = _LENIENT_OPTIONS.get(command)
     advice = f", or {LENIENT_ADVICE}"
     hint = error.hint.replace(advice, "" if option is None else f", or add {option}")
     return type(error)(error.reason, source=error.source, place=error.place, hint=hint)

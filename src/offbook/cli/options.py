@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
-from offbook.cli.app import QuickCommand
+from offbook.cli.app import QuickCommand, first_argument
 from offbook.errors import InputError
 
 if TYPE_CHECKING:
@@ -254,20 +254,9 @@ class ProgramCommand(QuickCommand):
             place = args.index("--")
             ctx.meta[PROGRAM_ARGS_KEY] = args[place + 1 :]
             args = args[:place]
-        elif (first := self._first_argument(args)) is not None:
+        elif (first := first_argument(args, self.params)) is not None:
             _refuse_program(str(ctx.info_name), args, first)
         return super().parse_args(ctx, args)
-
-    def _first_argument(self, args: list[str]) -> int | None:
-        """Return the place of the first argument that is neither an option nor the value of one."""
-        flags = {name for param in self.params if getattr(param, "is_flag", False) for name in param.opts}
-        flags |= {"--help", "-h"}
-        is_value = False
-        for place, arg in enumerate(args):
-            if not is_value and not arg.startswith("-"):
-                return place
-            is_value = not is_value and arg not in flags and "=" not in arg
-        return None
 
 
 def _refuse_program(name: str, args: list[str], place: int) -> None:

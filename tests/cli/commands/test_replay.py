@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli import flows
+from tests.cli.programs import ASK
 from tests.servers.loopback import LoopbackServer
 from tests.servers.models import chat_answer
 
@@ -196,7 +197,10 @@ def test_a_plan_without_a_workflow_is_reported_with_what_to_type(run, write):
     code, _, err = run("replay", "--plan", "plan.json")
     assert (code, "hint: offbook replay FLOW --recording PATH --plan plan.json" in err) == (2, True)
     code, _, err = run("replay", "run.json")
-    assert (code, "run.json is no workflow; to replay a recorded program: offbook exec --replay" in err) == (2, True)
+    assert (code, "run.json is no workflow; to replay a program: offbook replay run.json -- COMMAND" in err) == (
+        2,
+        True,
+    )
 
 
 def test_tools_that_run_for_real_are_named_unless_quiet(run, write):
@@ -215,3 +219,40 @@ def test_tools_that_run_for_real_are_named_unless_quiet(run, write):
 
 
 RECORDINGS_OF_TOOLS = {"none.json": {}, "tools.json": {"_tools": {"stamp": [{"arguments": {}, "result": "then"}]}}}
+
+
+@pytest.mark.parametrize(
+    ("typed", "same"),
+    [
+        (["any.json"], ["--replay", "any.json"]),
+        (["--recording", "any.json"], ["--replay", "any.json"]),
+        (["--time-limit", "20", "any.json", "--quiet"], ["--replay", "any.json", "--quiet"]),
+        (
+            ["any.json", "--fault", "call=1: http_error 500"],
+            ["--replay", "any.json", "--fault", "call=1: http_error 500"],
+        ),
+    ],
+)
+def test_a_program_is_replayed_as_by_exec(write, typed, same):
+    write("any.json", json.dumps({"_version": 2, "any": [{"content": "Hello!"}]}))
+    replayed, executed = (
+        subprocess.run([COMMAND, *words, "--", *ASK, "Hi"], capture_output=True, text=True, check=False)
+        for words in (["replay", *typed], ["exec", *same])
+    )
+    assert (replayed.returncode, replayed.stdout, replayed.stderr) == (0, executed.stdout, executed.stderr)
+    assert replayed.stdout == ("status 500\n" if "--fault" in typed else "Hello!\n")
+
+
+@pytest.mark.parametrize(
+    ("typed", "reason", "hint"),
+    [
+        (["flow.yaml", "--", "true"], "flow.yaml: there are both a workflow and a program", "replay RECORDING -- COMM"),
+        (["a.json", "b.json", "--", "true"], "b.json: there are two recordings", "offbook replay a.json -- COMMAND"),
+        (["a.json", "true", "x"], "true: a program comes after --", "type: offbook replay a.json -- true x"),
+        (["a.json", "--quiet", "--", "no-such-program"], "no-such-program: command not found", ""),
+    ],
+)
+def test_a_mistaken_mix_of_a_workflow_a_recording_and_a_program_says_what_to_type(run, write, typed, reason, hint):
+    write("a.json", flows.recording(flows.ANSWERS))
+    code, _, err = run("replay", *typed)
+    assert (code, reason in err, hint in err) == (127 if "not found" in reason else 2, True, True), err

@@ -1,4 +1,4 @@
-"""offbook replay: runs a workflow from a recording alone."""
+"""offbook replay: runs a workflow from a recording alone. A program is run by `exec`; see `cli/app.py`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def replay(
     quiet: Quiet = False,
     real_time: RealTime = False,
 ) -> None:
-    """Run a workflow from a recording, offline and without a key.
+    """Run a program or a workflow from a recording, offline.
+
+    With a recording and a program after --, this is offbook exec --replay, and takes its options; see offbook exec -h.
 
     A replay takes no time and gives the same result every time. A request that differs from the recording, or that it
     has no answer for, ends the run with exit code 3; the message names the step and the difference. Exits with 1 if a
@@ -61,6 +63,8 @@ def replay(
     --declared are added to those that the finding was kept with.
 
     [bold]Examples[/bold]
+
+      offbook replay recordings/run.json -- python my_agent.py
 
       offbook replay flow.yaml --recording recordings/run.json
 
@@ -97,7 +101,7 @@ def replay(
         missing = "workflow" if flow is None else "recording"
         hint = "offbook replay FLOW --recording PATH" + (f" --plan {shlex.quote(plan)}" if plan is not None else "")
         if flow is not None and flow.endswith(".json"):
-            hint = f"{flow} is no workflow; to replay a recorded program: offbook exec --replay {flow} -- COMMAND …"
+            hint = f"{flow} is no workflow; to replay a program: offbook replay {shlex.quote(flow)} -- COMMAND …"
         raise InputError(f"a {missing} is missing", source="replay", hint=hint)
     definition = load_workflow(flow)
     check_models(definition, flow)
