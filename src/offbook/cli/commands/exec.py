@@ -332,9 +332,9 @@ def _run(
 
     from offbook.cli import SIGNALLED
     from offbook.cli.run_program import run_child
-    from offbook.cli.runners.effects import EffectReports
     from offbook.cli.runners.mcp_servers import McpServers
     from offbook.cli.runners.wire import (
+        EffectReports,
         child_environment,
         discard_empty_recording,
         keep_recording_of_failure,

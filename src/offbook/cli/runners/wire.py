@@ -1,4 +1,4 @@
-"""What `exec` and `serve` share: server arguments, the program's environment, call counts, exit code."""
+"""What `exec` and `serve` share: server arguments, the program's environment and effects, call counts, exit code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 from msgspec import Struct
@@ -25,7 +27,7 @@ from offbook.recording.format.keys import short_key
 from offbook.recording.replace_on_close import keep_recording
 from offbook.recording.stores.locate import open_store
 from offbook.text import pluralize
-from offbook.tools.effects import Effect
+from offbook.tools.effects import EFFECTS_VARIABLE, Effect, read_effect_lines
 from offbook.vendors import (
     keys_from_environment,
     named_base_urls,
@@ -196,6 +198,41 @@ def child_environment(
     """The `environment`, with the variables that lead to the server, and those that the user names."""
     plain = plain_environment(environment, server.url, is_replayed=not server.is_live)
     return network.environment_of(server.env | named_base_urls(base_url_vars, server.url), server.url, plain=plain)
+
+
+class EffectReports:
+    """The file to which a command reports its effects, while the block lasts.
+
+    Inside another run the file of that run stays, and nothing is read here.
+    """
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._is_outermost = EFFECTS_VARIABLE not in environment
+        self._folder = TemporaryDirectory(prefix="offbook-")
+        self._file = Path(self._folder.name) / "effects.jsonl"
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return {EFFECTS_VARIABLE: str(self._file)} if self._is_outermost else {}
+
+    def read(self, server: WireServer, *, is_cut_off: bool) -> list[Effect]:
+        """Return the effects that were reported to the file, and over HTTP.
+
+        Raises:
+            InputError: a report is not an effect.
+        """
+        for session in server.sessions:
+            for problem in islice(session.refused_effects, 1):
+                raise problem
+        data = self._file.read_bytes() if self._file.exists() else b""
+        in_file = read_effect_lines(data, source=EFFECTS_VARIABLE, is_cut_off=is_cut_off)
+        return [*in_file, *(effect for session in server.sessions for effect in session.effects)]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._folder.cleanup()
 
 
 def print_notes(options: WireArguments) -> None:
