@@ -238,17 +238,14 @@ class ScriptedClient:
         position = len(self.calls)
         self.calls.append(ScriptedCall(messages, tools))
         if position >= len(self._lines):
-            raise self._used_up(messages)
+            lines = pluralize(len(self._lines), "line")
+            reason = f"called a {ordinal(len(self.calls))} time, but the script has {lines}"
+            raise ScriptError("\n  ".join([reason, *map(_last_message_line, messages[-1:])]), messages=messages)
         line = self._lines[position]
         answer = _call_line(line, messages, tools) if callable(line) else line
         if isinstance(answer, BaseException):
             raise answer
         return Response(answer) if isinstance(answer, str) else response_of(answer)
-
-    def _used_up(self, messages: Sequence[JsonObject]) -> ScriptError:
-        lines = pluralize(len(self._lines), "line")
-        reason = f"called a {ordinal(len(self.calls))} time, but the script has {lines}"
-        return ScriptError("\n  ".join([reason, *map(_last_message_line, messages[-1:])]), messages=messages)
 
     def __enter__(self) -> Self:
         return self

@@ -251,7 +251,12 @@ class TieredCompact(CompactStrategy):
 
     def __init__(self, keep_recent: int = 2, phase_thresholds: tuple[float, float, float] = (0.75, 0.85, 0.95)) -> None:
         self._keep_recent = checked_count(keep_recent, source="keep_recent")
-        self._thresholds = _checked_thresholds(phase_thresholds)
+        shares = tuple(checked_share(share, source="phase_thresholds") for share in phase_thresholds)
+        if len(shares) != 3 or list(shares) != sorted(shares):
+            raise InputError(
+                f"expected three shares in ascending order, got {phase_thresholds!r}", source="phase_thresholds"
+            )
+        self._thresholds = shares
         self.starts_at = self._thresholds[0]
 
     def compact(
@@ -281,13 +286,6 @@ class TieredCompact(CompactStrategy):
         units = split_units(messages)
         recent = first_recent(units, self._keep_recent)
         return units[:recent], join_units(units[recent:])
-
-
-def _checked_thresholds(thresholds: Sequence[float]) -> tuple[float, ...]:
-    shares = tuple(checked_share(share, source="phase_thresholds") for share in thresholds)
-    if len(shares) != 3 or list(shares) != sorted(shares):
-        raise InputError(f"expected three shares in ascending order, got {thresholds!r}", source="phase_thresholds")
-    return shares
 
 
 def _drop_refused(old: Sequence[Unit]) -> list[Unit]:

@@ -245,7 +245,11 @@ class ContextManager:
             step_hint: which steps have been done, for a summary.
         """
         ledger = self._ledgers.of(messages)
-        self._warn(ledger, step_index)
+        warned, reached = ledger.thresholds_warned, self._reached(ledger.tokens)
+        ledger.thresholds_warned = reached
+        ledger.is_excess_warned = ledger.is_excess_warned and ledger.tokens > self.budget_tokens
+        for threshold in self._thresholds[warned:reached]:
+            self._emit_warning(ledger, ContextWarned(step_index, ledger.tokens, self.budget_tokens, threshold))
         if not self._is_due(ledger):
             return messages
         return self._compact(messages, ledger, step_index=step_index, step_hint=step_hint)
@@ -288,14 +292,6 @@ class ContextManager:
         self._warn_of_excess(ledger, event.tokens_after, step_index)
         self._ledgers.replace(ledger, compacted)
         return compacted
-
-    def _warn(self, ledger: TokenLedger, step_index: int) -> None:
-        """Warn of the thresholds that the size has newly reached."""
-        warned, reached = ledger.thresholds_warned, self._reached(ledger.tokens)
-        ledger.thresholds_warned = reached
-        ledger.is_excess_warned = ledger.is_excess_warned and ledger.tokens > self.budget_tokens
-        for threshold in self._thresholds[warned:reached]:
-            self._emit_warning(ledger, ContextWarned(step_index, ledger.tokens, self.budget_tokens, threshold))
 
     def _reached(self, tokens: int) -> int:
         """Return how many thresholds that size reaches."""

@@ -20,7 +20,7 @@ from offbook.agent.guards import (
     Validation,
 )
 from offbook.agent.rescue import rescue
-from offbook.agent.turn import Objection, Turn, TurnVerdict
+from offbook.agent.turn import Turn, TurnVerdict
 from offbook.agent.workflow import Rules
 from offbook.errors import AgentError, InputError, ToolResolutionError
 from offbook.messages import JsonObject, Response, ToolCall
@@ -223,7 +223,9 @@ class Guardrails:
             AgentError: tools failed too often, or the budget is spent.
             InputError: an element is neither an outcome nor a call.
         """
-        outcomes = _outcomes(executed)
+        if not isinstance(executed, Iterable):
+            raise _not_executed(executed)
+        outcomes = [_outcome(item) for item in executed]
         error = self.note(outcomes)
         if error is not None:
             raise error
@@ -237,7 +239,7 @@ class Guardrails:
         for guard in self._guards:
             objection = guard.check(turn)
             if objection is not None:
-                return self._refused(turn, objection)
+                return TurnVerdict(turn, objection, objection.error or self.budget.check())
         return TurnVerdict(turn)
 
     def note(self, outcomes: Sequence[ToolOutcome]) -> AgentError | None:
@@ -265,9 +267,6 @@ class Guardrails:
         """Return the required steps that have not succeeded, in order."""
         return self._steps.pending()
 
-    def _refused(self, turn: Turn, objection: Objection) -> TurnVerdict:
-        return TurnVerdict(turn, objection, objection.error or self.budget.check())
-
     def _read(self, answer: Response) -> Turn:
         calls, text, reasoning = answer.tool_calls, answer.content, answer.reasoning
         if not calls and self._rescues and answer.finish_reason != "length":
@@ -276,12 +275,6 @@ class Guardrails:
         if calls and not reasoning:
             reasoning = calls[0].reasoning
         return Turn(self._call_ids.assign(calls), text, reasoning or "")
-
-
-def _outcomes(executed: Iterable[ToolOutcome | ToolCall]) -> list[ToolOutcome]:
-    if not isinstance(executed, Iterable):
-        raise _not_executed(executed)
-    return [_outcome(item) for item in executed]
 
 
 def _outcome(item: ToolOutcome | ToolCall) -> ToolOutcome:
@@ -323,13 +316,10 @@ class _CallIds:
         identified = []
         for call in calls:
             if not call.id or call.id in self._used:
-                call = replace(call, id=self._next())  # noqa: PLW2901 - the same call, with an id
+                number = len(self._used)
+                while f"call_{number}" in self._used:
+                    number += 1
+                call = replace(call, id=f"call_{number}")  # noqa: PLW2901 - the same call, with an id
             self._used.add(call.id or "")
             identified.append(call)
         return tuple(identified)
-
-    def _next(self) -> str:
-        number = len(self._used)
-        while f"call_{number}" in self._used:
-            number += 1
-        return f"call_{number}"

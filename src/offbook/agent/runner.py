@@ -26,7 +26,6 @@ from offbook.agent.message import (
     Transcript,
     opening_messages,
 )
-from offbook.agent.turn import TurnVerdict
 from offbook.agent.workflow import Workflow
 from offbook.errors import AgentError, InputError
 from offbook.messages import Response
@@ -77,16 +76,13 @@ class ModelCaller(Struct, frozen=True):
             async for chunk in chunks:
                 if chunk.type is ChunkType.FINAL:
                     final = chunk.response
-                await self._notify(chunk)
+                if self.on_chunk is not None:
+                    result = self.on_chunk(chunk)
+                    if isawaitable(result):
+                        await result
         if final is None:
             raise StreamError("the client's stream ended without a FINAL chunk")
         return final
-
-    async def _notify(self, chunk: StreamChunk) -> None:
-        if self.on_chunk is not None:
-            result = self.on_chunk(chunk)
-            if isawaitable(result):
-                await result
 
 
 class ToolCallLoop:
@@ -114,7 +110,8 @@ class ToolCallLoop:
         """
         try:
             for self._iteration in range(max_iterations):
-                self._stop_if_cancelled()
+                if self._cancel_event is not None and self._cancel_event.is_set():
+                    raise WorkflowCancelledError(self._iteration)
                 run = await self._iterate()
                 if run is not None:
                     return run
@@ -127,9 +124,16 @@ class ToolCallLoop:
     async def _iterate(self) -> AgentRun | None:
         self._compact()
         answer = await self._unless_cancelled(self._caller.ask(self._transcript, self._specs))
-        self._count(answer)
+        if isinstance(answer, Response) and answer.usage.prompt_tokens:
+            usage = answer.usage
+            self._context.record_usage(
+                self._transcript, prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens
+            )
         verdict = self._guardrails.judge(answer)
-        self._add_turn(verdict)
+        for message in verdict.to_messages(self._iteration):
+            self._transcript.add(message)
+        if verdict.error is not None:
+            raise verdict.error
         if verdict.answer is not None:
             return self._end(verdict.answer)
         if not verdict.calls:
@@ -149,19 +153,6 @@ class ToolCallLoop:
         meta = MessageMeta(MessageType.CONTEXT_WARNING, self._iteration)
         for notice in self._context.take_notices(self._transcript):
             self._transcript.add(Message(MessageRole.USER, notice, meta))
-
-    def _count(self, answer: LLMResponse) -> None:
-        if isinstance(answer, Response) and answer.usage.prompt_tokens:
-            usage = answer.usage
-            self._context.record_usage(
-                self._transcript, prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens
-            )
-
-    def _add_turn(self, verdict: TurnVerdict) -> None:
-        for message in verdict.to_messages(self._iteration):
-            self._transcript.add(message)
-        if verdict.error is not None:
-            raise verdict.error
 
     def _add_results(self, outcomes: Sequence[ToolOutcome]) -> None:
         meta = MessageMeta(MessageType.TOOL_RESULT, self._iteration)
@@ -185,10 +176,6 @@ class ToolCallLoop:
             total_tokens=guardrails.budget.spent_tokens,
             cost_usd=guardrails.budget.spent_usd,
         )
-
-    def _stop_if_cancelled(self) -> None:
-        if self._cancel_event is not None and self._cancel_event.is_set():
-            raise WorkflowCancelledError(self._iteration)
 
     async def _unless_cancelled(self, model_call: Coroutine[Any, Any, T]) -> T:
         """Await a model call, and abandon it as soon as the run is cancelled. Tools are never abandoned."""
@@ -256,7 +243,11 @@ class WorkflowRunner:
         self.client = client
         self.context_manager = context_manager or ContextManager(NoCompact(), budget_tokens=UNLIMITED_TOKENS)
         self.max_iterations = max_iterations
-        self.policy = _with_limits(policy, max_retries_per_step, max_tool_errors)
+        if max_retries_per_step is not None:
+            policy = replace(policy, max_retries_per_step=max_retries_per_step)
+        if max_tool_errors is not None:
+            policy = replace(policy, max_tool_errors=max_tool_errors)
+        self.policy = policy
         self.stream, self.on_chunk, self.on_message = stream, on_chunk, on_message
         self.reasoning_replay = _checked_replay(reasoning_replay)
         self._retry_nudge_fn = nudge_function(retry_nudge)
@@ -304,7 +295,11 @@ class WorkflowRunner:
         cancel_event: asyncio.Event | None = None,
     ) -> AgentRun:
         """Run an agent like `run`, and return the result with the transcript, the completed steps and the cost."""
-        _check_run_arguments(workflow, user_message)
+        hint = "offbook.agent.Workflow(name, tools=…); WorkflowEngine(workflow, provider) runs a YAML workflow"
+        if isinstance(user_message, Workflow):
+            hint = "run(workflow, user_message), in this order"
+        check_type(workflow, Workflow, source="workflow", hint=hint)
+        check_type(user_message, str, source="user_message")
         if self.policy.budget_usd is not None and isinstance(self.client, ProviderClient):
             self.client.check_price()
         guardrails = Guardrails(workflow.rules, policy=self.policy, retry_nudge=self._retry_nudge_fn)
@@ -347,21 +342,5 @@ def _checked_replay(reasoning_replay: ReasoningReplay) -> ReasoningReplay:
     return reasoning_replay
 
 
-def _check_run_arguments(workflow: object, user_message: object) -> None:
-    hint = "offbook.agent.Workflow(name, tools=…); WorkflowEngine(workflow, provider) runs a YAML workflow"
-    if isinstance(user_message, Workflow):
-        hint = "run(workflow, user_message), in this order"
-    check_type(workflow, Workflow, source="workflow", hint=hint)
-    check_type(user_message, str, source="user_message")
-
-
 def _ignore(message: Message) -> None:
     """Do nothing: nobody listens."""
-
-
-def _with_limits(policy: GuardPolicy, max_retries: int | None, max_tool_errors: int | None) -> GuardPolicy:
-    if max_retries is not None:
-        policy = replace(policy, max_retries_per_step=max_retries)
-    if max_tool_errors is not None:
-        policy = replace(policy, max_tool_errors=max_tool_errors)
-    return policy

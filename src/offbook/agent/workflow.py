@@ -95,7 +95,11 @@ def _read_prerequisites(tool: ToolDef, toolbox: Toolbox) -> Iterator[ToolPrerequ
         check_known(needed.tool, toolbox, source=tool.name, place=place)
         if needed.match_arg is not None:
             for either in (tool, toolbox[needed.tool]):
-                _check_argument(needed.match_arg, either, source=tool.name, place=place)
+                known = _arguments_of(either.spec.schema)
+                if known is not None and needed.match_arg not in known:
+                    reason = f"match_arg: {either.name} has no argument {needed.match_arg!r}"
+                    hint = did_you_mean(needed.match_arg, known, kind=f"arguments of {either.name}")
+                    raise InputError(reason, source=tool.name, place=place, hint=hint)
         yield needed
 
 
@@ -109,15 +113,6 @@ def _read_prerequisite(declared: object, *, source: str, place: str) -> ToolPrer
                 return ToolPrerequisite(name, argument)
     hint = '"find_order" or {"tool": "find_order", "match_arg": "order_id"}'
     raise InputError(f"cannot read {declared!r}", source=source, place=place, hint=hint)
-
-
-def _check_argument(name: str, tool: ToolDef, *, source: str, place: str) -> None:
-    """Raise InputError if the tool's arguments are known and `name` is not one of them."""
-    known = _arguments_of(tool.spec.schema)
-    if known is not None and name not in known:
-        reason = f"match_arg: {tool.name} has no argument {name!r}"
-        hint = did_you_mean(name, known, kind=f"arguments of {tool.name}")
-        raise InputError(reason, source=source, place=place, hint=hint)
 
 
 def _arguments_of(schema: JsonObject) -> list[str] | None:

@@ -180,7 +180,7 @@ def calls_in(
     key is one of `tools`. `is_marked` means that the text around the value says that it is a call.
     """
     items = _items(value)
-    alone = _NAMES if is_marked or _has_calls(value) else _NAMES_OF_CALLS
+    alone = _NAMES if is_marked or (isinstance(value, dict) and "tool_calls" in value) else _NAMES_OF_CALLS
     names_alone = alone if is_closed else ()
     calls = [_named_call(item, names_alone) or (_keyed_call(item, tools) if is_closed else None) for item in items]
     valid = tuple(call for call in calls if call is not None)
@@ -193,10 +193,6 @@ def _items(value: object) -> list[object]:
         is_message = value.keys() <= {"tool_calls", "role", "content"} and not value.get("content")
         return value["tool_calls"] if is_message else [None]
     return value if isinstance(value, list) else [value]
-
-
-def _has_calls(value: object) -> bool:
-    return isinstance(value, dict) and "tool_calls" in value
 
 
 def _named_call(value: object, names_alone: Collection[str]) -> ToolCall | None:
