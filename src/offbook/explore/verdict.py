@@ -1,15 +1,19 @@
-"""The verdict on a run with a fault, and the evidence for it."""
+"""The verdict on a run with a fault, and the evidence for it.
+
+From top to bottom: the names of verdicts, how a run is assessed, how it sent its model calls again, and what its result
+says.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import msgspec
 from msgspec import Struct
 
-from offbook.explore.broken_result import admits_failure, broken_parts, is_empty_result, result_difference
 from offbook.explore.effects import (
     EffectDifference,
     compare_effects,
@@ -20,12 +24,11 @@ from offbook.explore.effects import (
     without_volatile,
 )
 from offbook.explore.options import Invariant, broken_invariants
-from offbook.explore.retries import UnansweredCalls, careless_calls
-from offbook.explore.run import Run, ToolRun
-from offbook.faults import parse_fault
+from offbook.explore.run import ModelCall, Run, ToolRun
+from offbook.faults import PlannedFault, parse_fault
 from offbook.faults.fault import FaultTrait
 from offbook.faults.tools import InjectedText
-from offbook.text import pluralize, shorten
+from offbook.text import common_start, pluralize, shorten
 from offbook.tools.effects import UNDECLARED, Effect
 
 Verdict = Literal[
@@ -112,7 +115,7 @@ class _Claims:
         self._faults = [parse_fault(line) for line in run.fired]
         self._effects = (*run.prevented_effects, *run.effects)
         self._stable = clean.requested_values  # a recorded model asks for the same
-        self._answers = UnansweredCalls(run, clean, self._faults, optional)
+        self._answers = _UnansweredCalls(run, clean, self._faults, optional)
 
     def __iter__(self) -> Iterator[Assessment]:
         run = self._run
@@ -125,7 +128,7 @@ class _Claims:
         if not run.fired:
             yield Assessment("not reached", ("the run never reached this site",))
             return
-        for verdict, evidence in careless_calls(run.calls, self._faults):
+        for verdict, evidence in _careless_calls(run.calls, self._faults):
             yield Assessment(verdict, (evidence,))
         if run.diverged and not run.continuation:
             yield Assessment("undecided", (run.diverged,))
@@ -401,3 +404,331 @@ def _recovery_text(run: Run, clean: Run) -> str:
     if not run.took_s and not clean.took_s:
         return recovery
     return f"{recovery} and {abs(waited_s):.1f} s {'more' if waited_s >= 0 else 'less'}"
+
+
+MAX_ATTEMPTS = 10
+"""How often one call may be sent before that is a storm."""
+
+MAX_HASTY_RETRIES = 4
+"""How many retries in a row without any pause are a storm, in virtual time."""
+
+_HOPELESS = frozenset((400, 401, 403, 404, 422))
+
+
+def _faults_at(call: ModelCall, faults: Iterable[PlannedFault]) -> Iterator[PlannedFault]:
+    """Yield the faults that fired at this attempt of a call."""
+    for planned in faults:
+        at = planned.at
+        number = call.number if at.step_id is None else call.step_call
+        fields = ((at.step_id, call.step_id), (at.call, number), (at.attempt, call.attempt))
+        if at.tool is None and all(wanted in (None, value) for wanted, value in fields):
+            yield planned
+
+
+def _careless_calls(calls: Sequence[ModelCall], faults: Sequence[PlannedFault]) -> Iterator[tuple[Verdict, str]]:
+    """Yield the verdicts on calls that were sent again in a wrong way after the faults, with the evidence."""
+    for call in [each for each in calls if each.is_too_soon][:1]:
+        yield "came too soon", f"call {call.row} came sooner than the last answer asked for"
+    if not any("wants_less" in planned.fault.traits for planned in faults):
+        for call in [each for each in calls if each.forgot][:1]:
+            lost = f"the request after the failure lacks {pluralize(call.forgot, 'message')} of its conversation"
+            yield "wrong", lost
+    attempts = {(call.number, call.attempt) for call in calls}
+    for call in calls:
+        statuses = [getattr(planned.fault, "status_code", None) for planned in _faults_at(call, faults)]
+        if statuses and statuses[0] in _HOPELESS and (call.number, call.attempt + 1) in attempts:
+            again = f"call {call.number} was sent again unchanged after HTTP {statuses[0]}, which cannot help"
+            yield "retried in vain", again
+            break
+    for storm in _storms(calls):
+        yield "retry storm", storm
+
+
+def _storms(calls: Iterable[ModelCall]) -> Iterator[str]:
+    pauses_of: dict[int, list[float | None]] = {}
+    for call in calls:
+        pauses_of.setdefault(call.number, []).append(call.waited_s)
+    for number, waits in pauses_of.items():
+        count, pauses = len(waits), waits[1:]
+        if count > MAX_ATTEMPTS:
+            yield f"call {number} was sent {count} times"
+        elif len(pauses) >= MAX_HASTY_RETRIES and not any(pause is None or pause > 0 for pause in pauses):
+            yield f"call {number} was sent {count} times without a pause"
+
+
+class _UnansweredCalls:
+    """The model calls of a run with `faults` that got no answer, or a bad one, and none in its place."""
+
+    def __init__(self, run: Run, clean: Run, faults: Sequence[PlannedFault], optional: Collection[str] = ()) -> None:
+        self._run, self._clean, self._faults, self._optional = run, clean, faults, optional
+
+    def describe(self) -> list[tuple[ModelCall, str]]:
+        """Return the calls that got no good answer, each with a text that says so.
+
+        They failed for good, or their answer was empty or a refusal, and they were not asked again.
+        """
+        good = [call for call in self._run.calls if not self._has_none(call)]
+        lacking = self._without(self._has_none)
+        calls = [call for call in lacking if not any(_asks_again(each, call) for each in good)]
+        return [(call, self._text(call)) for call in calls]
+
+    def cut_off(self) -> list[ModelCall]:
+        """Return the calls whose answer was cut off, and that got no other."""
+        return self._without(lambda call: self._is_hit(call, "cuts_answer"))
+
+    def is_needed(self, call: ModelCall) -> bool:
+        """Return whether the run needed the answer: it is no closing turn of a conversation whose effects are done.
+
+        Something else came after it, or it is a question of its own, or there are no effects but the result alone.
+        """
+        if call.follows != "continues":
+            return True
+        observed = [effect for effect in self._run.effects if effect.source == "observed"]
+        has_later_effect = call.effects_before is not None and len(observed) > call.effects_before
+        has_later_call = any(each.number > call.number for each in self._run.calls)
+        return has_later_effect or has_later_call or not self._clean.effects
+
+    def _has_none(self, call: ModelCall) -> bool:
+        is_reordered = all(planned.fault.type == "held_until" for planned in self._faults)
+        is_outrun = is_reordered and call.error.startswith("CancelledError")  # the agent has taken a faster answer
+        is_failed = call.outcome == "failed" and not is_outrun
+        return is_failed or self._is_hit(call, "empties_answer") or self._is_hit(call, "reads_like_answer")
+
+    def _text(self, call: ModelCall) -> str:
+        is_refused = call.outcome != "failed" and self._is_hit(call, "reads_like_answer")
+        return f"call {call.row} {'got a refusal' if is_refused else 'never got a good answer'}"
+
+    def _without(self, is_bad: Callable[[ModelCall], bool]) -> list[ModelCall]:
+        """Return the last bad call of each step that got fewer good answers than in the clean run."""
+        wanted = Counter(call.step_id for call in self._clean.calls if call.outcome == "answered")
+        last_bad = {call.step_id: call for call in self._run.calls if is_bad(call)}
+        good = Counter(call.step_id for call in self._run.calls if call.outcome != "failed" and not is_bad(call))
+        if good - wanted:  # another step answered instead
+            return []
+        return [call for step, call in last_bad.items() if good[step] < wanted[step] and step not in self._optional]
+
+    def _is_hit(self, call: ModelCall, trait: FaultTrait) -> bool:
+        return any(trait in planned.fault.traits for planned in _faults_at(call, self._faults))
+
+
+def _asks_again(call: ModelCall, before: ModelCall) -> bool:
+    """Return whether a call of the same named step asks again after an empty answer: it shows that to its model."""
+    is_later = call.number > before.number and call.step_id == before.step_id is not None
+    return is_later and before.outcome == "answered" and bool(call.follows)
+
+
+_PLACEHOLDER = re.compile(r"(?<![\w'])(?:None|null|undefined|NaN|\[object Object\])(?![\w'])")
+_ADMISSION = re.compile(
+    r"\b(?:sorry|unfortunately|could ?n[o']t|can ?not|can't|unable|failed to|did ?n[o']t (?:work|go through|succeed)"
+    r"|(?:(?:am|is|are|was|were) not|(?:is|are|was|were)n't) able to"
+    r"|no (?:\w+ ){1,3}could be|do(?:es)?(?: not|n't) respond"
+    r"|not (?:been |be )?(?:possible|done|sent|made|paid|(?:refund|book|cancel+|complet|process|deliver|charg|creat"
+    r"|updat|chang|sav|plac|confirm|finish|publish|schedul|transferr|order|answer|succeed|perform|execut|issu|approv"
+    r"|reserv|shipp)ed)"
+    r"|nothing (?:was|has)|gave up|giving up|given up|gives up|try again|gave-up-[a-z]+)\b",
+    re.IGNORECASE,
+)
+_BARE_ADMISSION = re.compile(
+    r"\b(?:not available|unavailable|no answer|(?:has|have) failed)\b|^\W*(?:error|failed|failure)\b"
+    r"|^\W*(?:pending|cancell?ed|rejected)\W*$",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""Words that error messages have too: they count only if no injected error is quoted."""
+
+_SENTENCE_END = re.compile(r"[.!?;]+(?=\s|$)|\n")
+_WORD = re.compile(r"[^\W\d_]{3,}")
+_SMALL_WORD = re.compile("the|and|for|your?|our|its|ha(?:s|ve|d)|been|was|were|are|now|with|that|this|from")
+_DOUBT = re.compile(
+    r"\b(?:no(?! problem)|not|never|will|would|can|could|may|might|should|if|unless|whether|once|when|until|yet|before"
+    r"|instead|tr(?:y|ied|ying)|want(?:ed)?|wish|asked|request(?:ed)?|attempt\w*|to be)\b|n't\b",
+    re.IGNORECASE,
+)
+"""Words of sentences that claim nothing."""
+
+_STATUS_FIELDS = frozenset(("ok", "success", "succeeded", "status", "state", "outcome", "error"))
+
+
+def admits_failure(result: Any, clean: Any, marks: Sequence[str] = ()) -> bool:
+    """Return whether a result says, unlike the clean one, that the run failed: in English words, or in a field.
+
+    One that has all words of the clean result, or claims the same in sentences of their own, says that it succeeded,
+    whatever else it says. So does a program that prints the same, whatever is in the files that it writes.
+    """
+    if _is_of_program(clean) and _is_of_program(result) and clean["stdout"].strip():
+        result, clean = result["stdout"], clean["stdout"]
+    if _denies(result, clean) or _flips_status(result, clean, marks):
+        return True
+    said, before = _result_text(result), _result_text(clean).casefold()
+    if _has_claimed_field(result, clean, True) or (before.strip() and before.strip() in said.casefold()):
+        return False
+    patterns = (_ADMISSION,) if any(mark in said for mark in marks) else (_ADMISSION, _BARE_ADMISSION)
+    found = (match.group().casefold() for pattern in patterns for match in pattern.finditer(said))
+    return any(words not in before for words in found) and not _claims_the_same(said, before)
+
+
+def _denies(result: Any, clean: Any) -> bool:
+    """Return whether the result is false, or has something that is false and that the clean result says is true."""
+    if not isinstance(result, dict) or not isinstance(clean, dict):
+        return (result is False and bool(clean)) or _has_claimed_field(result, clean, False)
+    common = [(result[name], clean[name]) for name in result if name in clean]
+    return any(
+        (now is False and before is True) or (isinstance(now, dict) and _denies(now, before)) for now, before in common
+    )
+
+
+def _has_claimed_field(result: Any, clean: Any, value: bool) -> bool:
+    """Return whether a field that is named like a word of the clean text has that value: `{"reserved": false}`."""
+    if not isinstance(result, dict) or not isinstance(clean, str):
+        return False
+    return any(result[name] is value and name.casefold() in _claim(clean) for name in result)
+
+
+def _claims_the_same(said: str, before: str) -> bool:
+    """Return whether each claim of the clean text stands in a sentence that admits and doubts nothing.
+
+    Claims are compared by their words, without small ones and those with digits, such as ids.
+    """
+    doubts = (_ADMISSION, _BARE_ADMISSION, _DOUBT)
+    plain = [each for each in _SENTENCE_END.split(said) if not any(doubt.search(each) for doubt in doubts)]
+    claims = [claim for claim in map(_claim, _SENTENCE_END.split(before)) if claim]
+    return bool(claims) and all(any(claim <= _claim(each) for each in plain) for claim in claims)
+
+
+def _claim(sentence: str) -> set[str]:
+    """Return the words of a sentence that say something."""
+    return {word for word in map(str.casefold, _WORD.findall(sentence)) if not _SMALL_WORD.fullmatch(word)}
+
+
+def _flips_status(result: Any, clean: Any, marks: Sequence[str]) -> bool:
+    """Return whether a field that says how it ended is another one, and neither empty nor what a fault injected."""
+    if not isinstance(result, dict) or not isinstance(clean, dict):
+        return False
+    names = [name for name in result if name.casefold() in _STATUS_FIELDS and isinstance(result[name], str | bool)]
+    others = [name for name in names if result[name] != clean.get(name) and result[name] != ""]
+    return any(name.casefold() == "error" or not any(mark in str(result[name]) for mark in marks) for name in others)
+
+
+def broken_parts(result: Any, clean: Any, marks: Sequence[str]) -> Iterator[str]:
+    """Describe what in a result is broken or missing: injected text, placeholders, a truncated or doubled part."""
+    said = _result_text(result)
+    if any(mark in said for mark in marks):
+        yield f"what the fault injected stands in the result: {_around(said, marks)}"
+    elif _placeholders(said) > _placeholders(_result_text(clean)):
+        yield f"the result has a placeholder in place of data: {shorten(' '.join(said.split()), 80)}"
+    elif is_truncated(result, clean):
+        returned = "nothing" if is_empty_result(result) else "only a part of the result"
+        yield f"it returned {returned}, and no error"
+    elif _is_doubled(said, _result_text(clean)):
+        yield f"the result repeats a part of itself: {shorten(' '.join(said.split()), 80)}"
+
+
+def _around(text: str, marks: Sequence[str]) -> str:
+    """Return the part of a text around the first mark in it, on one line."""
+    text = " ".join(text.split())
+    place = min(text.index(mark) for mark in marks if mark in text)
+    return "…" + shorten(text[max(0, place - 40) :].strip(), 80) if place > 40 else shorten(text.strip(), 80)
+
+
+def _placeholders(text: str) -> int:
+    return len(_PLACEHOLDER.findall(text))
+
+
+def _is_doubled(text: str, whole: str) -> bool:
+    """Return whether a text is the whole one with a part of it, from its start, in front of it or behind it."""
+    text, whole = text.strip(), whole.strip()
+    if len(text) <= len(whole) or not whole:
+        return False
+    rest = text.removesuffix(whole) if text.endswith(whole) else text.removeprefix(whole)
+    rest = rest.strip()
+    return rest != text and len(rest) > 1 and rest in whole
+
+
+def _result_text(value: Any) -> str:
+    """Return all strings of a result, one a line, other values as JSON; of a program, what it printed and wrote."""
+    if isinstance(value, str):
+        return value
+    if _is_of_program(value):
+        return "\n".join(filter(None, (str(value["stdout"]), *map(_result_text, value.get("files", {}).values()))))
+    if isinstance(value, dict):
+        return "\n".join(_result_text(each) for each in value.values())
+    if isinstance(value, list):
+        return "\n".join(_result_text(each) for each in value)
+    return msgspec.json.encode(value).decode()
+
+
+def is_empty_result(result: Any) -> bool:
+    """Return whether a result is empty. That of a program is if it printed nothing, and wrote nothing."""
+    if isinstance(result, str):
+        return not result.strip()
+    if _is_of_program(result):
+        return is_empty_result(result["stdout"]) and not result.get("files")
+    return result is None or (isinstance(result, dict | list) and not result)
+
+
+def _is_of_program(result: Any) -> bool:
+    return isinstance(result, dict) and {"exit", "stdout"} <= result.keys() <= {"exit", "stdout", "files"}
+
+
+def is_truncated(result: Any, whole: Any) -> bool:
+    """Return whether `result` is `whole` with parts missing: ends and lines of strings, items of lists, fields."""
+    if result == whole or is_empty_result(whole):
+        return False
+    if is_empty_result(result):
+        return True
+    if isinstance(result, str) and isinstance(whole, str):
+        return _is_truncated_text(result, whole)
+    if isinstance(result, dict) and isinstance(whole, dict) and result.keys() <= whole.keys():
+        return all(result[name] == whole[name] or is_truncated(result[name], whole[name]) for name in result)
+    if isinstance(result, list) and isinstance(whole, list) and len(result) <= len(whole):
+        return _are_truncated_items(result, whole)
+    return False
+
+
+def _is_truncated_text(text: str, whole: str) -> bool:
+    """Return whether the text is a beginning of the other, its lines are beginnings of the other's, or some of them."""
+    text, whole = text.strip(), whole.strip()
+    if whole.startswith(text):
+        return text != whole
+    lines, whole_lines = text.splitlines(), whole.splitlines()
+    if len(lines) < len(whole_lines):
+        rest = iter(whole_lines)
+        return all(line in rest for line in lines)
+    pairs = list(zip(lines, whole_lines, strict=False))
+    return len(lines) == len(whole_lines) and all(line.startswith(cut.strip()) for cut, line in pairs)
+
+
+def _are_truncated_items(items: list[Any], whole: list[Any]) -> bool:
+    """Return whether items of the whole list are missing or truncated, and the rest is the same in the same order."""
+    rest = iter(whole)
+    return all(any(item == each or is_truncated(item, each) for each in rest) for item in items)
+
+
+DIFFERENT_LINES, DIFFERENT_CHARS, CHARS_BEFORE = 4, 160, 40
+
+
+def result_difference(result: Any, clean: Any) -> str:
+    """Return how a result differs from the clean one: the lines that do, at most a few of each, and cut."""
+    before, after = (_lines(each) for each in (clean, result))
+    if before == after:  # the text of a number, and the number
+        before, after = ([msgspec.json.encode(each).decode()] for each in (clean, result))
+    same = common_start(before, after)
+    until = common_start(before[same:][::-1], after[same:][::-1])
+    removed, added = (lines[same : len(lines) - until] for lines in (before, after))
+    skipped = max(0, common_start(removed[0], added[0]) - CHARS_BEFORE) if removed and added else 0
+    lines = [*_shown(removed, "-", skipped), *_shown(added, "+", skipped)]
+    return "\n".join(["the result, without the fault (-) and with it (+):", *lines])
+
+
+def _lines(result: Any) -> list[str]:
+    if isinstance(result, str):
+        return result.splitlines() or [""]
+    return msgspec.json.format(msgspec.json.encode(result, order="sorted"), indent=2).decode().splitlines()
+
+
+def _shown(lines: Sequence[str], sign: str, skipped: int) -> Iterator[str]:
+    """Yield the first lines behind a sign, the first one without what both have before they differ."""
+    for place, line in enumerate(lines[:DIFFERENT_LINES]):
+        rest = f"…{line[skipped + 1 :]}" if place == 0 and skipped else line
+        yield f"  {sign}{shorten(rest, DIFFERENT_CHARS)}"
+    if len(lines) > DIFFERENT_LINES:
+        yield f"  {sign}… {pluralize(len(lines) - DIFFERENT_LINES, 'more line')}"
