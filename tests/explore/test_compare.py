@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from offbook.explore.cases import FaultCase, HeatmapCell
 from offbook.explore.compare import VerdictChange, compare_explorations, coverage_of
 from offbook.explore.explorer import CaseResult, Exploration
-from offbook.explore.schedule import LeftOut
+from offbook.explore.schedule import LeftOutFault
 from offbook.explore.verdict import Assessment
 from offbook.faults import parse_fault
 from offbook.report.exploration.report_input import comparison_totals
@@ -57,7 +57,7 @@ def test_a_case_is_worse_if_it_ends_worse_than_before(before, after, is_worse):
 
 
 def test_what_a_budget_left_out_then_or_now_is_not_known():
-    before = replace(exploration(timeout="crashed"), left_out=(LeftOut("model", "then empty_response", 1, 0),))
+    before = replace(exploration(timeout="crashed"), left_out=(LeftOutFault("model", "then empty_response", 1, 0),))
     after = replace(exploration(empty_response="undetected"), not_tried=frozenset({"call=1: timeout"}))
     comparison = compare_explorations(before, after)
     assert comparison.changes == (

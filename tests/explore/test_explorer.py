@@ -9,7 +9,7 @@ from offbook.errors import InputError
 from offbook.explore.explorer import Exploration, Explorer, SerialExecutor
 from offbook.explore.options import ExploreOptions, select_variants
 from offbook.explore.run import Run
-from offbook.explore.schedule import LeftOut, LeftOutGroup, Pace
+from offbook.explore.schedule import LeftOutFault, LeftOutGroup, Pace
 from tests.explore.runs import UNDECLARED, clean_run, model_call, streamed, tool_run
 
 CLEAN = clean_run(calls=(model_call(1), model_call(2)), tools=(tool_run(),))
@@ -235,7 +235,7 @@ def test_a_budget_of_time_starts_no_further_case_and_says_which_it_left_out():
     exploration = Explorer(subject, options, clock=clock).explore()
     assert subject.plans[1:] == ["tool=refund call=1: tool_lost", "call=1 attempt=1: http_error 401"]
     assert [each.case.id for each in exploration.results] == ["0001", "0003"]
-    assert exploration.left_out == (LeftOut("model", "http_error 401", 1, 1),)
+    assert exploration.left_out == (LeftOutFault("model", "http_error 401", 1, 1),)
     assert exploration.left_groups == (LeftOutGroup("single faults", 1, 3),)
     assert exploration.not_tried == {"call=2 attempt=1: http_error 401"}
 

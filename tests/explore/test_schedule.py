@@ -10,9 +10,9 @@ from offbook.explore.cases import FaultCase, cases_of
 from offbook.explore.options import CRASH_VARIANTS, select_variants
 from offbook.explore.run import sites_of
 from offbook.explore.schedule import (
-    Budget,
-    Deadline,
-    LeftOut,
+    BudgetDeadline,
+    CaseBudget,
+    LeftOutFault,
     LeftOutGroup,
     Pace,
     describe_time,
@@ -48,14 +48,14 @@ def order_of(cases, near=()):
 @pytest.mark.parametrize(
     ("text", "budget"),
     [
-        (None, Budget()),
-        (2000, Budget(cases=2000)),
-        ("2000", Budget(cases=2000)),
-        ("90s", Budget(time_s=90.0)),
-        ("5m", Budget(time_s=300.0)),
-        ("2h", Budget(time_s=7200.0)),
-        ("1h30m", Budget(time_s=5400.0)),
-        ("0.5m", Budget(time_s=30.0)),
+        (None, CaseBudget()),
+        (2000, CaseBudget(cases=2000)),
+        ("2000", CaseBudget(cases=2000)),
+        ("90s", CaseBudget(time_s=90.0)),
+        ("5m", CaseBudget(time_s=300.0)),
+        ("2h", CaseBudget(time_s=7200.0)),
+        ("1h30m", CaseBudget(time_s=5400.0)),
+        ("0.5m", CaseBudget(time_s=30.0)),
     ],
 )
 def test_a_budget_is_a_number_of_cases_or_a_time(text, budget):
@@ -131,10 +131,10 @@ def test_what_was_left_out_is_counted_by_fault():
     cases = cases_of(sites_of(RUN), select_variants("connection_reset,tool_lost"))
     assert left_out(cases, cases) == ()
     assert left_out(cases, cases[:2]) == (
-        LeftOut("model", "connection_reset", 3, 2),
-        LeftOut("model", "connection_reset, always", 5, 0),
-        LeftOut("tool", "tool_lost", 2, 0),
-        LeftOut("tool", "tool_lost, always", 2, 0),
+        LeftOutFault("model", "connection_reset", 3, 2),
+        LeftOutFault("model", "connection_reset, always", 5, 0),
+        LeftOutFault("tool", "tool_lost", 2, 0),
+        LeftOutFault("tool", "tool_lost, always", 2, 0),
     )
     assert left_out_groups(cases, cases) == ()
     assert left_out_groups(cases, cases[:2]) == (LeftOutGroup("single faults", 12, 14),)
@@ -217,7 +217,7 @@ def test_a_long_exploration_is_announced_and_a_short_one_is_not():
 
 def test_no_more_time_is_left_than_the_budget_has():
     pace = pace_of(*FAST, clean_s=9.0)
-    pace.deadline = Deadline(10.0, FixedClock())
+    pace.deadline = BudgetDeadline(10.0, FixedClock())
     assert pace.remaining_s == pytest.approx(9.7)
     pace.expect(FAST, 1, pairs=1000)
     assert pace.estimate(1005, is_program=True) == "about 1,005 cases, the most telling ones first, for 10 s"
@@ -235,14 +235,14 @@ class CountingClock(FixedClock):
 
 def test_a_deadline_that_is_asked_once_looks_at_the_clock_once():
     clock = CountingClock()
-    deadline = Deadline(100.0, clock)
+    deadline = BudgetDeadline(100.0, clock)
     for reads, ask in enumerate((lambda: not deadline.has_passed, lambda: deadline.allows(1.0)), start=2):
         assert ask()
         assert clock.reads == reads
 
 
 def test_time_is_kept_for_what_comes_after_the_last_case_and_the_start_counts():
-    deadline = Deadline(10.0, FixedClock(), start_s=-4.0)
+    deadline = BudgetDeadline(10.0, FixedClock(), start_s=-4.0)
     assert deadline.left_s == 4.0  # 10 s from the start on, but for half of what it has taken until now
     deadline.keep_for_closing(3.0)
     deadline.keep_for_closing(1.0)

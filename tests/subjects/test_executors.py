@@ -11,7 +11,7 @@ from offbook.explore.cases import FaultCase
 from offbook.explore.explorer import Explorer
 from offbook.explore.options import ExploreOptions, select_variants
 from offbook.explore.run import Run
-from offbook.explore.schedule import Deadline
+from offbook.explore.schedule import BudgetDeadline
 from offbook.faults import FaultPlan, parse_fault
 from offbook.subjects.executors import MANY_CASES, ForkExecutor, ThreadExecutor, executor_of
 from offbook.subjects.function import FunctionSubject
@@ -164,7 +164,7 @@ def test_after_many_cases_one_more_runs_at_once():
 
 
 def test_cases_that_run_at_the_deadline_are_ended_and_not_reported(recording):
-    late = Deadline(0.0)
+    late = BudgetDeadline(0.0)
     assert list(executor_of(Endless(), 2).run(cases_of(3), late)) == []
     assert list(ForkExecutor(FunctionSubject(endless, recording), 2).run(cases_of(3), late)) == []
 

@@ -17,11 +17,11 @@ from offbook.explore.pairs import Pairs, Waves, expected_cases
 from offbook.explore.run import Run, named_calls, sites_of
 from offbook.explore.schedule import (
     NO_DEADLINE,
-    Deadline,
-    LeftOut,
+    BudgetDeadline,
+    CaseSchedule,
+    LeftOutFault,
     LeftOutGroup,
     Pace,
-    Schedule,
     check_shard,
     in_case_order,
     left_out,
@@ -105,7 +105,7 @@ class Exploration(Struct, frozen=True):
     subject: str
     clean: Run
     results: tuple[CaseResult, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[LeftOutFault, ...] = ()
     left_groups: tuple[LeftOutGroup, ...] = ()
     not_tried: frozenset[str] = frozenset()
     left_orders: int = 0
@@ -169,7 +169,7 @@ class CaseExecutor(Protocol):
 
     workers: int
 
-    def run(self, cases: Iterable[FaultCase], deadline: Deadline = NO_DEADLINE) -> Iterator[ExecutedCase]: ...
+    def run(self, cases: Iterable[FaultCase], deadline: BudgetDeadline = NO_DEADLINE) -> Iterator[ExecutedCase]: ...
 
 
 def execute(subject: Subject, case: FaultCase) -> ExecutedCase:
@@ -187,7 +187,7 @@ class SerialExecutor:
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
 
-    def run(self, cases: Iterable[FaultCase], deadline: Deadline = NO_DEADLINE) -> Iterator[ExecutedCase]:
+    def run(self, cases: Iterable[FaultCase], deadline: BudgetDeadline = NO_DEADLINE) -> Iterator[ExecutedCase]:
         for case in cases:
             if deadline.has_passed:
                 return
@@ -235,7 +235,7 @@ class Explorer:
         self._budget = parse_budget(options.budget)
         check_shard(self._budget, options.shard)
         self._clock = clock
-        self._deadline = Deadline(self._budget.time_s, clock, start_s=start_s)
+        self._deadline = BudgetDeadline(self._budget.time_s, clock, start_s=start_s)
         self._known = KnownRuns()
         self._own_ids, self._shown = set[str](), 0
         self._sampled: dict[str, ExecutedCase] = {}
@@ -374,7 +374,7 @@ class Explorer:
             elsewhere=tuple(elsewhere),
         )
 
-    def _schedule(self) -> Schedule:
+    def _schedule(self) -> CaseSchedule:
         return schedule(self.cases, rows_near_effects(self.clean))
 
     def _run_or_share(self, cases: Sequence[FaultCase]) -> Iterator[CaseResult]:

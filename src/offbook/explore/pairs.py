@@ -13,13 +13,13 @@ from msgspec.structs import replace
 from offbook.explore.cases import FaultCase, pairs_of
 from offbook.explore.options import FaultVariant
 from offbook.explore.run import ExploredSite, Run, sites_of
-from offbook.explore.schedule import Schedule, rank, rows_near_effects
+from offbook.explore.schedule import CaseSchedule, rank, rows_near_effects
 
 PAIRED_FAULTS = ("connection_reset", "http_error 500", "timeout", "tool_error", "tool_lost")
 """The faults that are tried as the second of a pair: the most likely ones."""
 
 
-class Pair(Struct, frozen=True):
+class FaultPair(Struct, frozen=True):
     """A pair of faults. Its `kind` are the columns of both.
 
     `promise` counts the reasons to try it before others: its first fault is a finding, its second one is near an
@@ -46,7 +46,7 @@ class Pairs:
         self._sites = sites_of(clean)
         self._fitting = [sum(variant.fits(site) for variant in self._variants) for site in self._sites]
         self._known: dict[frozenset[str], FaultCase] = {}
-        self._waiting: list[Pair] = []
+        self._waiting: list[FaultPair] = []
         self._taken: Counter[tuple[int, tuple[str, str]]] = Counter()
         self._foreseen = 0
 
@@ -78,7 +78,7 @@ class Pairs:
             if self._known.setdefault(frozenset(map(str, lines)), pair) is pair:
                 kind = case.columns[0], pair.columns[0]
                 promise = is_finding + (row in near)
-                self._waiting.append(Pair(pair, kind, promise, distances[row], crc32(str(pair).encode())))
+                self._waiting.append(FaultPair(pair, kind, promise, distances[row], crc32(str(pair).encode())))
 
     def take(self, count: int) -> list[FaultCase]:
         """Return the most telling pairs that were not taken before, at most `count`.
@@ -136,7 +136,7 @@ class _ExpectedPairs(Pairs):
         return [FaultCase("", (), ())] * taken
 
 
-def expected_cases(planned: Schedule, pairs: Pairs, *, most: int | None) -> tuple[list[FaultCase], int]:
+def expected_cases(planned: CaseSchedule, pairs: Pairs, *, most: int | None) -> tuple[list[FaultCase], int]:
     """Return the single faults that are going to run if at most so many cases are, and about how many pairs are.
 
     Only the runs of single faults show which pairs there are.
@@ -156,7 +156,7 @@ class Waves:
     pairs, the rest is one wave. So what runs first does not depend on a budget, nor on how many run at once.
     """
 
-    def __init__(self, planned: Schedule, pairs: Pairs, *, most: int | None) -> None:
+    def __init__(self, planned: CaseSchedule, pairs: Pairs, *, most: int | None) -> None:
         self._planned, self._pairs, self._most = planned, pairs, most
         self._others, self._stage = list(planned.others), 0
         self._wave: list[FaultCase] = []

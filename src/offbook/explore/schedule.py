@@ -25,17 +25,17 @@ LONG_S = 5.0
 """How long an exploration is that is announced with an estimate."""
 
 
-class Budget(Struct, frozen=True):
+class CaseBudget(Struct, frozen=True):
     """How many cases may run, or how long an exploration may start new ones. None is no limit."""
 
     cases: int | None = None
     time_s: float | None = None
 
 
-NO_BUDGET: Budget = Budget()
+NO_BUDGET: CaseBudget = CaseBudget()
 
 
-def parse_budget(value: int | str | None, *, source: str = "budget") -> Budget:
+def parse_budget(value: int | str | None, *, source: str = "budget") -> CaseBudget:
     """Return the budget that a number of cases (`2000`) or a time (`90s`, `5m`, `1h30m`) stands for.
 
     Raises:
@@ -45,17 +45,17 @@ def parse_budget(value: int | str | None, *, source: str = "budget") -> Budget:
         return NO_BUDGET
     text = str(value).strip()
     if text.isascii() and text.isdecimal() and int(text) > 0:
-        return Budget(cases=int(text))
+        return CaseBudget(cases=int(text))
     match = _TIME.fullmatch(text) if text else None
     parts = zip(match.groups(), _UNITS_S, strict=True) if match else ()
     time_s = sum(float(number) * unit_s for number, unit_s in parts if number)
     if not time_s:
         hint = "like 2000, or 90s, 5m, 1h30m"
         raise InputError(f"expected a number of cases or a time, got {text!r}", source=source, hint=hint)
-    return Budget(time_s=time_s)
+    return CaseBudget(time_s=time_s)
 
 
-def check_shard(budget: Budget, shard: Shard | None) -> None:
+def check_shard(budget: CaseBudget, shard: Shard | None) -> None:
     """Raise InputError if cases are left out by their time: shards could not agree on which."""
     if shard is not None and budget.time_s is not None:
         hint = "a number of cases, which are the same in every shard: --budget 2000"
@@ -66,7 +66,7 @@ CLOSING_SHARE = 0.03
 """The part of a budget of time that is kept for what comes after the last case: its verdict, and reports."""
 
 
-class Deadline:
+class BudgetDeadline:
     """When the last case has to have ended: when the time is over, but for what is to be done afterwards.
 
     The time begins at `start_s` by the clock, now by default. If it began before, what has to be loaded took that time,
@@ -101,7 +101,7 @@ class Deadline:
         return max(0.0, self._end_s - self._closing_s - self._clock.monotonic_s())
 
 
-NO_DEADLINE: Deadline = Deadline(None)
+NO_DEADLINE: BudgetDeadline = BudgetDeadline(None)
 
 
 def rows_near_effects(run: Run) -> frozenset[str]:
@@ -132,7 +132,7 @@ def _effects_after(call: ModelCall, following: Sequence[ModelCall], run: Run) ->
     return call.effects_before is not None and later is not None and later > call.effects_before
 
 
-class Schedule(Struct, frozen=True):
+class CaseSchedule(Struct, frozen=True):
     """Cases in the order in which they run.
 
     `first` is the most telling one of each family of faults, `next` one of each fault and one at each call, `others`
@@ -148,7 +148,7 @@ class Schedule(Struct, frozen=True):
         return [*self.first, *self.next, *self.others][:cases]
 
 
-def schedule(cases: Sequence[FaultCase], near: Collection[str]) -> Schedule:
+def schedule(cases: Sequence[FaultCase], near: Collection[str]) -> CaseSchedule:
     """Return the cases, the most telling ones first; of equally telling ones, in their order.
 
     Those in the rows `near` effects come first, then faults of tools, then answers that are lost or doubled; faults
@@ -162,7 +162,7 @@ def schedule(cases: Sequence[FaultCase], near: Collection[str]) -> Schedule:
     known += _first_of_each(ranked, lambda case: case.rows, known)
     ids = {case.id for case in known}
     others = take_turns([case for case in ranked if case.id not in ids], lambda case: case.group)
-    return Schedule(tuple(first), tuple(known[len(first) :]), tuple(others))
+    return CaseSchedule(tuple(first), tuple(known[len(first) :]), tuple(others))
 
 
 def _first_of_each(
@@ -206,7 +206,7 @@ def in_case_order(items: Iterable[T], case_of: Callable[[T], FaultCase]) -> list
     return sorted(items, key=lambda item: (len(case_of(item).id), case_of(item).id))
 
 
-class LeftOut(Struct, frozen=True):
+class LeftOutFault(Struct, frozen=True):
     """How many `cases` of a fault a budget has left out, and how many were `tried`. A pair counts by its second one."""
 
     family: FaultFamily
@@ -226,7 +226,7 @@ class LeftOutGroup(Struct, frozen=True):
     of: int
 
 
-def left_out(cases: Iterable[FaultCase], tried: Iterable[FaultCase]) -> tuple[LeftOut, ...]:
+def left_out(cases: Iterable[FaultCase], tried: Iterable[FaultCase]) -> tuple[LeftOutFault, ...]:
     """Return what of the `cases` is not among those that were tried, by fault."""
     run = list(tried)
     ids = {case.id for case in run}
@@ -234,7 +234,7 @@ def left_out(cases: Iterable[FaultCase], tried: Iterable[FaultCase]) -> tuple[Le
     missing = [case for case in cases if case.id not in ids]
     columns = Counter(case.columns[0] for case in missing)
     families = {case.columns[0]: case.family for case in missing}
-    return tuple(LeftOut(families[each], each, count, counts[each]) for each, count in columns.items())
+    return tuple(LeftOutFault(families[each], each, count, counts[each]) for each, count in columns.items())
 
 
 def left_out_groups(cases: Iterable[FaultCase], tried: Iterable[FaultCase]) -> tuple[LeftOutGroup, ...]:

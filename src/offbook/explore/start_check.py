@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 from offbook.explore.cases import FaultCase
 from offbook.explore.run import Run
-from offbook.explore.schedule import NO_BUDGET, Budget
+from offbook.explore.schedule import NO_BUDGET, CaseBudget
 from offbook.faults import FaultPlan
 from offbook.recording.match.continuation import Continuation
 
@@ -69,14 +69,14 @@ def sample_of(cases: Sequence[FaultCase]) -> list[FaultCase]:
     return quick[: min(MOST, max(FEWEST, int(len(cases) * SHARE)))]
 
 
-def sample_budget(left_s: float | None, *, run_s: float) -> Budget:
+def sample_budget(left_s: float | None, *, run_s: float) -> CaseBudget:
     """Return how many cases are run both ways, and how long they are waited for: at least one case.
 
     So much time is left, and a run that is started anew takes so long.
     """
     if left_s is None:
         return NO_BUDGET
-    return Budget(max(1, int(left_s * TIME_SHARE / max(run_s, 1e-3))), 2 * left_s * TIME_SHARE)
+    return CaseBudget(max(1, int(left_s * TIME_SHARE / max(run_s, 1e-3))), 2 * left_s * TIME_SHARE)
 
 
 def check_starts(
@@ -85,7 +85,7 @@ def check_starts(
     execute: Callable[[FaultCase, bool], Executed],
     verdict_of: Callable[[Executed], str],
     *,
-    budget: Budget = NO_BUDGET,
+    budget: CaseBudget = NO_BUDGET,
 ) -> dict[str, Executed]:
     """Run a sample of the cases both ways; if a verdict differs, start all runs anew.
 

@@ -20,7 +20,7 @@ from offbook.explore.harness import HarnessFactory
 from offbook.explore.monitor import RunMonitor
 from offbook.explore.processes.isolation import CaseProcess
 from offbook.explore.run import Run
-from offbook.explore.schedule import Deadline, parse_budget
+from offbook.explore.schedule import BudgetDeadline, parse_budget
 from offbook.faults import FaultPlan
 from offbook.pytest_plugin.backend import record_again_hint
 from offbook.pytest_plugin.markers import ExploreMarker
@@ -98,7 +98,7 @@ class TestSubject(IsolatedSubject):
         super().__init__(HarnessFactory(reader, marker.divergence, declarations=declared), marker.deadlines)
         self.name = recording
         self.clean: Run | None = None
-        self.deadline = Deadline(parse_budget(marker.budget).time_s)
+        self.deadline = BudgetDeadline(parse_budget(marker.budget).time_s)
         self.causes: dict[tuple[str, str], str] = {}
         self._item: pytest.Function | None = None
         self._error: BaseException | None = None

@@ -19,7 +19,7 @@ from offbook.explore.harness import Harness
 from offbook.explore.monitor import RunMonitor
 from offbook.explore.options import select_variants
 from offbook.explore.run import MISSPELT, ModelCall, Run, named_calls, recorded_run, sites_of
-from offbook.explore.schedule import LeftOut, in_case_order, left_out, parse_budget, rows_near_effects, schedule
+from offbook.explore.schedule import LeftOutFault, in_case_order, left_out, parse_budget, rows_near_effects, schedule
 from offbook.explore.verdict import Assessment, assess
 from offbook.faults import FaultPlan
 from offbook.gateway.gateway import ProviderGateway
@@ -61,7 +61,7 @@ class ExploredCase(Struct, frozen=True):
     marker: ExploreMarker
     recording: str
     case: FaultCase | None = None
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[LeftOutFault, ...] = ()
     numbered: FaultCase | None = None
 
     @property

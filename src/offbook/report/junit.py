@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from offbook.explore.explorer import CaseResult
-from offbook.explore.schedule import LeftOut
+from offbook.explore.schedule import LeftOutFault
 from offbook.recording.redact.rules import mask_text
 from offbook.report.exploration.report_input import ReportInput, left_out_by_group
 from offbook.report.reporter import one_line
@@ -132,7 +132,7 @@ def exploration_junit(report_input: ReportInput) -> bytes:
     return render_xml(root)
 
 
-def _add_left_out(suite: Element, left: LeftOut) -> None:
+def _add_left_out(suite: Element, left: LeftOutFault) -> None:
     case = SubElement(suite, "testcase", classname="offbook", name=clean_xml(f"left out: {left.fault}"), time="0.000")
     message = f"the budget left out {pluralize(left.cases, 'case')} of {left.fault}; {left.tried:,} tried"
     SubElement(case, "skipped", message=clean_xml(message))

@@ -15,7 +15,7 @@ from offbook.explore.cases import FaultCase
 from offbook.explore.explorer import CaseExecutor, ExecutedCase, SerialExecutor, Subject, execute, next_continuation
 from offbook.explore.processes.isolation import wait_for_any
 from offbook.explore.run import Run
-from offbook.explore.schedule import NO_DEADLINE, Deadline
+from offbook.explore.schedule import NO_DEADLINE, BudgetDeadline
 from offbook.subjects.forked_run import IsolatedSubject, StartedRun
 
 
@@ -43,7 +43,7 @@ class ThreadExecutor:
         self._subject, self.workers, self._spare = subject, workers, spare
         self._count = 0
 
-    def run(self, cases: Iterable[FaultCase], deadline: Deadline = NO_DEADLINE) -> Iterator[ExecutedCase]:
+    def run(self, cases: Iterable[FaultCase], deadline: BudgetDeadline = NO_DEADLINE) -> Iterator[ExecutedCase]:
         waiting, started = self._counted(cases), list[Future[ExecutedCase]]()
         with ThreadPoolExecutor(self.workers + self._spare) as pool:
             try:
@@ -112,7 +112,7 @@ class ForkExecutor:
     def __init__(self, subject: IsolatedSubject, workers: int) -> None:
         self._subject, self.workers = subject, workers
 
-    def run(self, cases: Iterable[FaultCase], deadline: Deadline = NO_DEADLINE) -> Iterator[ExecutedCase]:
+    def run(self, cases: Iterable[FaultCase], deadline: BudgetDeadline = NO_DEADLINE) -> Iterator[ExecutedCase]:
         waiting = iter(cases)
         started: list[_StartedCase] = []
         try:

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from offbook.errors import InputError, OffbookError
 from offbook.explore.cases import FaultCase
 from offbook.explore.explorer import ExecutedCase
-from offbook.explore.schedule import NO_DEADLINE, Deadline
+from offbook.explore.schedule import NO_DEADLINE, BudgetDeadline
 from offbook.subjects.executors import RayAddress
 from offbook.subjects.specs import AnySubjectSpec, ExploreSettings, ProgramSpec, ScenarioSpec
 from offbook.workers.cases import CasesSpec, decode_results, encode_batch
@@ -146,7 +146,7 @@ class RayExecutor:
         pid: int = self._ray.get(self._actors[number].pid.remote())
         return pid
 
-    def run(self, cases: Iterable[FaultCase], deadline: Deadline = NO_DEADLINE) -> Iterator[ExecutedCase]:
+    def run(self, cases: Iterable[FaultCase], deadline: BudgetDeadline = NO_DEADLINE) -> Iterator[ExecutedCase]:
         waiting, started = iter(cases), list[_StartedBatch]()
         while True:
             started += self._start(waiting, started)
@@ -171,7 +171,7 @@ class RayExecutor:
     def _batch_size(self) -> int:
         return 1 if self._case_s is None else min(max(int(BATCH_S / max(self._case_s, 1e-6)), 1), MAX_BATCH)
 
-    def _wait(self, batches: list[_StartedBatch], deadline: Deadline) -> bool:
+    def _wait(self, batches: list[_StartedBatch], deadline: BudgetDeadline) -> bool:
         """Wait until one of the batches has ended, and take all that have. Return whether one has in time."""
         done, _ = self._ray.wait([batch.reference for batch in batches], num_returns=1, timeout=deadline.left_s)
         for batch in batches:

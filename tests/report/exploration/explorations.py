@@ -6,7 +6,7 @@ from offbook.explore.cases import FaultCase, cases_of
 from offbook.explore.explorer import CaseResult, Exploration
 from offbook.explore.options import select_variants
 from offbook.explore.run import ModelCall, Run, RunFailure, ToolRun, sites_of
-from offbook.explore.schedule import LeftOut, LeftOutGroup
+from offbook.explore.schedule import LeftOutFault, LeftOutGroup
 from offbook.explore.verdict import Assessment
 from offbook.faults import At, ConnectionReset, ToolLost
 
@@ -77,7 +77,7 @@ def naive(subject="refund_agent", *, left=0):
             judged(look_up, replace(CLEAN, diverged="asked anew"), "undecided", "asked anew:\n  messages[3]"),
             judged(refund, refunded_twice(refund), "repeated side effect", "refund ran 2 times, usually once"),
         ),
-        left_out=(LeftOut("model", "timeout", left, 0),) if left else (),
+        left_out=(LeftOutFault("model", "timeout", left, 0),) if left else (),
         left_groups=(LeftOutGroup("single faults", left, left + 6),) if left else (),
     )
 

@@ -12,7 +12,7 @@ from offbook.explore.cases import FaultCase, cases_of
 from offbook.explore.explorer import Exploration
 from offbook.explore.options import VARIANTS
 from offbook.explore.run import Run, RunFailure, sites_of
-from offbook.explore.schedule import LeftOut
+from offbook.explore.schedule import LeftOutFault
 from offbook.explore.verdict import VERDICTS, Assessment
 from offbook.report.exploration import load_exploration
 from offbook.report.exploration.json_report import exploration_json, load_reported
@@ -93,7 +93,7 @@ def test_what_was_written_is_read_back(name, tmp_path):
 
 
 def test_an_exploration_of_nothing_is_read_back(tmp_path):
-    empty = Exploration("nothing", Run(), left_out=(LeftOut("tool", "tool_lost", 7, 0),))
+    empty = Exploration("nothing", Run(), left_out=(LeftOutFault("tool", "tool_lost", 7, 0),))
     assert loaded(written(empty), tmp_path) == empty
 
 

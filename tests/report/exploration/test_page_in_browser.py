@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 from playwright.sync_api import expect
 
-from offbook.explore.schedule import LeftOut
+from offbook.explore.schedule import LeftOutFault
 from offbook.explore.verdict import VERDICTS, Assessment
 from offbook.report.exploration import exploration_reporter_of
 from offbook.report.exploration.page import exploration_page
@@ -231,7 +231,7 @@ def test_two_explorations_are_compared(look_at):
 
 
 def test_no_findings_are_reported_as_none_and_a_budget_with_what_it_left_out(look_at):
-    left = (LeftOut("model", "timeout", 9, 1), LeftOut("tool", "tool_error", 3, 0))
+    left = (LeftOutFault("model", "timeout", 9, 1), LeftOutFault("tool", "tool_error", 3, 0))
     page = look_at(replace(explorations.sound(), left_out=left))
     assert page.locator("#findings").inner_text().splitlines()[-1] == "None."
     assert page.locator("#totals").inner_text() == "6 cases, 0 findings; the budget left out 12 cases"

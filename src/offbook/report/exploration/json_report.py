@@ -12,7 +12,7 @@ from offbook.explore.cases import FaultCase, HeatmapCell
 from offbook.explore.compare import Coverage, ExplorationComparison, coverage_of
 from offbook.explore.explorer import CaseResult, Exploration
 from offbook.explore.run import Run
-from offbook.explore.schedule import LeftOut, LeftOutGroup, in_case_order
+from offbook.explore.schedule import LeftOutFault, LeftOutGroup, in_case_order
 from offbook.explore.verdict import VERDICTS, Assessment, Verdict
 from offbook.faults import PlannedFault
 from offbook.files import read_file
@@ -44,7 +44,7 @@ class ComparisonReport(Struct, frozen=True):
     changes: tuple[ChangeReport, ...]
 
 
-class CaseReport(Struct, frozen=True, kw_only=True):
+class ExploredCaseReport(Struct, frozen=True, kw_only=True):
     """A case and its result, as JSON. `case` is the text of its faults, `same_as` the id of one whose run it shares."""
 
     id: str
@@ -83,7 +83,7 @@ class ExplorationReport(Struct, frozen=True, kw_only=True):
     shard: ShardReport | UnsetType
     findings: int
     left: int
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[LeftOutFault, ...]
     left_groups: tuple[LeftOutGroup, ...]
     left_orders: int
     tally: dict[Verdict, int]
@@ -92,7 +92,7 @@ class ExplorationReport(Struct, frozen=True, kw_only=True):
     coverage: Coverage
     comparison: ComparisonReport | None
     clean: Run
-    explored: tuple[CaseReport, ...]
+    explored: tuple[ExploredCaseReport, ...]
 
 
 class _StoredCase(Struct, frozen=True, kw_only=True):
@@ -114,7 +114,7 @@ class _StoredExploration(Struct, frozen=True, kw_only=True):
     subject: str
     clean: Run
     explored: tuple[_StoredCase, ...]
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[LeftOutFault, ...] = ()
     left_groups: tuple[LeftOutGroup, ...] = ()
     left_orders: int = 0
     is_complete: bool = True
@@ -242,8 +242,8 @@ def _exploration(kept: _StoredExploration, source: str) -> Exploration:
     )
 
 
-def _case_report(explored: CaseResult, report_input: ReportInput) -> CaseReport:
-    return CaseReport(
+def _case_report(explored: CaseResult, report_input: ReportInput) -> ExploredCaseReport:
+    return ExploredCaseReport(
         id=explored.case.id,
         case=str(explored.case),
         verdict=explored.verdict,
