@@ -150,7 +150,10 @@ class _Claims:
                 continue
             ran = f"{effect.beside(difference.missing)} ran; without the fault it does not"
             yield Assessment("wrong effect", (ran, *self._instructions))
-        yield from self._undeclared_repeats()
+        # A tool that nothing is declared about may have changed something when it ran once more.
+        runs, clean = self._undeclared_runs(self._run), self._undeclared_runs(self._clean)
+        undeclared = compare_effects(runs, clean, {}, stable=self._stable).repeated
+        yield from _possible_repeats(undeclared, "", _declaration_advice)
         yield from self._obeyed()
 
     def _changed_keys(self, difference: EffectDifference) -> Iterator[Assessment]:
@@ -161,12 +164,6 @@ class _Claims:
             if (keys := used_keys(self._effects, tool, declared)) > 1:
                 text = f"{tool} is idempotent by {declared.idempotent}, and was called with {keys} different ones"
                 yield Assessment("repeated side effect", (text,))
-
-    def _undeclared_repeats(self) -> Iterator[Assessment]:
-        """Yield what ran once more of tools that nothing is declared about: it may have changed something."""
-        runs, clean = self._undeclared_runs(self._run), self._undeclared_runs(self._clean)
-        repeated = compare_effects(runs, clean, {}, stable=self._stable).repeated
-        yield from _possible_repeats(repeated, "", _declaration_advice)
 
     def _undeclared_runs(self, run: Run) -> list[Effect]:
         """Return the calls that ran, of tools that nothing is declared about, as if they had an effect."""
@@ -242,7 +239,9 @@ class _Claims:
         if is_same:
             yield from self._endless_requests(difference)
             yield from self._went_on_without()
-            yield Assessment("recovered", (_recovery_text(run, clean), *self._closing_turns()))
+            lacking = () if self._was_told else self._answers.describe()
+            closing = [f"{text}; nothing was left to do" for call, text in lacking if not self._answers.is_needed(call)]
+            yield Assessment("recovered", (_recovery_text(run, clean), *closing))
         else:
             yield Assessment("different result", tuple(self._other_result(difference)))
 
@@ -313,13 +312,15 @@ class _Claims:
 
     def _endless_requests(self, difference: EffectDifference) -> Iterator[Assessment]:
         """Yield what ran once more for a model that never ends, if the result is the same as if it had ended."""
-        known = [each for each in difference.repeated if self._is_observed(each[0].tool) or self._is_declared(each[0])]
-        for often in _how_often(known) if self._has_fired("asks_for_more") else ():
+        if not self._has_fired("asks_for_more"):
+            return
+        tools = [each[0].tool for each in difference.repeated]
+        known = {
+            tool for tool in tools if self._declarations.get(tool, UNDECLARED).has_effect or self._is_observed(tool)
+        }
+        for often in _how_often([each for each in difference.repeated if each[0].tool in known]):
             ended = "the model never stopped asking for tools, and the result is the same as if it had"
             yield Assessment("undetected", (f"{often}: {ended}",))
-
-    def _is_declared(self, effect: Effect) -> bool:
-        return self._declarations.get(effect.tool, UNDECLARED).has_effect
 
     def _went_on_without(self) -> Iterator[Assessment]:
         """Yield the calls that failed for good, though the result is the same as if they had not."""
@@ -331,12 +332,6 @@ class _Claims:
         for run in self._failed_tools():
             failed = f"{run.tool} failed for good ({run.error or 'no result'}), and the result is the same"
             yield Assessment("went on without", (failed,))
-
-    def _closing_turns(self) -> Iterator[str]:
-        """Yield the calls that failed for good when all was done."""
-        for call, lacking in () if self._was_told else self._answers.describe():
-            if not self._answers.is_needed(call):
-                yield f"{lacking}; nothing was left to do"
 
     def _failed_tools(self) -> list[ToolRun]:
         """Return the calls of tools that a fault prevented and that nothing replaced."""
@@ -680,7 +675,8 @@ def is_truncated(result: Any, whole: Any) -> bool:
     if isinstance(result, dict) and isinstance(whole, dict) and result.keys() <= whole.keys():
         return all(result[name] == whole[name] or is_truncated(result[name], whole[name]) for name in result)
     if isinstance(result, list) and isinstance(whole, list) and len(result) <= len(whole):
-        return _are_truncated_items(result, whole)
+        rest = iter(whole)  # items may be missing or truncated; those that are left have the same order
+        return all(any(item == each or is_truncated(item, each) for each in rest) for item in result)
     return False
 
 
@@ -695,12 +691,6 @@ def _is_truncated_text(text: str, whole: str) -> bool:
         return all(line in rest for line in lines)
     pairs = list(zip(lines, whole_lines, strict=False))
     return len(lines) == len(whole_lines) and all(line.startswith(cut.strip()) for cut, line in pairs)
-
-
-def _are_truncated_items(items: list[Any], whole: list[Any]) -> bool:
-    """Return whether items of the whole list are missing or truncated, and the rest is the same in the same order."""
-    rest = iter(whole)
-    return all(any(item == each or is_truncated(item, each) for each in rest) for item in items)
 
 
 DIFFERENT_LINES, DIFFERENT_CHARS, CHARS_BEFORE = 4, 160, 40
