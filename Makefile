@@ -47,7 +47,7 @@ SITE := tests/docs/test_site.py
 # tests that fork: apart from the others, so that a fork copies the tables of a small process
 FORKING := tests/cli tests/docs tests/examples tests/explore tests/pytest_plugin tests/subjects tests/workers
 # tests that load vendors' SDKs, which takes seconds in each worker: in few workers, beside the others
-SDKS := tests/wire tests/codecs/test_openai_responses_sdk.py tests/providers/test_first_use.py
+SDKS := tests/wire tests/codecs/test_openai_responses_sdk.py
 # one worker more than cores: many tests wait for a process that they have started
 TEST_WORKERS := $(shell echo $$((1 + $$(nproc))))
 SDK_WORKERS := $(shell echo $$((($$(nproc) + 1) / 2)))

@@ -131,16 +131,14 @@ class RunDeadlineError(BaseException):
 class CaseReport(Struct, frozen=True, kw_only=True):
     """What the process of a case reports: its run, or why there is none.
 
-    `modules` are those that it has loaded from outside the agent's own code. The clean run also reports its `script`,
-    and the `models` and `patterns` that libraries have built. `notes` are what the subject notes beside.
+    `modules` are those that it has loaded from outside the agent's own code. The clean run also reports its `script`.
+    `notes` are what the subject notes beside.
     """
 
     run: Run | None = None
     notes: dict[str, str] = {}
     script: CleanScript | None = None
     modules: tuple[str, ...] = ()
-    models: tuple[tuple[str, str], ...] = ()
-    patterns: tuple[tuple[str, int], ...] = ()
     refusal: dict[str, str] | None = None
     error: str = ""
 

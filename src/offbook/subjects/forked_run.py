@@ -23,7 +23,6 @@ from offbook.explore.options import Deadlines
 from offbook.explore.processes.isolation import GRACE_S, ForkedProcess, ProcessEnding, ProcessState, Reuse, wait_for_any
 from offbook.explore.run import Run, RunFailure
 from offbook.faults import FaultPlan, parse_fault
-from offbook.providers.first_use import build_models, built_models, compile_patterns, compiled_patterns
 from offbook.recording.match.continuation import Continuation
 from offbook.virtual_time import TimeReferences
 
@@ -115,8 +114,6 @@ class IsolatedSubject(ABC):
             self._harnesses.load_script(report.script)
             self._reuse = None if (state := self._process_state()) is None else Reuse(state, self._run_job)
         self._load(report.modules)
-        build_models(report.models)
-        compile_patterns(report.patterns)
         return report.run
 
     def close(self) -> None:
@@ -147,8 +144,7 @@ class IsolatedSubject(ABC):
             run = self.run_here(plan, continuation)
             report = CaseReport(run=run, notes=self.notes, modules=_foreign_modules(before))
             if is_clean:
-                models, patterns = built_models(_is_foreign), compiled_patterns()
-                report = replace(report, script=self._harnesses.script, models=tuple(models), patterns=tuple(patterns))
+                report = replace(report, script=self._harnesses.script)
         except InputError as error:
             fields = {"reason": error.reason, "source": error.source, "place": error.place, "hint": error.hint}
             report = CaseReport(refusal=fields)
@@ -171,10 +167,6 @@ class IsolatedSubject(ABC):
                 import_module(name)
         if new:
             self._references = None
-
-
-def _is_foreign(name: str) -> bool:
-    return name in sys.modules and not is_own_module(sys.modules[name])
 
 
 def _foreign_modules(before: int) -> tuple[str, ...]:

@@ -28,7 +28,6 @@ from typing import ClassVar, NoReturn, Protocol
 from msgspec import Struct
 
 from offbook.clock import VIRTUAL_EPOCH
-from offbook.providers.first_use import remember_transforms
 from offbook.tools.child_process import kill_group
 from offbook.virtual_time import TimeReferences, VirtualTime
 
@@ -323,7 +322,6 @@ class _Child:
             self._references.follow(self._clock, epoch_s=VIRTUAL_EPOCH.timestamp())
             if reuse is None:
                 self._start().report(work())
-            remember_transforms()
             reuse.state.note()
             while self._stays_after(work, reuse.state):
                 work = partial(reuse.work, self._next_job())

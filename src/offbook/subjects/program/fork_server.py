@@ -35,14 +35,9 @@ MAX_POLL_S = 86_400.0
 
 
 class Libraries(Struct, frozen=True):
-    """What a run has used from outside the program: modules in order, models of pydantic, and patterns of `re`.
-
-    `requests` are the first ones that it has sent: path and body.
-    """
+    """What a run has used from outside the program: modules in order, and its first requests by path and body."""
 
     modules: list[str]
-    models: list[tuple[str, str]] = []
-    patterns: list[tuple[str, int]] = []
     requests: list[tuple[str, str]] = []
 
     def without(self, unfit: Set[str]) -> Libraries:

@@ -30,8 +30,6 @@ from offbook.wire.server.wire_server import WireServer
 MAX_RESTARTS = 8
 """How often a fork server is started again, without the libraries that turned out to be unfit."""
 MODULES_S = 5.0
-MAX_WARM_UP_REQUESTS = 128
-"""How many requests of the clean run are sent once more: what an SDK makes of their messages is remembered."""
 
 
 class RunPlace(Struct, frozen=True):
@@ -172,7 +170,7 @@ class ForkLauncher:
         self._on_early, self._is_early = on_early, False
         self.virtual_patience = patience.copy()
         self._libraries: Libraries | None = None
-        self._sent = SentRequests(MAX_WARM_UP_REQUESTS)
+        self._sent = SentRequests()
         self._unfit = set[str]()
         self._lock = Lock()
         self._numbers = count(1)

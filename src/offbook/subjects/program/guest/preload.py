@@ -1,20 +1,27 @@
 """Loads the libraries of a program once, so that its runs need not, and finds those that cannot be loaded so.
 
 A process that forks must have one thread and no connection: threads are not there in the child, and connections would
-be shared. Output of a library would be missing in the runs.
+be shared. Output of a library would be missing in the runs. What SDKs build at their first request is built by sending
+the requests of the clean run once more: see `first_use.py`.
 """
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from importlib import _bootstrap
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from offbook.providers.first_use import Sdk, send_again
+else:  # it is beside this file, under the name of the guest
+    from .first_use import Sdk, send_again
 
 _PACKAGES = ("site-packages", "dist-packages")
 
@@ -61,6 +68,22 @@ def load(modules: list[str]) -> dict[str, Any]:
             break
     watch.end()
     return {"blamed": sorted(watch.blamed), "why": watch.why}
+
+
+def send_requests(requests: list[tuple[str, str]], url: str) -> str:
+    """Send requests of a run, by path and body, once more to the server at `url`.
+
+    Returns what is left of it that a process that forks must not have; empty if nothing.
+    """
+    before = process_state()
+    for path, body in requests:
+        send_again(path, body, partial(_base_url, url + path))
+    gc.collect()
+    return new_since(before)
+
+
+def _base_url(url: str, sdk: Sdk) -> dict[str, str]:
+    return {sdk.url_option: url.partition(sdk.root)[0]}
 
 
 class _Watch:

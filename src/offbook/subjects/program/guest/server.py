@@ -19,7 +19,7 @@ import sys
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from . import preload, waits, warm_up
+from . import preload, waits
 from .checkpoint import Checkpoint, TimeToCheckpoint, clone
 from .program import Program, join_threads_at_exit
 from .shared_time import SharedTime
@@ -59,13 +59,10 @@ class _Server:
                     self._at_start = frozenset(sys.modules)
                     self._send({"prepared": True})
                 case {"preload": libraries}:
-                    loaded = preload.load(libraries["modules"])
-                    if not loaded["blamed"]:
-                        warm_up.warm_up(libraries)
-                    self._send(loaded)
+                    self._send(preload.load(libraries["modules"]))
                     _freeze()
                 case {"requests": requests, "url": url}:
-                    self._send({"left": warm_up.send_requests(requests, url)})
+                    self._send({"left": preload.send_requests(requests, url)})
                     _freeze()
                 case {"hold": address}:
                     self._hold(tuple(address))
@@ -237,8 +234,7 @@ class _Server:
             if command["modules"]:
                 waits.Waits.follow(None)
                 names = preload.foreign_modules(self._at_start, self._program.folders)
-                loaded = warm_up.used_libraries(names)
-                linked.send(b"m" + json.dumps(loaded).encode())
+                linked.send(b"m" + json.dumps({"modules": names}).encode())
             _exit_now(code)
         finally:
             _exit_now(1)
