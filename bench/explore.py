@@ -33,13 +33,6 @@ NEAR_FLOOR = 0.6
 SDK_CASES_PER_S = 150.0
 
 
-class _ForkedEachTime(FunctionSubject):
-    """A function of which every run has a new process."""
-
-    def _process_state(self) -> None:
-        return None
-
-
 class Score(Struct, frozen=True):
     """How many runs there were in a second, and how many tries of calls in those."""
 
@@ -150,7 +143,7 @@ def _replayed(
 ) -> tuple[list[Run], float]:
     """As many clean runs, and how long they took; each in a process of its own if `forks`, else all in this one."""
     watch = Stopwatch()
-    with closing(_ForkedEachTime(agent, recording)) as subject:
+    with closing(FunctionSubject(agent, recording)) as subject:
         replay = subject.run if forks else subject.run_here
         replay(FaultPlan(), "stubborn")
         with quiet(), watch.lap():
@@ -166,7 +159,6 @@ def _notes(plan: Plan) -> list[str]:
     return [
         f"best of {plan.repeats(*REPEATS)} repeats; the more, the better; the recording is read before",
         "the clean run goes the same way: virtual time, a gateway, observers, no fault in its plan",
-        "cases share a process as long as runs leave nothing behind in it; forked runs have one each",
         "a case that makes a request which was never recorded runs three times, and counts once",
         "a case whose run fails ends early, and one that recovers asks more: hence the calls, too",
         "programs: the same sample of all faults both ways, after the clean run and loading the libraries",

@@ -12,22 +12,17 @@ from itertools import islice
 from traceback import format_exc
 from typing import ClassVar
 
-import msgspec
 from msgspec.structs import replace
 
-from offbook.decoding import decode_msgpack
 from offbook.errors import InputError
 from offbook.explore.harness import HarnessFactory
 from offbook.explore.monitor import PROCESS_ENDED, CaseReport, exit_text, is_own_module, killed_text
 from offbook.explore.options import Deadlines
-from offbook.explore.processes.isolation import GRACE_S, ForkedProcess, ProcessEnding, ProcessState, Reuse, wait_for_any
+from offbook.explore.processes.isolation import GRACE_S, ForkedProcess, ProcessEnding, wait_for_any
 from offbook.explore.run import Run, RunFailure
-from offbook.faults import FaultPlan, parse_fault
+from offbook.faults import FaultPlan
 from offbook.recording.match.continuation import Continuation
 from offbook.virtual_time import TimeReferences
-
-MAX_WASTED = 10
-"""After how many processes in a row that cannot be used again nobody looks whether the next one can."""
 
 
 class StartedRun:
@@ -42,9 +37,6 @@ class IsolatedSubject(ABC):
 
     So nothing that a run does, loads or changes is there for the next one, except for what the clean run was answered.
     What it has loaded from outside the agent's own code is loaded here afterwards, so that other runs need not.
-
-    A process is used for another run only if the last one has left it as it was: see `explore/processes/traces.py`. A
-    subclass that can be sure of that returns a `_process_state`.
 
     `notes` are what `run_here` has noted about the run beside its report: set there, and here after the last run.
     What runs print is discarded if the subject `is_silent`.
@@ -61,9 +53,6 @@ class IsolatedSubject(ABC):
         self.notes: dict[str, str] = {}
         self._tried = set[str]()
         self._references: TimeReferences | None = None
-        self._reuse: Reuse | None = None
-        self._idle: list[ForkedProcess] = []
-        self._wasted = 0
 
     @abstractmethod
     def run_here(self, plan: FaultPlan, continuation: Continuation) -> Run:
@@ -83,16 +72,11 @@ class IsolatedSubject(ABC):
         if self._references is None:
             self._references = TimeReferences()
         _ = str(plan)  # what that takes is known then, in the process of the run, too
-        if self._idle:
-            process = self._idle.pop()
-            process.start(msgspec.msgpack.encode(([str(line) for line in plan], continuation)))
-            return StartedRun(process, plan)
         process = ForkedProcess(
             partial(self._report, plan, continuation),
             references=self._references,
             limit_s=self._deadlines.real_s + GRACE_S,
             is_silent=self.is_silent,
-            reuse=self._reuse,
         )
         return StartedRun(process, plan)
 
@@ -101,7 +85,6 @@ class IsolatedSubject(ABC):
         ending = started.process.ending
         assert ending is not None
         self.notes = {}
-        self._keep(started.process)
         if not ending.report:
             return self._cut_run(started.plan, ending)
         report = CaseReport.from_bytes(ending.report)
@@ -112,31 +95,11 @@ class IsolatedSubject(ABC):
             raise RuntimeError(report.error)
         if report.script is not None:
             self._harnesses.load_script(report.script)
-            self._reuse = None if (state := self._process_state()) is None else Reuse(state, self._run_job)
         self._load(report.modules)
         return report.run
 
     def close(self) -> None:
-        while self._idle:
-            self._idle.pop().close()
         self._harnesses.close()
-
-    def _process_state(self) -> ProcessState | None:
-        """Return the state to compare processes with after their runs; None if none is used again."""
-        return None
-
-    def _run_job(self, job: bytes) -> bytes:
-        lines, continuation = decode_msgpack(job, tuple[list[str], Continuation])
-        return self._report(FaultPlan(map(parse_fault, lines)), continuation)
-
-    def _keep(self, process: ForkedProcess) -> None:
-        """Keep a process that can be used again. If there are hardly any, do not look for them any more."""
-        if process.is_idle:
-            self._idle.append(process)
-            self._wasted = 0
-        elif self._reuse is not None:
-            self._wasted += 1
-            self._reuse = None if self._wasted >= MAX_WASTED else self._reuse
 
     def _report(self, plan: FaultPlan, continuation: Continuation) -> bytes:
         is_clean, before = not self._harnesses.has_script, len(sys.modules)

@@ -18,7 +18,6 @@ from offbook.explore.options import (
     Invariant,
     select_variants,
 )
-from offbook.explore.processes.traces import AgentState, UnknownStateError
 from offbook.explore.run import Run
 from offbook.faults import FaultPlan
 from offbook.recording.match.continuation import Continuation
@@ -52,12 +51,6 @@ class FunctionSubject(IsolatedSubject):
         self.name = getattr(function, "__name__", "function")
         super().__init__(HarnessFactory(open_store(recording).read(), divergence, declarations=declarations), deadlines)
         self._monitored = MonitoredFunction(function, declared=declared, deadlines=deadlines)
-
-    def _process_state(self) -> AgentState | None:
-        try:
-            return AgentState(self._monitored.work)
-        except UnknownStateError:
-            return None
 
     def run_here(self, plan: FaultPlan, continuation: Continuation) -> Run:
         return self._monitored.run(self._harnesses.create(plan, continuation))

@@ -21,9 +21,8 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from math import ceil, inf
-from typing import ClassVar, NoReturn, Protocol
+from typing import ClassVar, NoReturn
 
 from msgspec import Struct
 
@@ -33,14 +32,11 @@ from offbook.virtual_time import TimeReferences, VirtualTime
 
 _MARK = b"\0report\0"
 _LENGTH = struct.Struct("<Q")
-_STAYS = b"\1"
 _exit_now, _now_s = os._exit, time.monotonic
 GRACE_S = 2.0
 """How much longer than its deadline a process may run before it is killed: it should have ended by itself."""
 START_S = 1e6
 """The monotonic time at which a case starts: no program expects that its computer has just been started."""
-MAX_JOBS = 200
-"""How often a process is used, at most: what libraries keep in it grows."""
 POLL_S = 0.1
 """How often to look for a process that ended while another one, which it has started, holds its pipe open."""
 
@@ -78,20 +74,16 @@ class CaseProcess:
 
     def report(self, data: bytes) -> NoReturn:
         """Send the report and end this process. Only the first report counts, and none of a copy."""
-        self.send(data, stays=False)
-        _exit_now(0)
-
-    def send(self, data: bytes, *, stays: bool) -> None:
-        """Send the report, and whether this process stays for another run."""
         if self.is_copy:
             _exit_now(1)
         self._reporting.acquire()  # whoever comes second waits for the end of the process
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         if not self._is_silent:
             flush_output()
-        left = memoryview(_MARK + _LENGTH.pack(len(data)) + data + bytes([stays]))
+        left = memoryview(_MARK + _LENGTH.pack(len(data)) + data)
         while left:
             left = left[os.write(self._pipe, left) :]
+        _exit_now(0)
 
     def call_at(self, limit_s: float, late: Callable[[], NoReturn]) -> None:
         """Call `late` after `limit_s` of real time, in the main thread. Native code that does not end is dumped."""
@@ -107,26 +99,11 @@ class CaseProcess:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
 
-class ProcessState(Protocol):
-    """What a process is like before a job, with which it is compared afterwards: see `explore/processes/traces.py`."""
-
-    def note(self) -> None: ...
-
-    def is_as_noted(self) -> bool: ...
-
-
-class Reuse(Struct, frozen=True):
-    """How a process is used again: by `work`, which is called with what it is to do, while it is as in `state`."""
-
-    state: ProcessState
-    work: Callable[[bytes], bytes]
-
-
 class ForkedProcess:
     """A forked process in a process group of its own, in which `work` runs in virtual time and returns the report.
 
     It is killed after `limit_s`. Whatever it has started in its group ends with it. What it prints is discarded, unless
-    `is_silent` is False. If it can be used again (`reuse`), it `is_idle` after work that has left it as it was.
+    `is_silent` is False. `ending` is set when it has ended.
     """
 
     def __init__(
@@ -136,59 +113,37 @@ class ForkedProcess:
         references: TimeReferences,
         limit_s: float,
         is_silent: bool = True,
-        reuse: Reuse | None = None,
     ) -> None:
         self._pipe, child_pipe = map(_beyond_standard_files, os.pipe())
-        child_jobs, self._jobs = map(_beyond_standard_files, os.pipe())
         if not is_silent:
             flush_output()  # or both processes would write what is buffered now
         self._pid = fork_quietly()
         if self._pid == 0:
-            os.close(self._jobs)  # so that it ends with this process
-            _Child(child_pipe, child_jobs, references=references, is_silent=is_silent).run(work, reuse)
+            _run_child(work, child_pipe, references=references, is_silent=is_silent)
         os.close(child_pipe)
-        os.close(child_jobs)
         os.set_blocking(self._pipe, False)
         with suppress(PermissionError, ProcessLookupError):  # the child has done it, and perhaps ended
             os.setpgid(self._pid, self._pid)
-        self._limit_s = limit_s
         self._due_s = _now_s() + limit_s
         self._data = bytearray()
         self._is_open = True
         self._exit_code: int | None = None
         self.ending: ProcessEnding | None = None
-        self.is_idle = False
-
-    def start(self, job: bytes) -> None:
-        """Give another job to the process, which has to be idle."""
-        assert self.is_idle
-        self._data.clear()
-        self.ending, self.is_idle, self._due_s = None, False, _now_s() + self._limit_s
-        with suppress(BrokenPipeError):  # something has killed it: `poll` sees that
-            os.write(self._jobs, _LENGTH.pack(len(job)) + job)
 
     def poll(self) -> bool:
         """Read what the process has sent, and return whether it has ended. If it is late, it is killed."""
         if self.ending is None:
             has_exited = self._has_exited()
             self._read()
-            report = self._report()
-            if report is not None and report.endswith(_STAYS) and not has_exited:
-                self.is_idle, self.ending = True, ProcessEnding(report[:-1])
-            elif has_exited or report is not None:
+            if has_exited or self._report() is not None:
                 self._end(has_exited=has_exited)
             elif _now_s() >= self._due_s:
                 self._end(has_exited=False, was_late=True)
         return self.ending is not None
 
     def kill(self) -> None:
-        """Kill the process and its group. Does nothing if its job has ended."""
+        """Kill the process and its group. Does nothing if it has ended."""
         if self.ending is None:
-            self._end(has_exited=False)
-
-    def close(self) -> None:
-        """Kill the process, idle or not. Does nothing if it has ended."""
-        if self.ending is None or self.is_idle:
             self._end(has_exited=False)
 
     def _end(self, *, has_exited: bool, was_late: bool = False) -> None:
@@ -197,10 +152,8 @@ class ForkedProcess:
             with suppress(ChildProcessError):
                 os.waitpid(self._pid, 0)
         os.close(self._pipe)
-        os.close(self._jobs)
         dump = bytes(self._data).partition(_MARK)[0].decode("utf-8", "replace")
-        self.is_idle = False
-        self.ending = ProcessEnding((self._report() or b"")[:-1], self._exit_code, dump, was_late)
+        self.ending = ProcessEnding(self._report() or b"", self._exit_code, dump, was_late)
 
     def _has_exited(self) -> bool:
         try:
@@ -221,13 +174,13 @@ class ForkedProcess:
             self._is_open = bool(piece)
 
     def _report(self) -> bytes | None:
-        """Return the report, if it is complete, and behind it whether the process stays."""
+        """Return the report, if it is complete."""
         _, mark, rest = bytes(self._data).partition(_MARK)
         if not mark or len(rest) < _LENGTH.size:
             return None
         (length,) = _LENGTH.unpack_from(rest)
         report = rest[_LENGTH.size :]
-        return report if len(report) == length + 1 else None
+        return report if len(report) == length else None
 
     def wait_s(self) -> float:
         """Return how long to wait before the next `poll`, if nothing comes by the pipe."""
@@ -302,59 +255,22 @@ def fork_quietly() -> int:
     return pid
 
 
-class _Child:
-    """The forked process. Nothing of the parent runs in here: no handler, no exit hook."""
-
-    def __init__(self, pipe: int, jobs: int, *, references: TimeReferences, is_silent: bool) -> None:
-        self._pipe, self._jobs, self._references, self._is_silent = pipe, jobs, references, is_silent
-        self._clock = VirtualTime(START_S, is_exact=True)
-        self._jobs_done = 0
-
-    def run(self, work: Callable[[], bytes], reuse: Reuse | None) -> NoReturn:
-        """Report what the work returns. Then do more work, as long as the last one has left everything as it was."""
-        try:
-            os.setpgid(0, 0)
-            gc.freeze()  # what is garbage of the parent is not collected here, and its memory stays shared
-            reset_signals()
-            close_input()
-            if self._is_silent:
-                _silence()
-            self._references.follow(self._clock, epoch_s=VIRTUAL_EPOCH.timestamp())
-            if reuse is None:
-                self._start().report(work())
-            reuse.state.note()
-            while self._stays_after(work, reuse.state):
-                work = partial(reuse.work, self._next_job())
-            _exit_now(0)
-        finally:
-            _exit_now(1)
-
-    def _stays_after(self, work: Callable[[], bytes], state: ProcessState) -> bool:
-        case = self._start()
-        report = work()
-        self._jobs_done += 1
-        stays = self._jobs_done < MAX_JOBS and state.is_as_noted()
-        case.send(report, stays=stays)
-        return stays
-
-    def _start(self) -> CaseProcess:
+def _run_child(work: Callable[[], bytes], pipe: int, *, references: TimeReferences, is_silent: bool) -> NoReturn:
+    """Report what the work returns, in the forked process. Nothing of the parent runs in here: no handler, no hook."""
+    try:
+        os.setpgid(0, 0)
+        gc.freeze()  # what is garbage of the parent is not collected here, and its memory stays shared
+        reset_signals()
+        close_input()
+        if is_silent:
+            _silence()
+        clock = VirtualTime(START_S, is_exact=True)
+        references.follow(clock, epoch_s=VIRTUAL_EPOCH.timestamp())
         random.seed(0)
-        case = CaseProcess.current = CaseProcess(self._pipe, self._clock, is_silent=self._is_silent)
-        return case
-
-    def _next_job(self) -> bytes:
-        """Wait for the next job; ends this process if there will be none."""
-        (length,) = _LENGTH.unpack(self._receive(_LENGTH.size))
-        return self._receive(length)
-
-    def _receive(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            piece = os.read(self._jobs, size - len(data))
-            if not piece:
-                _exit_now(0)
-            data += piece
-        return data
+        CaseProcess.current = CaseProcess(pipe, clock, is_silent=is_silent)
+        CaseProcess.current.report(work())
+    finally:
+        _exit_now(1)
 
 
 def reset_signals() -> None:
