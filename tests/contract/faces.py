@@ -1,0 +1,576 @@
+"""One driver for each face of offbook: whatever it speaks, a test asks it a text and gets an outcome.
+
+A book says what is recorded: by key, an `Entry` (it answers for ever) or a list of them (in order). The key is a step
+of models and the name of a tool; `None` is a model call without a step, which is found by its request.
+"""
+
+import asyncio
+import json
+import os
+import subprocess
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import MappingProxyType
+from typing import NamedTuple
+
+import aiohttp
+import httpx
+import httpx2
+import requests
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+from websockets.sync.client import connect
+
+import offbook
+from offbook import (
+    FaultInjector,
+    FaultPlan,
+    MockProvider,
+    ProviderError,
+    RecordingMismatchError,
+    RecordingProvider,
+    StandIn,
+    ToolCall,
+    inject_tools,
+    parse_fault,
+    record_tools,
+    replay_tools,
+)
+from offbook.tools import run_tools
+from tests.contract.live import Live, LiveModel, LiveProcess, live_tools, mcp_server, model_server, socket_server
+
+KEYS = ("greet", "gret", "part")
+SERVER = "notes"
+VENDOR_URL, PATH = "https://api.openai.com", "/v1/chat/completions"
+MODERN = "2026-07-28"
+MISSED = -32010
+
+
+class Outcome(NamedTuple):
+    """What a caller gets: an `answer` with its text, a `miss`, or another `error`."""
+
+    kind: str
+    text: str = ""
+
+
+def said(text):
+    return Outcome("answer", text)
+
+
+class Missed(NamedTuple):
+    """A miss as a face reports it."""
+
+    kind: str
+    key: str | None
+    text: str
+
+
+class Entry(NamedTuple):
+    """A recorded answer to the text `asked`; written by hand for every request if that is None."""
+
+    answer: str
+    asked: str | None = None
+    fields: Mapping = MappingProxyType({})
+
+
+class Setup(NamedTuple):
+    """What a face answers from: a document, or a recording at a path; or what it records, and where to."""
+
+    document: dict | None = None
+    path: Path | None = None
+    record: Path | None = None
+    mode: str = "append"
+    strict: bool = True
+    default: str | None = None
+    faults: tuple = ()
+    latency_ms: float = 0.0
+
+    @property
+    def plan(self):
+        return FaultPlan([parse_fault(line) for line in self.faults])
+
+    @property
+    def wire_options(self):
+        options = {"faults": list(self.faults), "latency_ms": self.latency_ms}
+        if self.record is not None:
+            return options | {"record": self.record, "record_mode": self.mode}
+        options |= {"strict": self.strict}
+        if self.default is not None:
+            options["default_response"] = self.default
+        return options | ({"recording": self.path} if self.document is None else {"responses": self.document})
+
+
+class Face:
+    """How one face is opened, asked, and inspected. `live` is what answers while it records."""
+
+    name: str
+    family: str
+    failing: str
+    """A fault after which the caller has no answer, and what it is."""
+
+    def __init__(self, setup, folder):
+        self.setup, self.folder, self.live, self.took_s = setup, folder, Live(), 0.0
+        self._open = ExitStack()
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *raised):
+        return self._open.__exit__(*raised)
+
+    def enter(self, context):
+        return self._open.enter_context(context)
+
+    @classmethod
+    def site(cls, key=None, **numbers):
+        """The site of a call in a plan: `step=greet call=1`, or `tool=greet call=1`."""
+        named = {} if key is None else {cls.key_word: cls.recorded_key(key)}
+        return " ".join(f"{name}={value}" for name, value in (named | numbers).items())
+
+    @classmethod
+    def recorded_key(cls, key):
+        return key
+
+    def ask(self, text, key=None):
+        started_s, self.took_s = time.monotonic(), None
+        outcome = self.answer_to(text, key)
+        if self.took_s is None:
+            self.took_s = time.monotonic() - started_s
+        return outcome
+
+    def unused(self):
+        return [(entry.key, entry.position) for entry in self.inspected.unused()]
+
+    @property
+    def misses(self):
+        return [Missed(each.kind, each.key, str(each)) for each in self.inspected.misses]
+
+    @property
+    def unfired(self):
+        return [str(line) for line in self.injected.unfired()]
+
+
+class ModelFace(Face):
+    """A face of model calls."""
+
+    family, key_word, failing = "model", "step", "http_error 500"
+
+    @staticmethod
+    def document(book):
+        document = {"_version": 2}
+        for key, entries in book.items():
+            if isinstance(entries, list):
+                document[key or recorded_request(entries[0].asked)["request_hash"]] = [model_entry(e) for e in entries]
+            else:
+                document[key or recorded_request(entries.asked)["request_hash"]] = model_entry(entries)
+        return document
+
+
+def conversation(text):
+    return [{"role": "user", "content": text}]
+
+
+def model_entry(entry):
+    recorded = {} if entry.asked is None else recorded_request(entry.asked)
+    return recorded | {"content": entry.answer} | entry.fields
+
+
+@cache
+def recorded_request(text):
+    """The fields of a recorded exchange that say what was asked, and when."""
+
+    async def record(path):
+        async with RecordingProvider(LiveModel(Live()), path) as recorder:
+            await recorder.complete(conversation(text), model="m", step_id="any")
+
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "run.json")
+        offbook.run(record(path))
+        recorded = json.loads(path.read_text())["any"]
+    return {name: recorded[name] for name in ("request", "request_hash", "recorded_at")}
+
+
+class ProviderFace(ModelFace):
+    """MockProvider or RecordingProvider under a FaultInjector."""
+
+    name = "provider"
+
+    def start(self):
+        setup = self.setup
+        if setup.record is not None:
+            self.inspected = RecordingProvider(LiveModel(self.live), setup.record, record=setup.mode)
+        else:
+            default = {} if setup.default is None else {"default_response": setup.default}
+            self.inspected = MockProvider(
+                setup.path, responses=setup.document, strict=setup.strict, latency_ms=setup.latency_ms, **default
+            )
+        self.injected = FaultInjector(self.inspected, setup.plan)
+
+    def __exit__(self, *raised):
+        offbook.run(self.inspected.__aexit__(*raised))
+
+    def answer_to(self, text, key):
+        async def complete():
+            started_s = asyncio.get_running_loop().time()
+            try:
+                response = await self.injected.complete(conversation(text), model="m", step_id=key)
+            except RecordingMismatchError as error:
+                return Outcome("miss", str(error))
+            except ProviderError as error:
+                return Outcome("error", str(error))
+            finally:
+                self.took_s = asyncio.get_running_loop().time() - started_s
+            return said(response.content)
+
+        return offbook.run(complete(), virtual_time=True)
+
+    @property
+    def fired(self):
+        return [str(line) for line in self.injected.fired]
+
+    def overused(self):
+        return [(entry.key, entry.served) for entry in self.inspected.overused()]
+
+
+class WireFace(ModelFace):
+    """A face of model calls over HTTP."""
+
+    def start(self):
+        if self.setup.record is None:
+            self.base = self.serve(self.setup.wire_options)
+        else:
+            self.base = self.serve(self.setup.wire_options, self.enter(model_server(self.live)))
+        self.injected = self.inspected
+
+    def serve(self, options, live_url=None):
+        """Start what answers, and return the URL to ask."""
+        self.inspected = self.enter(StandIn(**options))
+        self.enter(self.inspected.intercept(*([] if live_url is None else [live_url.removeprefix("http://")])))
+        return live_url or VENDOR_URL
+
+    def answer_to(self, text, key):
+        headers = {} if key is None else {"x-offbook-step": key}
+        status, body = self.post(f"{self.base}{PATH}", {"model": "m", "messages": conversation(text)}, headers)
+        if status == 200:
+            return said(json.loads(body)["choices"][0]["message"]["content"])
+        return Outcome("miss" if status == 422 else "error", json.loads(body)["error"]["message"])
+
+    @property
+    def fired(self):
+        return [str(line) for line in self.inspected.fired()]
+
+    def overused(self):
+        return [(entry.key, entry.served) for entry in self.inspected.overused_exchanges()]
+
+
+class ServerFace(WireFace):
+    """A server at a port."""
+
+    name = "server"
+
+    def serve(self, options, live_url=None):
+        upstreams = {} if live_url is None else {"upstreams": {"openai": f"{live_url}/v1"}}
+        self.inspected = self.enter(offbook.serving(**options, **upstreams))
+        self._client = self.enter(httpx2.Client(trust_env=False))
+        return self.inspected.url
+
+    def post(self, url, body, headers):
+        answer = self._client.post(url, json=body, headers=headers)
+        return answer.status_code, answer.content
+
+
+class ClientFace(WireFace):
+    """A client that a StandIn made, in virtual time."""
+
+    name = "httpx2"
+
+    def serve(self, options, live_url=None):
+        self.inspected = self.enter(StandIn(**options))
+        return live_url or VENDOR_URL
+
+    def post(self, url, body, headers):
+        async def post():
+            async with httpx2.AsyncClient(transport=self.inspected.transport(), timeout=60) as client:
+                started_s = asyncio.get_running_loop().time()
+                answer = await client.post(url, json=body, headers=headers)
+                self.took_s = asyncio.get_running_loop().time() - started_s
+                return answer.status_code, answer.content
+
+        return offbook.run(post(), virtual_time=self.setup.record is None)
+
+
+class HttpxFace(WireFace):
+    """A client of httpx that is intercepted."""
+
+    name = "httpx"
+
+    def post(self, url, body, headers):
+        with httpx.Client(trust_env=False) as client:
+            answer = client.post(url, json=body, headers=headers)
+        return answer.status_code, answer.content
+
+
+class RequestsFace(WireFace):
+    """A session of requests that is intercepted."""
+
+    name = "requests"
+
+    def post(self, url, body, headers):
+        answer = requests.post(url, json=body, headers=headers, timeout=60)
+        return answer.status_code, answer.content
+
+
+class AiohttpFace(WireFace):
+    """A session of aiohttp that is intercepted."""
+
+    name = "aiohttp"
+
+    def post(self, url, body, headers):
+        async def post():
+            async with (
+                aiohttp.ClientSession() as client,
+                client.post(url, json=body, headers=headers) as answer,
+            ):
+                return answer.status, await answer.read()
+
+        return asyncio.run(post())
+
+
+class ToolFace(Face):
+    """A face of tool calls."""
+
+    family, key_word, failing = "tool", "tool", "tool_error"
+
+    @classmethod
+    def document(cls, book):
+        def entry(given):
+            asked = {} if given.asked is None else {"arguments": {"text": given.asked}}
+            return asked | {"result": given.answer} | given.fields
+
+        tools = {}
+        for key, entries in book.items():
+            is_list = isinstance(entries, list)
+            tools[cls.recorded_key(key)] = [entry(each) for each in entries] if is_list else entry(entries)
+        return {"_version": 2, "_tools": tools}
+
+
+class ToolsFace(ToolFace):
+    """Tools of this process, replayed or recorded."""
+
+    name = "tools"
+
+    def start(self):
+        setup, tools = self.setup, live_tools(self.live, KEYS)
+        if setup.record is not None:
+            self.inspected = self.enter(record_tools(tools, setup.record, record=setup.mode))
+        else:
+            recording = setup.path if setup.document is None else setup.document
+            self.inspected = self.enter(
+                replay_tools(tools, recording, strict=setup.strict, default=setup.default, latency_ms=setup.latency_ms)
+            )
+        self.injected = inject_tools(self.inspected, setup.plan)
+
+    def answer_to(self, text, key):
+        async def call():
+            started_s = asyncio.get_running_loop().time()
+            try:
+                (outcome,) = await run_tools(self.injected, [ToolCall(key, {"text": text})])
+            except RecordingMismatchError as error:
+                return Outcome("miss", str(error))
+            finally:
+                self.took_s = asyncio.get_running_loop().time() - started_s
+            return said(outcome.value) if outcome.error is None else Outcome("error", outcome.text)
+
+        return offbook.run(call(), virtual_time=True)
+
+    @property
+    def fired(self):
+        return [str(line) for line in self.injected.fired]
+
+    def overused(self):
+        return [(entry.key, entry.served) for entry in self.inspected.overused()]
+
+
+class McpFace(ToolFace):
+    """Tools of an MCP server."""
+
+    @classmethod
+    def recorded_key(cls, key):
+        return f"{SERVER}.{key}"
+
+    def start(self):
+        self.inspected = self.injected = self.enter(
+            offbook.serving(mcp={SERVER: self.server_config()}, **self.setup.wire_options)
+        )
+        self._number = 0
+
+    def answer_to(self, text, key):
+        self._number += 1
+        params = {"name": key, "arguments": {"text": text}}
+        response = self.send({"jsonrpc": "2.0", "id": self._number, "method": "tools/call", "params": params})
+        if (error := response.get("error")) is not None:
+            return Outcome("miss" if error["code"] == MISSED else "error", error["message"])
+        result = response["result"]
+        text = result["content"][0]["text"] if result["content"] else ""
+        return Outcome("error" if result.get("isError") else "answer", text)
+
+    @property
+    def fired(self):
+        return [str(line) for line in self.inspected.fired()]
+
+    def overused(self):
+        return [(entry.key, entry.served) for entry in self.inspected.overused_exchanges()]
+
+
+class McpStdioFace(McpFace):
+    """An MCP server over stdio."""
+
+    name = "mcp_stdio"
+
+    def server_config(self):
+        self.live = LiveProcess(self.folder / "asked.log")
+        return self.live.config
+
+    def start(self):
+        super().start()
+        self._process = None
+        self._open.callback(self._stop)
+
+    def _stop(self):
+        if self._process is not None:
+            self._process.stdin.close()
+            self._process.wait(10)
+            self._process.stdout.close()
+            self._process = None
+
+    def send(self, message):
+        if self._process is None:
+            config = self.inspected.mcp[SERVER].config
+            self._process = subprocess.Popen(
+                [config["command"], *config["args"]],
+                env=os.environ | config["env"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
+        self._process.stdin.write(json.dumps(message).encode() + b"\n")
+        self._process.stdin.flush()
+        if not (line := self._process.stdout.readline()):
+            self._stop()
+            return {"error": {"code": 0, "message": "the server has ended"}}
+        return json.loads(line)
+
+
+class McpHttpFace(McpFace):
+    """An MCP server over HTTP."""
+
+    name = "mcp_http"
+
+    def server_config(self):
+        return {"url": "http://127.0.0.1:1/mcp" if self.setup.record is None else self.enter(mcp_server(self.live))}
+
+    def start(self):
+        super().start()
+        self._client = self.enter(httpx2.Client(trust_env=False))
+
+    def send(self, message):
+        message["params"]["_meta"] = {
+            "io.modelcontextprotocol/protocolVersion": MODERN,
+            "io.modelcontextprotocol/clientCapabilities": {},
+        }
+        headers = {"mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": message["params"]["name"]}
+        headers["accept"] = "application/json, text/event-stream"
+        answer = self._client.post(self.inspected.mcp[SERVER].url, json=message, headers=headers)
+        if answer.headers.get("content-type", "").startswith("text/event-stream"):
+            data = [line.removeprefix("data: ") for line in answer.text.splitlines() if line.startswith("data: ")]
+            return json.loads(data[-1]) if data else {"error": {"code": 0, "message": "the stream ended"}}
+        return answer.json()
+
+
+class WebSocketFace(Face):
+    """A session over WebSocket: one connection, on which each text is a message. A book is its chain of messages."""
+
+    name, family, key_word, failing = "websocket", "socket", "step", "ws_close 1011"
+
+    @staticmethod
+    def document(book):
+        ((_, entries),) = book.items()
+        return recorded_session(tuple((entry.asked, entry.answer) for entry in entries))
+
+    def start(self):
+        upstreams = {}
+        if self.setup.record is not None:
+            upstreams = {"upstreams": {"openai": f"{self.enter(socket_server(self.live.answer))}/v1"}}
+        self.inspected = self.injected = self.enter(offbook.serving(**self.setup.wire_options, **upstreams))
+        self._socket = None
+        self._open.callback(self.hang_up)
+
+    def hang_up(self):
+        """End the session; the next text starts another."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def answer_to(self, text, key):
+        try:
+            if self._socket is None:
+                self._socket = talk_to(self.inspected.url)
+            return said(exchange_over(self._socket, text))
+        except InvalidStatus as error:
+            return Outcome("miss" if error.response.status_code == 422 else "error", error.response.body.decode())
+        except ConnectionClosed as error:
+            self._socket = None
+            return Outcome("miss" if error.rcvd is not None and error.rcvd.code == 4422 else "error", str(error))
+        except WebSocketException as error:
+            return Outcome("error", str(error))
+
+    @property
+    def fired(self):
+        return [str(line) for line in self.inspected.fired()]
+
+
+def talk_to(url):
+    socket = connect(f"{url.replace('http', 'ws', 1)}/v1/realtime?model=m", proxy=None, close_timeout=2)
+    try:
+        assert json.loads(socket.recv(timeout=20))["type"] == "session.created"
+    except ConnectionClosed:
+        socket.close()
+        raise
+    return socket
+
+
+def exchange_over(socket, text):
+    socket.send(json.dumps({"type": "response.create", "text": text}))
+    return json.loads(socket.recv(timeout=20))["text"]
+
+
+@cache
+def recorded_session(exchanges):
+    """The document of a session in which each text got its answer."""
+    answers = iter([answer for _, answer in exchanges])
+    with TemporaryDirectory() as folder, socket_server(lambda _: next(answers)) as url:
+        path = Path(folder, "run.json")
+        with offbook.serving(record=path, upstreams={"openai": f"{url}/v1"}) as server, talk_to(server.url) as socket:
+            for text, _ in exchanges:
+                exchange_over(socket, text)
+        return json.loads(path.read_text())
+
+
+FACES = {
+    face.name: face
+    for face in (
+        ProviderFace,
+        ServerFace,
+        ClientFace,
+        HttpxFace,
+        RequestsFace,
+        AiohttpFace,
+        ToolsFace,
+        McpStdioFace,
+        McpHttpFace,
+        WebSocketFace,
+    )
+}
