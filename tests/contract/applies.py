@@ -11,6 +11,9 @@ MCP = ("mcp_stdio", "mcp_http")
 TOOLS = ("tools", *MCP)
 WIRE = ("server", "httpx2", "httpx", "requests", "aiohttp")
 
+MODELS = ("provider", *WIRE)
+
+NO_PROTOCOLS = "there is one protocol"
 CHAIN = "a session is a chain of messages, which has no keys"
 NAMED = "a tool call always names its tool"
 
@@ -26,12 +29,26 @@ LEFT_OUT = {
     "any order": on("websocket", "messages come in the order of the session"),
     "a miss in full": on("websocket", "the reason of a close frame has at most 123 bytes"),
     "unused by key": on("websocket", CHAIN),
+    "overused": on(TOOLS, "a tool call that was recorded once is a list of one, so a second one is a miss")
+    | on("websocket", "a session that connects again starts from its handshake"),
+    "lenient": on("websocket", "no default message would fit the next one"),
+    "null fields": on(TOOLS, "a null argument is a value") | on("websocket", "events have no messages of models"),
+    "protocols": on("provider", "a provider has no protocol") | on(TOOLS, NO_PROTOCOLS) | on("websocket", NO_PROTOCOLS),
+    "streams": on(TOOLS, "a tool call is not streamed") | on("websocket", "everything is a stream of frames"),
+    "sessions": on(("provider", "tools"), "whoever holds the object is its session")
+    | on("websocket", "a client that connects again starts from the handshake"),
+    "homes in any order": on("websocket", "messages come in the order of the session"),
+    "a tool in its own list": on(MODELS, "a request is found under any key") | on("websocket", CHAIN),
 }
 
-NO_UNUSED = "a server that stands in for MCP servers leaves their entries out of unused()"
+NO_HOMES = "home folders count in the arguments of tools"
 
 DEVIATES = {
-    "unused by key": on(MCP, NO_UNUSED),
+    "unused by key": on(MCP, "unused() of a server leaves out the entries of its MCP servers"),
+    "lenient": on(MCP, "strict=False and default_response of a server do not reach its MCP servers"),
+    "home folders": on(TOOLS, NO_HOMES),
+    "homes in any order": on(TOOLS, NO_HOMES),
+    "the hint of a miss": on(MCP, "the hint names record=, and the option of a server is record_mode="),
 }
 
 

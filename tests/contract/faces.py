@@ -33,6 +33,7 @@ from offbook import (
     RecordingMismatchError,
     RecordingProvider,
     StandIn,
+    StreamEnd,
     ToolCall,
     inject_tools,
     parse_fault,
@@ -44,7 +45,8 @@ from tests.contract.live import Live, LiveModel, LiveProcess, live_tools, mcp_se
 
 KEYS = ("greet", "gret", "part")
 SERVER = "notes"
-VENDOR_URL, PATH = "https://api.openai.com", "/v1/chat/completions"
+SECRET = "sk-proj-" + "a1B2" * 10
+VENDOR_URL = "https://api.openai.com"
 MODERN = "2026-07-28"
 MISSED = -32010
 
@@ -104,15 +106,21 @@ class Setup(NamedTuple):
 
 
 class Face:
-    """How one face is opened, asked, and inspected. `live` is what answers while it records."""
+    """How one face is opened, asked, and inspected.
+
+    `live` is what answers while it records, `took_s` is how long the last answer took on the clock of the caller, and
+    `session` the name of the session that asks.
+    """
 
     name: str
     family: str
     failing: str
-    """A fault after which the caller has no answer, and what it is."""
+    """A fault that needs no answer, after which the caller has none."""
+
+    mode_option = "record_mode"
 
     def __init__(self, setup, folder):
-        self.setup, self.folder, self.live, self.took_s = setup, folder, Live(), 0.0
+        self.setup, self.folder, self.live, self.took_s, self.session = setup, folder, Live(), 0.0, ""
         self._open = ExitStack()
 
     def __enter__(self):
@@ -141,6 +149,9 @@ class Face:
         if self.took_s is None:
             self.took_s = time.monotonic() - started_s
         return outcome
+
+    def hang_up(self):
+        """End the connection, if the face has one that lasts."""
 
     def unused(self):
         return [(entry.key, entry.position) for entry in self.inspected.unused()]
@@ -197,7 +208,7 @@ def recorded_request(text):
 class ProviderFace(ModelFace):
     """MockProvider or RecordingProvider under a FaultInjector."""
 
-    name = "provider"
+    name, mode_option = "provider", "record"
 
     def start(self):
         setup = self.setup
@@ -214,10 +225,23 @@ class ProviderFace(ModelFace):
         offbook.run(self.inspected.__aexit__(*raised))
 
     def answer_to(self, text, key):
+        return self._complete({"messages": conversation(text)}, key)
+
+    def stream(self, text, key=None):
+        return self._complete({"messages": conversation(text), "stream": True}, key)
+
+    def request(self, fields, key, read=None):
+        return self._complete(fields, key)
+
+    def _complete(self, fields, key):
         async def complete():
             started_s = asyncio.get_running_loop().time()
             try:
-                response = await self.injected.complete(conversation(text), model="m", step_id=key)
+                if not fields.get("stream"):
+                    response = await self.injected.complete(fields["messages"], model="m", step_id=key)
+                else:
+                    async for event in await self.injected.stream(fields["messages"], model="m", step_id=key):
+                        response = event.response if isinstance(event, StreamEnd) else None
             except RecordingMismatchError as error:
                 return Outcome("miss", str(error))
             except ProviderError as error:
@@ -234,6 +258,25 @@ class ProviderFace(ModelFace):
 
     def overused(self):
         return [(entry.key, entry.served) for entry in self.inspected.overused()]
+
+
+CONNECTION_ERRORS = (httpx.HTTPError, httpx2.HTTPError, requests.RequestException, aiohttp.ClientError)
+
+
+def read_chat(body):
+    return said(json.loads(body)["choices"][0]["message"]["content"])
+
+
+def read_chat_stream(body):
+    """The text of a stream of chat chunks; an error if it has no end."""
+    frames = [line.removeprefix("data: ") for line in body.decode().splitlines() if line.startswith("data: ")]
+    text = "".join(
+        choice["delta"].get("content") or ""
+        for frame in frames
+        if frame != "[DONE]"
+        for choice in json.loads(frame)["choices"]
+    )
+    return said(text) if frames[-1:] == ["[DONE]"] else Outcome("error", text)
 
 
 class WireFace(ModelFace):
@@ -253,11 +296,27 @@ class WireFace(ModelFace):
         return live_url or VENDOR_URL
 
     def answer_to(self, text, key):
-        headers = {} if key is None else {"x-offbook-step": key}
-        status, body = self.post(f"{self.base}{PATH}", {"model": "m", "messages": conversation(text)}, headers)
+        return self.request({"messages": conversation(text)}, key, read_chat)
+
+    def stream(self, text, key=None):
+        return self.request({"messages": conversation(text), "stream": True}, key, read_chat_stream)
+
+    def request(self, fields, key, read, path="/v1/chat/completions"):
+        """Post a request of a protocol, and read its answer."""
+        given = {"x-offbook-step": key, "x-offbook-session": self.session}
+        headers = {name: value for name, value in given.items() if value}
+        try:
+            status, body = self.post(f"{self.base}{path}", {"model": "m"} | fields, headers)
+        except CONNECTION_ERRORS as error:
+            return Outcome("error", str(error))
         if status == 200:
-            return said(json.loads(body)["choices"][0]["message"]["content"])
+            return read(body)
         return Outcome("miss" if status == 422 else "error", json.loads(body)["error"]["message"])
+
+    def request_claude(self, text):
+        """Ask in the protocol of Anthropic."""
+        fields = {"messages": conversation(text), "max_tokens": 9}
+        return self.request(fields, None, lambda body: said(json.loads(body)["content"][0]["text"]), "/v1/messages")
 
     @property
     def fired(self):
@@ -361,7 +420,7 @@ class ToolFace(Face):
 class ToolsFace(ToolFace):
     """Tools of this process, replayed or recorded."""
 
-    name = "tools"
+    name, mode_option = "tools", "record"
 
     def start(self):
         setup, tools = self.setup, live_tools(self.live, KEYS)
@@ -438,9 +497,10 @@ class McpStdioFace(McpFace):
     def start(self):
         super().start()
         self._process = None
-        self._open.callback(self._stop)
+        self._open.callback(self.hang_up)
 
-    def _stop(self):
+    def hang_up(self):
+        """End the process of the server; the next call starts another."""
         if self._process is not None:
             self._process.stdin.close()
             self._process.wait(10)
@@ -449,7 +509,7 @@ class McpStdioFace(McpFace):
 
     def send(self, message):
         if self._process is None:
-            config = self.inspected.mcp[SERVER].config
+            config = self.inspected.mcp_of_session(self.session)[SERVER].config
             self._process = subprocess.Popen(
                 [config["command"], *config["args"]],
                 env=os.environ | config["env"],
@@ -459,7 +519,7 @@ class McpStdioFace(McpFace):
         self._process.stdin.write(json.dumps(message).encode() + b"\n")
         self._process.stdin.flush()
         if not (line := self._process.stdout.readline()):
-            self._stop()
+            self.hang_up()
             return {"error": {"code": 0, "message": "the server has ended"}}
         return json.loads(line)
 
@@ -483,7 +543,9 @@ class McpHttpFace(McpFace):
         }
         headers = {"mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": message["params"]["name"]}
         headers["accept"] = "application/json, text/event-stream"
-        answer = self._client.post(self.inspected.mcp[SERVER].url, json=message, headers=headers)
+        answer = self._client.post(
+            self.inspected.mcp_of_session(self.session)[SERVER].url, json=message, headers=headers
+        )
         if answer.headers.get("content-type", "").startswith("text/event-stream"):
             data = [line.removeprefix("data: ") for line in answer.text.splitlines() if line.startswith("data: ")]
             return json.loads(data[-1]) if data else {"error": {"code": 0, "message": "the stream ended"}}
@@ -517,7 +579,8 @@ class WebSocketFace(Face):
     def answer_to(self, text, key):
         try:
             if self._socket is None:
-                self._socket = talk_to(self.inspected.url)
+                server, name = self.inspected, self.session
+                self._socket = talk_to(server.session_url(name) if name else server.url)
             return said(exchange_over(self._socket, text))
         except InvalidStatus as error:
             return Outcome("miss" if error.response.status_code == 422 else "error", error.response.body.decode())

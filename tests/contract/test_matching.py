@@ -1,7 +1,7 @@
 """Which entry answers, on every face, and in which order."""
 
 from tests.contract.applies import over
-from tests.contract.faces import Entry, said
+from tests.contract.faces import SECRET, Entry, read_chat, said
 
 
 @over("a key")
@@ -139,3 +139,130 @@ def test_what_was_never_served_is_unused_in_the_order_of_the_recording(face, rep
     run.ask("a", "greet")
     run.ask("c", "part")
     assert run.unused() == []
+
+
+@over("unused by key")
+def test_a_miss_leaves_the_nearest_entry_unused(face, replaying):
+    run = replaying(face, {"greet": [Entry("one", "a")]})
+    run.ask("b", "greet")
+    assert run.unused() == [(face.recorded_key("greet"), 0)]
+
+
+@over("a miss")
+def test_a_run_that_used_everything_has_nothing_unused(face, replaying):
+    run = replaying(face, {"greet": [Entry("one", "a"), Entry("two", "b")]})
+    assert [run.ask("a", "greet"), run.ask("b", "greet")] == [said("one"), said("two")]
+    assert (run.unused(), run.misses) == ([], [])
+
+
+@over("overused")
+def test_an_object_that_was_recorded_once_and_served_twice_is_overused(face, replaying):
+    run = replaying(face, {"greet": Entry("one", "a"), "part": Entry("by hand")})
+    run.ask("a", "greet")
+    assert run.overused() == []
+    for _ in range(2):
+        run.ask("a", "greet")
+        run.ask("any", "part")
+    assert run.overused() == [("greet", 3)]
+
+
+@over("lenient")
+def test_a_lenient_replay_answers_what_is_missing_by_the_default(face, replaying):
+    run = replaying(face, {"part": [Entry("one", "a")]}, strict=False, default="the default")
+    assert run.ask("b", "greet") == said("the default")
+    assert run.misses == []
+
+
+@over("lenient")
+def test_a_lenient_replay_answers_another_request_of_the_key_as_recorded(face, replaying):
+    run = replaying(face, {"greet": [Entry("one", "a"), Entry("two", "b")]}, strict=False, default="the default")
+    assert [run.ask("c", "greet"), run.ask("d", "greet")] == [said("one"), said("two")]
+
+
+@over("lenient")
+def test_a_lenient_replay_repeats_the_last_answer(face, replaying):
+    run = replaying(face, {"greet": [Entry("one", "a"), Entry("two", "a")]}, strict=False, default="the default")
+    assert [run.ask("a", "greet") for _ in range(4)] == [said("one"), said("two"), said("two"), said("two")]
+
+
+@over("home folders")
+def test_a_request_that_differs_in_the_home_folder_alone_is_answered(face, replaying):
+    run = replaying(face, {"greet": [Entry("one", "read /home/ann/notes")]})
+    assert run.ask("read /Users/bob/notes", "greet") == said("one")
+    assert (run.misses, run.unused()) == ([], [])
+
+
+@over("homes in any order")
+def test_an_equal_request_comes_before_one_of_another_home(face, replaying):
+    run = replaying(face, {"greet": [Entry("one", "read /home/ann/x"), Entry("two", "read /home/bob/x")]})
+    assert run.ask("read /home/bob/x", "greet") == said("two")
+    assert run.ask("read /home/bob/x", "greet") == said("one")
+
+
+@over("home folders that count")
+def test_home_folders_count_if_the_recording_says_so(face, replaying):
+    rules = {"_meta": {"normalise": {"home_paths": False}}}
+    run = replaying(face, {"greet": [Entry("one", "read /home/ann/notes")]}, more=rules)
+    assert run.ask("read /home/bob/notes", "greet").kind == "miss"
+
+
+@over("null fields")
+def test_null_fields_of_messages_do_not_count(face, replaying):
+    run = replaying(face, {"greet": [Entry("one", "a")]})
+    blocks = [{"role": "user", "content": "a", "name": None}]
+    assert run.request({"messages": blocks}, "greet", read_chat) == said("one")
+
+
+@over("protocols")
+def test_a_conversation_answers_in_another_protocol(face, replaying):
+    run = replaying(face, {"greet": [Entry("one", "a")]})
+    assert run.request_claude("a") == said("one")
+    assert run.unused() == []
+
+
+@over("streams")
+def test_a_stream_and_a_whole_answer_share_their_entries(face, replaying):
+    run = replaying(face, {"greet": [Entry("one fine day", "a"), Entry("two", "a")]})
+    assert [run.stream("a", "greet"), run.ask("a", "greet")] == [said("one fine day"), said("two")]
+    assert run.stream("a", "greet").kind == "miss"
+
+
+@over("sessions")
+def test_each_session_has_its_own_position(face, replaying):
+    run = replaying(face, {"greet": [Entry("one", "a"), Entry("two", "a")]})
+    assert run.ask("a", "greet") == said("one")
+    run.hang_up()
+    run.session = "other"
+    assert run.ask("a", "greet") == said("one")
+    run.hang_up()
+    run.session = ""
+    assert run.ask("a", "greet") == said("two")
+
+
+@over("the hint of a miss")
+def test_the_hint_of_a_miss_names_the_option_of_the_face(face, replaying):
+    run = replaying(face, {"greet": [Entry("one", "a")]})
+    run.ask("b", "greet")
+    assert f'{face.mode_option}="all"' in run.misses[0].text
+
+
+@over("secrets")
+def test_a_miss_shows_no_secret(face, replaying):
+    run = replaying(face, {"greet": [Entry("one", "a")]})
+    outcome = run.ask(f"my key is {SECRET}", "greet")
+    assert outcome.kind == "miss"
+    assert SECRET not in outcome.text + run.misses[0].text
+
+
+@over("a tool in its own list")
+def test_a_tool_never_gets_the_answer_of_another(face, replaying):
+    run = replaying(face, {"greet": [Entry("one", "a")]})
+    assert run.ask("a", "part").kind == "miss"
+    assert [miss.kind for miss in run.misses] == ["missing"]
+
+
+@over("latency")
+def test_an_answer_takes_the_latency_that_was_asked_for(face, replaying):
+    run = replaying(face, {"greet": [Entry("one", "a")]}, latency_ms=20.0)
+    assert run.ask("a", "greet") == said("one")
+    assert 0.019 <= run.took_s < 10
