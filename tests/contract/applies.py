@@ -13,6 +13,7 @@ WIRE = ("server", "httpx2", "httpx", "requests", "aiohttp")
 
 MODELS = ("provider", *WIRE)
 
+NEVER_OVERUSED = "what was recorded once is served once"
 NO_PROTOCOLS = "there is one protocol"
 CHAIN = "a session is a chain of messages, which has no keys"
 NAMED = "a tool call always names its tool"
@@ -26,11 +27,13 @@ LEFT_OUT = {
     "a key": on("websocket", CHAIN),
     "a request": on(TOOLS, NAMED) | on("websocket", CHAIN),
     "an entry by hand": on("websocket", "sessions are recorded, not written by hand"),
+    "an entry for anything": on("provider", "a provider is asked by code that can name its step")
+    | on(TOOLS, NAMED)
+    | on("websocket", "sessions are recorded, not written by hand"),
     "any order": on("websocket", "messages come in the order of the session"),
     "a miss in full": on("websocket", "the reason of a close frame has at most 123 bytes"),
     "unused by key": on("websocket", CHAIN),
-    "overused": on(TOOLS, "a tool call that was recorded once is a list of one, so a second one is a miss")
-    | on("websocket", "a session that connects again starts from its handshake"),
+    "overused": on((*TOOLS, "websocket"), NEVER_OVERUSED),
     "lenient": on("websocket", "no default message would fit the next one"),
     "null fields": on(TOOLS, "a null argument is a value") | on("websocket", "events have no messages of models"),
     "protocols": on("provider", "a provider has no protocol") | on(TOOLS, NO_PROTOCOLS) | on("websocket", NO_PROTOCOLS),
@@ -38,6 +41,21 @@ LEFT_OUT = {
     "sessions": on(("provider", "tools"), "whoever holds the object is its session")
     | on("websocket", "a client that connects again starts from the handshake"),
     "homes in any order": on("websocket", "messages come in the order of the session"),
+    "call numbers": on("websocket", "a session that failed starts again from its handshake"),
+    "calls of all keys": on(TOOLS, "calls are counted by tool") | on("websocket", CHAIN),
+    "attempts": on(TOOLS, "a tool that is called again is called twice") | on("websocket", CHAIN),
+    "repeated tool calls": on(MODELS, "a request that failed is tried again") | on("websocket", CHAIN),
+    "misses after faults": on("websocket", CHAIN),
+    "changed answers": on("websocket", "faults that change an answer change nothing here"),
+    "faults of what is not recorded": on("websocket", CHAIN),
+    "overused after faults": on("provider", "a MockProvider does not know of the faults around it")
+    | on((*TOOLS, "websocket"), NEVER_OVERUSED),
+    "chaos": on(TOOLS, "chaos concerns model calls") | on("websocket", "the handshake is drawn for, too"),
+    "latency of faults": on(
+        ("server", "httpx", "requests", "aiohttp", *MCP, "websocket"), "their clock is the real one"
+    )
+    | on("tools", "tool_timeout is the fault of tools that waits"),
+    "a connection": on((*MODELS, *TOOLS), "a call stands for itself"),
     "a tool in its own list": on(MODELS, "a request is found under any key") | on("websocket", CHAIN),
 }
 
@@ -48,6 +66,9 @@ DEVIATES = {
     "lenient": on(MCP, "strict=False and default_response of a server do not reach its MCP servers"),
     "home folders": on(TOOLS, NO_HOMES),
     "homes in any order": on(TOOLS, NO_HOMES),
+    "lost answers": on("provider", "an answer that a FaultInjector loses is used up in the MockProvider behind it")
+    | on("tools", "a result that inject_tools loses is used up in the replayed tools behind it"),
+    "misses after faults": on(("provider", "tools"), "misses lack the faults that the injector adds to the error"),
     "the hint of a miss": on(MCP, "the hint names record=, and the option of a server is record_mode="),
 }
 

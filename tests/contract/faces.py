@@ -92,11 +92,12 @@ class Setup(NamedTuple):
 
     @property
     def plan(self):
-        return FaultPlan([parse_fault(line) for line in self.faults])
+        is_plan = isinstance(self.faults, FaultPlan)
+        return self.faults if is_plan else FaultPlan([parse_fault(line) for line in self.faults])
 
     @property
     def wire_options(self):
-        options = {"faults": list(self.faults), "latency_ms": self.latency_ms}
+        options = {"faults": self.plan, "latency_ms": self.latency_ms}
         if self.record is not None:
             return options | {"record": self.record, "record_mode": self.mode}
         options |= {"strict": self.strict}
@@ -116,7 +117,13 @@ class Face:
     family: str
     failing: str
     """A fault that needs no answer, after which the caller has none."""
-
+    losing: str
+    """A fault that loses an answer on its way."""
+    changing: str
+    """A fault that needs an answer, and changes it."""
+    first_call = 1
+    """The number of the first call that a test makes."""
+    first_attempt: Mapping = MappingProxyType({"attempt": 1})
     mode_option = "record_mode"
 
     def __init__(self, setup, folder):
@@ -136,8 +143,14 @@ class Face:
     @classmethod
     def site(cls, key=None, **numbers):
         """The site of a call in a plan: `step=greet call=1`, or `tool=greet call=1`."""
-        named = {} if key is None else {cls.key_word: cls.recorded_key(key)}
-        return " ".join(f"{name}={value}" for name, value in (named | numbers).items())
+        named = {} if key is None or not cls.key_word else {cls.key_word: cls.recorded_key(key)}
+        counted = {name: n if name == "attempt" else n + cls.first_call - 1 for name, n in numbers.items()}
+        return " ".join(f"{name}={value}" for name, value in (named | counted).items())
+
+    @classmethod
+    def first_site(cls, key):
+        """The first attempt of the first call that a test makes."""
+        return cls.site(key, call=1, **cls.first_attempt)
 
     @classmethod
     def recorded_key(cls, key):
@@ -149,6 +162,14 @@ class Face:
         if self.took_s is None:
             self.took_s = time.monotonic() - started_s
         return outcome
+
+    def retry(self, text, key=None, *, attempt):
+        """Ask again what has failed."""
+        return self.ask(text, key)
+
+    def stream(self, text, key=None):
+        """Ask for an answer in pieces, if there are any."""
+        return self.ask(text, key)
 
     def hang_up(self):
         """End the connection, if the face has one that lasts."""
@@ -168,7 +189,8 @@ class Face:
 class ModelFace(Face):
     """A face of model calls."""
 
-    family, key_word, failing = "model", "step", "http_error 500"
+    family, key_word = "model", "step"
+    failing, losing, changing = "http_error 500", "stream_truncate 1", "partial_response half"
 
     @staticmethod
     def document(book):
@@ -227,20 +249,24 @@ class ProviderFace(ModelFace):
     def answer_to(self, text, key):
         return self._complete({"messages": conversation(text)}, key)
 
+    def retry(self, text, key=None, *, attempt):
+        return self._complete({"messages": conversation(text)}, key, attempt)
+
     def stream(self, text, key=None):
         return self._complete({"messages": conversation(text), "stream": True}, key)
 
     def request(self, fields, key, read=None):
         return self._complete(fields, key)
 
-    def _complete(self, fields, key):
+    def _complete(self, fields, key, attempt=1):
         async def complete():
             started_s = asyncio.get_running_loop().time()
             try:
+                asked = {"messages": fields["messages"], "model": "m", "step_id": key, "attempt": attempt}
                 if not fields.get("stream"):
-                    response = await self.injected.complete(fields["messages"], model="m", step_id=key)
+                    response = await self.injected.complete(**asked)
                 else:
-                    async for event in await self.injected.stream(fields["messages"], model="m", step_id=key):
+                    async for event in await self.injected.stream(**asked):
                         response = event.response if isinstance(event, StreamEnd) else None
             except RecordingMismatchError as error:
                 return Outcome("miss", str(error))
@@ -355,8 +381,10 @@ class ClientFace(WireFace):
         async def post():
             async with httpx2.AsyncClient(transport=self.inspected.transport(), timeout=60) as client:
                 started_s = asyncio.get_running_loop().time()
-                answer = await client.post(url, json=body, headers=headers)
-                self.took_s = asyncio.get_running_loop().time() - started_s
+                try:
+                    answer = await client.post(url, json=body, headers=headers)
+                finally:
+                    self.took_s = asyncio.get_running_loop().time() - started_s
                 return answer.status_code, answer.content
 
         return offbook.run(post(), virtual_time=self.setup.record is None)
@@ -402,7 +430,9 @@ class AiohttpFace(WireFace):
 class ToolFace(Face):
     """A face of tool calls."""
 
-    family, key_word, failing = "tool", "tool", "tool_error"
+    family, key_word = "tool", "tool"
+    failing, losing, changing = "tool_error", "tool_lost", "tool_garbled"
+    first_attempt: Mapping = MappingProxyType({})
 
     @classmethod
     def document(cls, book):
@@ -470,7 +500,10 @@ class McpFace(ToolFace):
     def answer_to(self, text, key):
         self._number += 1
         params = {"name": key, "arguments": {"text": text}}
-        response = self.send({"jsonrpc": "2.0", "id": self._number, "method": "tools/call", "params": params})
+        try:
+            response = self.send({"jsonrpc": "2.0", "id": self._number, "method": "tools/call", "params": params})
+        except httpx2.HTTPError as error:
+            return Outcome("error", str(error))
         if (error := response.get("error")) is not None:
             return Outcome("miss" if error["code"] == MISSED else "error", error["message"])
         result = response["result"]
@@ -555,7 +588,8 @@ class McpHttpFace(McpFace):
 class WebSocketFace(Face):
     """A session over WebSocket: one connection, on which each text is a message. A book is its chain of messages."""
 
-    name, family, key_word, failing = "websocket", "socket", "step", "ws_close 1011"
+    name, family, key_word, first_call = "websocket", "socket", "", 2
+    failing, losing, changing = "ws_close 1011", "stream_truncate 0", "ws_repeat"
 
     @staticmethod
     def document(book):

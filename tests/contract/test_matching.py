@@ -43,6 +43,12 @@ def test_a_list_by_hand_answers_in_order(face, replaying):
     assert run.ask("c", "greet").kind == "miss"
 
 
+@over("an entry for anything")
+def test_an_entry_by_hand_answers_calls_that_name_no_key(face, replaying):
+    run = replaying(face, {"greet": [Entry("one"), Entry("two")], "part": Entry("three")})
+    assert [run.ask(text) for text in "abcd"] == [said("one"), said("two"), said("three"), said("three")]
+
+
 @over("a list")
 def test_equal_requests_are_answered_in_order_each_answer_once(face, replaying):
     run = replaying(face, {"greet": [Entry("one", "a"), Entry("two", "a")]})
