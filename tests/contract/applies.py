@@ -56,6 +56,12 @@ LEFT_OUT = {
     )
     | on("tools", "tool_timeout is the fault of tools that waits"),
     "a connection": on((*MODELS, *TOOLS), "a call stands for itself"),
+    "new": on("websocket", "a session whose handshake is recorded is replayed as a whole"),
+    "keys in modes": on("websocket", CHAIN),
+    "failed calls": on(TOOLS, "an error of a tool is an answer of it")
+    | on("websocket", "the handshake of a session has an answer"),
+    "faults while recording": on("websocket", "faults do not fire while a session is recorded"),
+    "recorded elsewhere": on("tools", "a tool of this process has no server"),
     "a tool in its own list": on(MODELS, "a request is found under any key") | on("websocket", CHAIN),
 }
 
@@ -69,6 +75,7 @@ DEVIATES = {
     "lost answers": on("provider", "an answer that a FaultInjector loses is used up in the MockProvider behind it")
     | on("tools", "a result that inject_tools loses is used up in the replayed tools behind it"),
     "misses after faults": on(("provider", "tools"), "misses lack the faults that the injector adds to the error"),
+    "failing runs": on("httpx2", "an error that leaves the block of a client does not keep the recording as it was"),
     "the hint of a miss": on(MCP, "the hint names record=, and the option of a server is record_mode="),
 }
 

@@ -125,6 +125,10 @@ class Face:
     """The number of the first call that a test makes."""
     first_attempt: Mapping = MappingProxyType({"attempt": 1})
     mode_option = "record_mode"
+    exchanges_of_one = 1
+    """How many exchanges a run that asks one text records."""
+    kept_asked = 0
+    """How many texts of the run before `live` still knows."""
 
     def __init__(self, setup, folder):
         self.setup, self.folder, self.live, self.took_s, self.session = setup, folder, Live(), 0.0, ""
@@ -146,6 +150,10 @@ class Face:
         named = {} if key is None or not cls.key_word else {cls.key_word: cls.recorded_key(key)}
         counted = {name: n if name == "attempt" else n + cls.first_call - 1 for name, n in numbers.items()}
         return " ".join(f"{name}={value}" for name, value in (named | counted).items())
+
+    @classmethod
+    def family_faces(cls):
+        return [face for face in FACES.values() if face.family == cls.family]
 
     @classmethod
     def first_site(cls, key):
@@ -369,25 +377,30 @@ class ServerFace(WireFace):
 
 
 class ClientFace(WireFace):
-    """A client that a StandIn made, in virtual time."""
+    """A client that a StandIn made; in virtual time, but for the time of what is real."""
 
     name = "httpx2"
 
     def serve(self, options, live_url=None):
         self.inspected = self.enter(StandIn(**options))
+        if live_url is not None:
+            self._recording_client = self.enter(self.inspected.sync_http_client())
         return live_url or VENDOR_URL
 
     def post(self, url, body, headers):
         async def post():
-            async with httpx2.AsyncClient(transport=self.inspected.transport(), timeout=60) as client:
+            async with self.inspected.http_client() as client:
                 started_s = asyncio.get_running_loop().time()
                 try:
-                    answer = await client.post(url, json=body, headers=headers)
+                    answer = await client.post(url, json=body, headers=headers, timeout=60)
                 finally:
                     self.took_s = asyncio.get_running_loop().time() - started_s
                 return answer.status_code, answer.content
 
-        return offbook.run(post(), virtual_time=self.setup.record is None)
+        if self.setup.record is None:
+            return offbook.run(post(), virtual_time=True)
+        answer = self._recording_client.post(url, json=body, headers=headers)
+        return answer.status_code, answer.content
 
 
 class HttpxFace(WireFace):
@@ -521,7 +534,7 @@ class McpFace(ToolFace):
 class McpStdioFace(McpFace):
     """An MCP server over stdio."""
 
-    name = "mcp_stdio"
+    name, kept_asked = "mcp_stdio", 1
 
     def server_config(self):
         self.live = LiveProcess(self.folder / "asked.log")
@@ -589,6 +602,7 @@ class WebSocketFace(Face):
     """A session over WebSocket: one connection, on which each text is a message. A book is its chain of messages."""
 
     name, family, key_word, first_call = "websocket", "socket", "", 2
+    exchanges_of_one = 2
     failing, losing, changing = "ws_close 1011", "stream_truncate 0", "ws_repeat"
 
     @staticmethod
