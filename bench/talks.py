@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Literal
 
 from bench.workload import COST_USD, MODEL, USAGE
-from offbook import MockProvider, Provider, RecordingProvider, Reply, Request, Response
+from offbook import MockProvider, Provider, RecordingProvider, Request, Response
 from offbook.config.agents import RetryingAgent
 from offbook.config.file import Config, JudgeConfig, UserConfig
 from offbook.config.participants import judge_maker, user_maker
 from offbook.gateway.gateway import DEFAULT_RETRY
-from offbook.messages import JsonObject, ToolCall, WholeReply
+from offbook.messages import JsonObject, Reply, ToolCall, WholeReply
 from offbook.scenarios import (
     HandlerContext,
     HandlerTarget,

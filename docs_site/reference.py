@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from offbook import events
 from offbook.cli.app import LazyGroup, app
 from offbook.config import file as config_file
 from offbook.faults import catalog
+from offbook.lazy_names import PUBLIC_MODULES, public_names
 
 DOCS = Path(__file__).parents[1] / "docs"
 COMMITTED = DOCS / "reference" / "commands.md"
@@ -57,7 +59,9 @@ def pages() -> dict[str, str]:
     """Return the text of each page by its path in the folder of the reference."""
     writers = {"commands.md": _commands, "config.md": _config, "faults.md": _faults, "events.md": _events}
     written = {name: "\n".join(lines()) + "\n" for name, lines in writers.items()}
-    return written | {f"python/{part}.md": "\n".join(_python(part, names)) + "\n" for part, names in _parts().items()}
+    modules = {module.removeprefix("offbook."): "\n".join(_python(module)) + "\n" for module in PUBLIC_MODULES}
+    top_level = {"offbook": "\n".join(_top_level()) + "\n"}
+    return written | {f"python/{name}.md": text for name, text in (top_level | modules).items()}
 
 
 def _commands() -> Iterator[str]:
@@ -197,23 +201,30 @@ def _type_name(annotation: object) -> str:
     return re.sub(r"Annotated\[([^,\[\]]+(?:\[[^\]]*\])?),.*\]", r"\1", text)
 
 
-def _parts() -> dict[str, list[str]]:
-    """Return the public names by the part of the package that they belong to."""
-    parts: dict[str, list[str]] = {}
+def _top_level() -> Iterator[str]:
+    """Yield the page of the names that `offbook` itself offers, with links to those of the modules."""
+    yield "# offbook\n\nNames that `from offbook import …` offers. The other names are imported from their module.\n"
+    homes = {name: home for home in reversed(PUBLIC_MODULES) for name in public_names(home)}
+    rows: list[tuple[str, ...]] = []
     for name in dir(offbook):
-        module = getattr(getattr(offbook, name), "__module__", "")
-        if module:
-            parts.setdefault(module.removeprefix("offbook.").partition(".")[0], []).append(name)
-    return dict(sorted(parts.items()))
+        if name in homes:
+            page = homes[name].removeprefix("offbook.")
+            meaning = (inspect.getdoc(getattr(offbook, name)) or "").partition("\n\n")[0].replace("\n", " ")
+            rows.append((f"[`{name}`]({page}.md#{name.lower()})", meaning))
+    yield from _table(("name", "meaning"), rows)
 
 
-def _python(part: str, names: list[str]) -> Iterator[str]:
-    """Yield the page of a part."""
-    yield f"# offbook: {part}\n\nNames of `import offbook` that belong to `{part}`."
-    for name in names:
-        value = getattr(offbook, name)
-        yield f"\n## {name}\n\n{_signature(name, value)}{_prose(inspect.getdoc(value))}\n"
-        yield from _table(("method", "meaning"), _methods(value))
+def _python(module: str) -> Iterator[str]:
+    """Yield the page of a public module."""
+    yield f"# {module}\n\nNames that `from {module} import …` offers."
+    for name in sorted(public_names(module)):
+        value = getattr(import_module(module), name)
+        yield f"\n## {name}\n"
+        if inspect.isclass(value) or inspect.isroutine(value):
+            yield f"{_signature(name, value)}{_prose(inspect.getdoc(value))}\n"
+            yield from _table(("method", "meaning"), _methods(value))
+        else:  # a constant or an alias of types
+            yield f"{_code(', '.join(value) if isinstance(value, Mapping) else _type_name(value))}\n"
 
 
 def _signature(name: str, value: Any) -> str:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from booking_model import answer
 from local_model import serving
 from make_recordings import StillClock
-from offbook import Provider, RecordingProvider, Reply, Request, run
+from offbook import Provider, RecordingProvider, Request, run
 from offbook.config import (
     Config,
     collect_scenarios,
@@ -29,6 +29,7 @@ from offbook.config import (
 )
 from offbook.config.recordings import RecordingFolder
 from offbook.config.roles import StepNames
+from offbook.messages import Reply
 from offbook.pipeline import Live
 from offbook.scenarios import ScenarioRunner, SuiteResult
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from local_model import serving
 from offbook import OpenAIProvider, Provider, RecordingProvider, Request, Response, explore_function, run, tool
-from offbook.explore.harness import Harness
-from offbook.explore.run import Run
+from offbook.explore import Harness, Run
 from offbook.report.exploration import exploration_reporter_of, report_exploration
 from offbook.tools import Toolbox
 

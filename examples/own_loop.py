@@ -11,8 +11,9 @@ except ImportError:
     raise SystemExit("this example needs the OpenAI SDK: pip install openai") from None
 
 from local_model import serving
-from offbook import Request, Response, ToolCall, read_response
+from offbook import Request, Response, ToolCall
 from offbook.agent import Guardrails, tool
+from offbook.providers import read_response
 
 
 def find_order(order_id: int) -> dict[str, object]:

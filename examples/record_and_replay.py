@@ -15,7 +15,6 @@ from offbook import (
     At,
     FaultInjector,
     FaultPlan,
-    HttpError,
     MemorySink,
     MockProvider,
     OpenAIProvider,
@@ -25,9 +24,9 @@ from offbook import (
     RecordingProvider,
     RetryPolicy,
     TextDelta,
-    Timeout,
 )
 from offbook.events import RetryScheduled
+from offbook.faults import HttpError, Timeout
 
 console = Console(highlight=False)
 MODEL = "gpt-4o-mini"

@@ -22,13 +22,13 @@ from offbook import (
     Request,
     Response,
     RetryPolicy,
-    Timeout,
     ToolCall,
     record_tools,
     replay_tools,
     run,
 )
 from offbook.agent import AgentRun, ProviderClient, Workflow, WorkflowRunner, tool
+from offbook.faults import Timeout
 from offbook.tools import GivenTools
 
 REFUNDED: list[int] = []

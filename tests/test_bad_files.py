@@ -4,10 +4,11 @@ import re
 
 import pytest
 
-from offbook import FaultPlan, InputError, PriceTable
+from offbook import FaultPlan, InputError
 from offbook.cli.parse import parse_state
 from offbook.config.file import load_config
 from offbook.observe.json_lines import read_events
+from offbook.providers import PriceTable
 from offbook.recording.stores.locate import open_store
 from offbook.report.exploration.json_report import load_exploration
 from offbook.subjects.regression import load_regression

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from offbook import FaultPlan, InputError, PriceTable, load_workflow
+from offbook import FaultPlan, InputError, load_workflow
 from offbook.cli.parse import parse_state
 from offbook.config.file import load_config
 from offbook.files import next_path, open_output, read_file, read_regular, replace_file, write_next, write_output
 from offbook.observe.json_lines import open_for_writing, read_events
+from offbook.providers import PriceTable
 from offbook.report.exploration.json_report import load_exploration
 from offbook.report.reporter import write_report
 from offbook.subjects.regression import load_regression

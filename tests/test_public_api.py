@@ -1,15 +1,19 @@
 """The public API: what `offbook` offers, and what importing it costs."""
 
+import ast
 import re
 import subprocess
 import sys
 from graphlib import TopologicalSorter
+from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import offbook
+from offbook.lazy_names import PUBLIC_MODULES, public_names
 from offbook.recording import replay
 
 HEAVY = {
@@ -35,21 +39,75 @@ def loaded_by(statement):
     return set(done.stdout.split())
 
 
-def test_all_names_resolve_and_are_sorted():
-    assert offbook.__all__ == sorted(offbook.__all__)
-    assert len(set(offbook.__all__)) == len(offbook.__all__)
-    for name in set(offbook.__all__) - {"__version__"}:
-        assert getattr(offbook, name).__name__ == name
+def names_in_stub(package):
+    """The names that type checkers see in a package, read with Python's own parser; None without a stub."""
+    stub = Path(import_module(package).__file__).with_suffix(".pyi")
+    if not stub.is_file():
+        return None
+    body = ast.parse(stub.read_text()).body
+    imported = {alias.asname for node in body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    return imported | {node.target.id for node in body if isinstance(node, ast.AnnAssign)}
 
 
-def test_dir_shows_what_there_is():
-    assert dir(offbook) == offbook.__all__
+@pytest.fixture(params=["offbook", *PUBLIC_MODULES])
+def module(request):
+    return import_module(request.param)
 
 
-def test_a_star_import_brings_all_names():
+def test_every_public_name_can_be_imported(module):
+    for name in public_names(module.__name__):
+        namespace = {}
+        exec(f"from {module.__name__} import {name}", namespace)
+        assert not isinstance(namespace[name], ModuleType), f"{name} is hidden by a module"
+
+
+def test_a_star_import_brings_all_names(module):
     namespace = {}
-    exec("from offbook import *", namespace)
-    assert set(offbook.__all__) <= namespace.keys()
+    exec(f"from {module.__name__} import *", namespace)
+    assert set(public_names(module.__name__)) <= namespace.keys()
+
+
+def test_a_package_lists_what_type_checkers_see(module):
+    stub = names_in_stub(module.__name__)
+    if stub is not None:
+        assert module.__all__ == sorted(stub)
+        assert dir(module) == module.__all__
+
+
+def test_every_package_with_a_stub_is_public():
+    root = Path(offbook.__file__).parent
+    stubs = {".".join(stub.parent.relative_to(root.parent).parts) for stub in root.rglob("__init__.pyi")}
+    assert stubs <= {"offbook", *PUBLIC_MODULES}
+
+
+def test_the_top_level_offers_what_first_pages_need():
+    assert len(offbook.__all__) <= 65
+
+
+def test_every_name_of_the_top_level_is_offered_by_a_public_module():
+    """The pages of the reference are those of the modules."""
+    offered = {name for module in PUBLIC_MODULES for name in public_names(module)}
+    assert {*offbook.__all__} - offered == {"__version__"}
+
+
+@pytest.mark.parametrize(
+    ("name", "home"),
+    [
+        ("StreamTruncate", "offbook.faults"),
+        ("ToolArgumentsError", "offbook.errors"),
+        ("MaxIterationsError", "offbook.agent"),
+        ("StreamRestart", "offbook.messages"),
+        ("PriceTable", "offbook.providers"),
+        ("match_trajectory", "offbook.scenarios"),
+    ],
+)
+def test_a_name_of_another_module_is_an_error_that_says_where_it_is(name, home):
+    text = f"^{name} moved: from {home} import {name}$"
+    with pytest.raises(AttributeError, match=text):
+        getattr(offbook, name)
+    with pytest.raises(ImportError, match=text):
+        exec(f"from offbook import {name}")
+    exec(f"from {home} import {name}")
 
 
 def test_an_unknown_name_is_an_attribute_error_that_names_it():
@@ -57,6 +115,10 @@ def test_an_unknown_name_is_an_attribute_error_that_names_it():
         _ = offbook.MockProvidr
     with pytest.raises(ImportError, match="MockProvidr"):
         exec("from offbook import MockProvidr")
+
+
+def test_a_name_that_a_module_only_imports_is_unknown():
+    assert not hasattr(offbook, "Mapping")
 
 
 def test_a_name_is_the_same_object_every_time():
@@ -70,6 +132,15 @@ def test_a_bare_import_loads_nothing_heavy():
     own = {name for name in loaded if name.startswith("offbook")}
     assert own == {"offbook", "offbook.lazy_names"}
     assert len(loaded) < 30
+
+
+def test_a_module_of_the_package_is_imported_alone():
+    loaded = loaded_by("from offbook import events")
+    assert {name for name in loaded if name.startswith("offbook")} == {
+        "offbook",
+        "offbook.lazy_names",
+        "offbook.events",
+    }
 
 
 @pytest.mark.parametrize("name", ["MockProvider", "RecordingProvider", "Redactor", "ProviderError"])

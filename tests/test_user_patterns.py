@@ -9,7 +9,8 @@ from subprocess import PIPE
 import pytest
 import regex
 
-from offbook import InputError, NormaliseRules, ToolArgumentsError
+from offbook import InputError, NormaliseRules
+from offbook.errors import ToolArgumentsError
 from offbook.recording.match.fingerprint import apply_rules
 from offbook.recording.redact.redactor import Redactor
 from offbook.scenarios.mocks.real_tool import SchemaResultCheck

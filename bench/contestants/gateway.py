@@ -8,18 +8,8 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from bench.workload import MAX_TOKENS, MODEL, TEMPERATURE, call_at, response_of
-from offbook import (
-    MemorySink,
-    Provider,
-    ProviderError,
-    ProviderGateway,
-    RateLimit,
-    Reply,
-    Request,
-    StreamEnd,
-    TextDelta,
-)
-from offbook.messages import StreamedReply, WholeReply
+from offbook import MemorySink, Provider, ProviderError, ProviderGateway, RateLimit, Request, StreamEnd, TextDelta
+from offbook.messages import Reply, StreamedReply, WholeReply
 
 CHUNKS = 10
 CALL = call_at(0)

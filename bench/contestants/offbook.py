@@ -7,8 +7,8 @@ from pathlib import Path
 
 from bench.contestants.contestant import Recorder, Replayer
 from bench.workload import MAX_TOKENS, MODEL, TEMPERATURE, Call, response_of
-from offbook import MockProvider, Provider, RecordingProvider, Reply, Request
-from offbook.messages import WholeReply
+from offbook import MockProvider, Provider, RecordingProvider, Request
+from offbook.messages import Reply, WholeReply
 
 
 class OffbookReplayer(Replayer):

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from bench.contestants.agent_loop import ASKED, PROMPT, RESULT, AgentLoop, Shelf, submit
 from bench.workload import COST_USD, MODEL, USAGE
-from offbook import MockProvider, Provider, RecordingProvider, Reply, Request, Response
+from offbook import MockProvider, Provider, RecordingProvider, Request, Response
 from offbook.agent import (
     ContextManager,
     GuardPolicy,
@@ -24,7 +24,7 @@ from offbook.agent import (
     WorkflowRunner,
     tool_of,
 )
-from offbook.messages import JsonObject, WholeReply
+from offbook.messages import JsonObject, Reply, WholeReply
 
 STEP_ID = "reader"
 NO_LIMIT = 10**12

@@ -21,7 +21,8 @@ from bench.soak.memory import Growth, Sample, growth, sample
 from bench.soak.tally import Tally
 from bench.soak.traffic import Traffic
 from bench.soak.wire import hold_streams
-from offbook import BreakerOpenError, MemorySink
+from offbook import MemorySink
+from offbook.errors import BreakerOpenError
 from offbook.events import Event
 from offbook.gateway.breaker import Breaker
 

@@ -10,25 +10,27 @@ from msgspec import Struct
 
 from offbook import (
     BreakerPolicy,
-    ConnectionReset,
-    EmptyResponse,
     FaultInjector,
-    HttpError,
-    MalformedResponse,
     MockProvider,
     OffbookError,
     Provider,
     ProviderGateway,
     RateLimit,
-    Reply,
     Request,
     RetryPolicy,
-    StreamStall,
-    StreamTruncate,
-    Timeout,
     chaos,
 )
 from offbook.events import Sink
+from offbook.faults import (
+    ConnectionReset,
+    EmptyResponse,
+    HttpError,
+    MalformedResponse,
+    StreamStall,
+    StreamTruncate,
+    Timeout,
+)
+from offbook.messages import Reply
 
 STEPS, CALLERS = 100, 50
 FAULTS = (

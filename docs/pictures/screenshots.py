@@ -18,7 +18,7 @@ from tests.view import sample  # noqa: E402
 
 from offbook.cli.demo.refund_tools import GaveUpError  # noqa: E402
 from offbook.cli.runners.demo import SHOWN_FAULTS, refund_fixed, refund_naive  # noqa: E402
-from offbook.subjects.function import explore_function  # noqa: E402
+from offbook.explore import explore_function  # noqa: E402
 from offbook.view.library import RunLibrary  # noqa: E402
 from offbook.view.server import ViewServer  # noqa: E402
 

@@ -4,7 +4,7 @@ import os
 
 from offbook import OpenAIProvider, Response
 from offbook.messages import JsonObject
-from offbook.providers.provider import Provider
+from offbook.providers import Provider
 from offbook.scenarios import HandlerContext
 from tools import FUNCTIONS
 

@@ -6,7 +6,7 @@ from datetime import date
 import pytest
 from pydantic import BaseModel
 
-from offbook import EventLoopError, InputError, Response, Usage, run
+from offbook import InputError, Response, Usage, run
 from offbook.agent import (
     AgentBudgetError,
     GuardPolicy,
@@ -20,6 +20,7 @@ from offbook.agent import (
     ToolResolutionError,
     ToolTimeoutError,
 )
+from offbook.errors import EventLoopError
 from offbook.tools import ToolOutcome
 from tests.agent.small_agents import FETCH, SUBMIT, agent, fails, run_script, tool
 

@@ -4,20 +4,7 @@ import asyncio
 
 import pytest
 
-from offbook import (
-    EventLoopError,
-    InputError,
-    MockProvider,
-    OpenAIProvider,
-    ProviderConnectionError,
-    ReasoningDelta,
-    Response,
-    StreamRestart,
-    TextDelta,
-    ToolCallDelta,
-    Usage,
-    run,
-)
+from offbook import InputError, MockProvider, OpenAIProvider, ProviderConnectionError, Response, TextDelta, Usage, run
 from offbook.agent import (
     AgentError,
     ChunkType,
@@ -40,7 +27,8 @@ from offbook.agent import (
     WorkflowCancelledError,
     WorkflowRunner,
 )
-from offbook.errors import ProviderTimeoutError
+from offbook.errors import EventLoopError, ProviderTimeoutError
+from offbook.messages import ReasoningDelta, StreamRestart, ToolCallDelta
 from offbook.workflow import parse_workflow
 from tests.agent.small_agents import FETCH, SUBMIT, agent, run_script, tool
 from tests.fakes import Scripted

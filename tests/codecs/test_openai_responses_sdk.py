@@ -6,9 +6,9 @@ from openai.types.responses import Response as SdkResponse
 from openai.types.responses import ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from offbook import read_response
 from offbook.errors import ProviderError
 from offbook.messages import Response, ToolCall, Usage
+from offbook.providers import read_response
 from offbook.vendors import codec_of
 from tests.servers.models import CodecServer
 

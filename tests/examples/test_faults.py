@@ -5,15 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from offbook import (
-    MalformedResponseError,
-    MockProvider,
-    ProviderConnectionError,
-    ProviderError,
-    ProviderTimeoutError,
-    RateLimitError,
-    run,
-)
+from offbook import MockProvider, ProviderConnectionError, ProviderError, ProviderTimeoutError, RateLimitError, run
+from offbook.errors import MalformedResponseError
 from offbook.faults import FAULT_TYPES
 from offbook.recording.stores.locate import open_store
 from tests.fakes import user

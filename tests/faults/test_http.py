@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from offbook import At, FaultInjector, FaultPlan, Response, WrongContentType, run
+from offbook import At, FaultInjector, FaultPlan, Response, run
 from offbook.clock import VIRTUAL_EPOCH
 from offbook.errors import InputError, ProviderError, RateLimitError
-from offbook.faults import Slow
+from offbook.faults import Slow, WrongContentType
 from tests.fakes import Scripted, user
 
 BODY = '{"error": {"message": "slow down"}}'

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from offbook import MockProvider, Response, StreamEnd, TextDelta, ToolCall, Usage, WrongShape
+from offbook import MockProvider, Response, StreamEnd, TextDelta, ToolCall, Usage
 from offbook.errors import MalformedResponseError, RecordingFormatError
-from offbook.faults import At, FaultInjector, FaultPlan, PartialResponse, Refusal
+from offbook.faults import At, FaultInjector, FaultPlan, PartialResponse, Refusal, WrongShape
 from tests.fakes import Scripted, events_of, user
 
 

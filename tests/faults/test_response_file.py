@@ -5,16 +5,8 @@ import json
 
 import pytest
 
-from offbook import (
-    MalformedResponseError,
-    MemorySink,
-    MockProvider,
-    ProviderConnectionError,
-    ProviderError,
-    RateLimitError,
-    TextDelta,
-    run,
-)
+from offbook import MemorySink, MockProvider, ProviderConnectionError, ProviderError, RateLimitError, TextDelta, run
+from offbook.errors import MalformedResponseError
 from tests.fakes import read_until_broken, user
 
 RESPONSES = """{

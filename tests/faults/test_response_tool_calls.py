@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from offbook import MockProvider, Response, ToolCall, ToolCallDelta
+from offbook import MockProvider, Response, ToolCall
 from offbook.errors import ProviderError, ToolFaultError
 from offbook.faults import At, DoubledToolCalls, FaultInjector, FaultPlan, OneMoreTool, WrongTypes, WrongValues
+from offbook.messages import ToolCallDelta
 from tests.fakes import Scripted, events_of, user
 
 TOOLS = [{"type": "function", "function": {"name": name}} for name in ("get_weather", "get_time")]

@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
-from offbook import At, FaultInjector, FaultPlan, MockProvider, Request, Response, SlowDrip, StreamEnd, ToolCall, run
+from offbook import At, FaultInjector, FaultPlan, MockProvider, Request, Response, StreamEnd, ToolCall, run
 from offbook.errors import MalformedResponseError, ProviderConnectionError, ProviderError, ProviderTimeoutError
+from offbook.faults import SlowDrip
 from offbook.messages import ReasoningDelta, TextDelta
 from tests.fakes import Scripted, events_of, user
 

@@ -7,10 +7,21 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from offbook import ToolCall, ToolEmpty, ToolError, ToolGarbled, ToolLost, ToolTimeout, run
+from offbook import ToolCall, run
 from offbook.clock import SYSTEM_CLOCK
 from offbook.errors import MockError, ToolFaultError, ToolTimeoutError
-from offbook.faults import TOOL_FAULT_TYPES, At, FaultedToolCall, FaultPlan, inject_tools
+from offbook.faults import (
+    TOOL_FAULT_TYPES,
+    At,
+    FaultedToolCall,
+    FaultPlan,
+    ToolEmpty,
+    ToolError,
+    ToolGarbled,
+    ToolLost,
+    ToolTimeout,
+    inject_tools,
+)
 from offbook.tools import run_tool
 from tests.faults.samples import TOOL_SAMPLES
 from tests.faults.tool_kinds import KINDS, Till

@@ -7,10 +7,8 @@ import pytest
 
 from offbook import (
     AllProvidersFailedError,
-    BreakerOpenError,
     BreakerPolicy,
     InputError,
-    MalformedResponseError,
     MemorySink,
     ProviderConnectionError,
     ProviderError,
@@ -20,6 +18,7 @@ from offbook import (
     RetryPolicy,
     TextDelta,
 )
+from offbook.errors import BreakerOpenError, MalformedResponseError
 from offbook.events import AttemptStarted, BreakerChanged
 from tests.fakes import Scripted
 from tests.gateway.parts import (

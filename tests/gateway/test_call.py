@@ -8,30 +8,25 @@ import pytest
 from offbook import (
     AllProvidersFailedError,
     At,
-    BreakerOpenError,
     BreakerPolicy,
     FaultInjector,
     FaultPlan,
-    MalformedResponseError,
     MemorySink,
     MockProvider,
     ProviderConnectionError,
     ProviderError,
     ProviderTimeoutError,
     RateLimitError,
-    ReasoningDelta,
     Response,
     RetryPolicy,
     StreamEnd,
-    StreamInterruptedError,
-    StreamRestart,
-    StreamStall,
-    StreamTruncate,
     TextDelta,
     ToolCall,
-    ToolCallDelta,
 )
+from offbook.errors import BreakerOpenError, MalformedResponseError, StreamInterruptedError
 from offbook.events import AttemptEnded, CallEnded
+from offbook.faults import StreamStall, StreamTruncate
+from offbook.messages import ReasoningDelta, StreamRestart, ToolCallDelta
 from tests.fakes import events_of, read_until_broken
 from tests.gateway.parts import (
     OK,

@@ -9,21 +9,13 @@ from hypothesis import strategies as st
 from offbook import (
     At,
     BreakerPolicy,
-    ConnectionReset,
-    EmptyResponse,
     FaultInjector,
     FaultPlan,
-    HttpError,
-    MalformedResponse,
     MemorySink,
     ProviderConnectionError,
     RateLimit,
     RetryPolicy,
-    StreamRestart,
-    StreamStall,
-    StreamTruncate,
     TextDelta,
-    Timeout,
 )
 from offbook.events import (
     AttemptEnded,
@@ -36,6 +28,16 @@ from offbook.events import (
     ReplayServed,
     RetryScheduled,
 )
+from offbook.faults import (
+    ConnectionReset,
+    EmptyResponse,
+    HttpError,
+    MalformedResponse,
+    StreamStall,
+    StreamTruncate,
+    Timeout,
+)
+from offbook.messages import StreamRestart
 from tests.fakes import events_of, read_until_broken
 from tests.gateway.parts import (
     OK,

@@ -8,17 +8,16 @@ import pytest
 from offbook import (
     At,
     BreakerPolicy,
-    DeadlineExceededError,
     FaultInjector,
     FaultPlan,
     MemorySink,
     OpenAIProvider,
     RateLimit,
     RetryPolicy,
-    StreamStall,
     TextDelta,
-    Timeout,
 )
+from offbook.errors import DeadlineExceededError
+from offbook.faults import StreamStall, Timeout
 from offbook.vendors import codec_of
 from tests.fakes import user
 from tests.gateway.parts import (

@@ -4,22 +4,9 @@ import asyncio
 
 import msgspec
 
-from offbook import (
-    BreakerPolicy,
-    ConnectionReset,
-    FaultInjector,
-    HttpError,
-    MalformedResponse,
-    MemorySink,
-    RateLimit,
-    Response,
-    RetryPolicy,
-    StreamStall,
-    StreamTruncate,
-    Timeout,
-    chaos,
-)
+from offbook import BreakerPolicy, FaultInjector, MemorySink, RateLimit, Response, RetryPolicy, chaos
 from offbook.events import AttemptStarted, BreakerChanged, FallbackTaken, RetryScheduled
+from offbook.faults import ConnectionReset, HttpError, MalformedResponse, StreamStall, StreamTruncate, Timeout
 from tests.gateway.parts import gateway_of, mock, now_s, outcome, request, run
 
 CALLS, RUNS = 50, 12

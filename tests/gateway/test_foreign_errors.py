@@ -5,7 +5,6 @@ import pytest
 
 from offbook import (
     AllProvidersFailedError,
-    BreakerOpenError,
     BreakerPolicy,
     MemorySink,
     MockProvider,
@@ -13,10 +12,10 @@ from offbook import (
     RecordingProvider,
     Response,
     RetryPolicy,
-    StreamInterruptedError,
-    StreamRestart,
 )
+from offbook.errors import BreakerOpenError, StreamInterruptedError
 from offbook.events import AttemptEnded
+from offbook.messages import StreamRestart
 from tests.fakes import events_of, read_until_broken
 from tests.gateway.parts import OK, ask, gateway_of, kinds_of, outcome, refusal, request, run, scripted, words
 

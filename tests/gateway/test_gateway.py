@@ -12,8 +12,6 @@ from offbook import (
     BreakerPolicy,
     FaultInjector,
     FaultPlan,
-    HttpError,
-    MalformedResponseError,
     MemorySink,
     MockProvider,
     ProviderConnectionError,
@@ -24,11 +22,10 @@ from offbook import (
     RateLimitError,
     RecordingProvider,
     RetryPolicy,
-    StreamInterruptedError,
-    Timeout,
 )
-from offbook.errors import InputError
+from offbook.errors import InputError, MalformedResponseError, StreamInterruptedError
 from offbook.events import AttemptEnded, CallEnded, CallRecorded, FallbackTaken, ReplayServed
+from offbook.faults import HttpError, Timeout
 from tests.fakes import Echo, events_of, read_until_broken, user
 from tests.gateway.parts import (
     OK,

@@ -8,13 +8,9 @@ from msgspec.structs import replace
 from offbook import (
     AllProvidersFailedError,
     BreakerPolicy,
-    BudgetExceededError,
-    DeadlineExceededError,
     InputError,
     MemorySink,
     OpenAIProvider,
-    Price,
-    PriceTable,
     ProviderConnectionError,
     ProviderError,
     ProviderGateway,
@@ -22,10 +18,12 @@ from offbook import (
     RateLimit,
     RateLimitError,
     RetryPolicy,
-    StreamRestart,
     TextDelta,
 )
+from offbook.errors import BudgetExceededError, DeadlineExceededError
 from offbook.events import AttemptEnded, CallEnded
+from offbook.messages import StreamRestart
+from offbook.providers import Price, PriceTable
 from tests.fakes import events_of, read_until_broken
 from tests.gateway.parts import (
     OK,

@@ -7,13 +7,10 @@ import pytest
 from offbook import (
     AllProvidersFailedError,
     At,
-    BreakerOpenError,
     BreakerPolicy,
     FaultInjector,
     FaultPlan,
-    HttpError,
     InputError,
-    MalformedResponseError,
     MemorySink,
     ProviderConnectionError,
     ProviderError,
@@ -21,9 +18,10 @@ from offbook import (
     RateLimitError,
     RecordingMismatchError,
     RetryPolicy,
-    StreamTruncate,
 )
+from offbook.errors import BreakerOpenError, MalformedResponseError
 from offbook.events import AttemptEnded, RetryScheduled
+from offbook.faults import HttpError, StreamTruncate
 from tests.fakes import user
 from tests.gateway.parts import (
     OK,

@@ -2,7 +2,8 @@
 
 import pytest
 
-from offbook import AllProvidersFailedError, InputError, MemorySink, NoProviderError, ProviderGateway, RetryPolicy
+from offbook import AllProvidersFailedError, InputError, MemorySink, ProviderGateway, RetryPolicy
+from offbook.errors import NoProviderError
 from offbook.events import AttemptStarted, CallEnded, FallbackTaken
 from tests.gateway.parts import OK, Steady, ask, failure, gateway_of, refusal, request, run, scripted
 

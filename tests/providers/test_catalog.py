@@ -4,8 +4,10 @@ import httpx2
 import orjson
 import pytest
 
-from offbook import InputError, MalformedResponseError, ToolCall, Usage, read_response
+from offbook import InputError, ToolCall, Usage
+from offbook.errors import MalformedResponseError
 from offbook.messages import Response
+from offbook.providers import read_response
 from offbook.providers.catalog import (
     AnthropicProvider,
     GoogleProvider,

@@ -214,7 +214,7 @@ def test_a_budget_requires_a_price():
 
 def test_nothing_loads_the_library_before_a_price_is_needed():
     code = (
-        "import sys; from offbook import PriceTable, Price, Usage;"
+        "import sys; from offbook import Usage; from offbook.providers import PriceTable, Price;"
         "table = PriceTable.default().override({'m': Price(1, 1)});"
         "table.cost_usd('openai', 'm', Usage.of(1, 1)); table.cost_usd('ollama', 'x', Usage.of(1, 1));"
         "table.cost_usd('openai', 'x', Usage()); assert 'genai_prices' not in sys.modules;"

@@ -131,7 +131,7 @@ def test_only_the_verdicts_that_are_named_fail_it(explored):
 
 def test_a_budget_limits_the_cases_and_classes_of_errors_are_declared(explored):
     declared = SOUND.replace('["ToolFaultError"]', "(ToolFaultError,)").replace("faults=", "budget=2, faults=")
-    explored.test(f"from offbook import ToolFaultError\n{declared}")
+    explored.test(f"from offbook.errors import ToolFaultError\n{declared}")
     result = explored.run()
     result.assert_outcomes(passed=3)
     assert "the budget left out 4 cases of run.json: 1 of connection_reset; 2 of connection_reset, always" in (

@@ -228,7 +228,8 @@ def test_tools(offbook):
 def test_faults_fire_as_planned_and_the_gateway_recovers(project):
     project.test(
         """
-from offbook import At, HttpError, ProviderError
+from offbook import At, ProviderError
+from offbook.faults import HttpError
 
 def test_recovers(offbook):
     offbook.live(Echo)

@@ -19,6 +19,7 @@ from offbook.faults.http import Slow as Slow
 from offbook.faults.http import Timeout as Timeout
 from offbook.faults.http import WrongContentType as WrongContentType
 from offbook.faults.log import FaultLog as FaultLog
+from offbook.faults.order import CallOrder as CallOrder
 from offbook.faults.order import Cancelled as Cancelled
 from offbook.faults.order import DeliveredTwice as DeliveredTwice
 from offbook.faults.order import HeldUntil as HeldUntil

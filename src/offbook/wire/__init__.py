@@ -1,1 +1,5 @@
 """Servers, proxies and transports that stand in for the vendors' HTTP APIs, so that programs need no change."""
+
+from offbook.lazy_names import lazy_names
+
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from msgspec.structs import asdict
 
-from offbook import MockProvider, RecordingFormatError
-from offbook.errors import InputError
+from offbook import MockProvider
+from offbook.errors import InputError, RecordingFormatError
 from offbook.faults import FAULT_TYPES, ConnectionReset, HttpError, MalformedResponse, StreamTruncate, Timeout
 from offbook.messages import Usage
 from offbook.recording.format.document import Document

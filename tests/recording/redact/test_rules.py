@@ -23,6 +23,7 @@ from offbook.events import CallEnded, CallRecorded, CallStarted
 from offbook.mcp.message import parse_message
 from offbook.mcp.recorder import McpRecorder, wire_record
 from offbook.observe import JsonLinesSink, PrometheusSink, SpanFileSink
+from offbook.providers import HttpOptions
 from offbook.recording.format.document import Document
 from offbook.recording.format.exchange import ToolExchange
 from offbook.recording.format.keys import mcp_key
@@ -229,7 +230,7 @@ async def test_the_key_of_a_provider_is_masked_whatever_its_shape(tmp_path, opti
     def answer(request):
         return httpx2.Response(401, json={"error": {"message": f"no such key: {KEY}"}})
 
-    http = offbook.HttpOptions(transport=httpx2.MockTransport(answer), **options.get("http", {}))
+    http = HttpOptions(transport=httpx2.MockTransport(answer), **options.get("http", {}))
     provider = offbook.OpenAIProvider(api_key=options.get("api_key", ""), base_url="https://api.example/v1", http=http)
     gateway = offbook.ProviderGateway(retry=offbook.RetryPolicy(max_retries=0))
     gateway.register(provider, rate_limit=offbook.RateLimit(requests_per_minute=100))

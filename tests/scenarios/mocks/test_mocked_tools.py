@@ -5,10 +5,10 @@ import pickle
 
 import pytest
 
-from offbook import EventLoopError, InputError, MockProvider, RecordingMismatchError
+from offbook import InputError, MockProvider, RecordingMismatchError
 from offbook.agent import GuardPolicy, ScriptedClient, ToolCall, Workflow, WorkflowRunner
 from offbook.agent.errors import ToolExecutionError
-from offbook.errors import MockDriftError, MockError, ToolResolutionError, UnmockedToolError
+from offbook.errors import EventLoopError, MockDriftError, MockError, ToolResolutionError, UnmockedToolError
 from offbook.scenarios import MockContext, MockedCall, Mocks, fails, garbled, hangs, replayed, sequence
 from offbook.tools import ToolDef, ToolSpec, run_tool, tool
 from offbook.workflow import WorkflowEngine, parse_workflow

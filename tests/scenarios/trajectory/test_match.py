@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offbook import InputError, Message, Response, ToolCall
+from offbook import InputError, Response, ToolCall
 from offbook.agent import Message as TranscriptMessage
 from offbook.agent import MessageMeta, MessageType, ToolCallInfo
+from offbook.messages import Message
 from offbook.scenarios import (
     MissingCall,
     MockedCall,

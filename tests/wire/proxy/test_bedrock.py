@@ -14,6 +14,7 @@ from botocore.config import Config
 import offbook
 from offbook.codecs.event_stream import encode_event
 from offbook.errors import InputError
+from offbook.providers import BedrockProvider
 from offbook.providers.aws_signature import sign_request
 from offbook.vendors import codec_of
 from tests.servers.aws import ACCESS_KEY, SECRET_KEY, signed_region
@@ -86,7 +87,7 @@ def test_a_key_of_bedrock_is_sent_as_it_is(session, tmp_path):
 
 async def test_a_provider_signs_its_own_requests(credentials):
     with LoopbackServer(whole) as upstream:
-        async with offbook.BedrockProvider(base_url=upstream.url) as provider:
+        async with BedrockProvider(base_url=upstream.url) as provider:
             response = await provider.complete([{"role": "user", "content": "Hi"}], MODEL)
     assert (response.content, response.model, response.provider) == ("Hello, you.", MODEL, "bedrock")
     assert signed_region(upstream.calls[0]) == "us-east-1"

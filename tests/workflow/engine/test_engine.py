@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from offbook import (
-    BudgetExceededError,
     InputError,
     MemorySink,
     MockProvider,
@@ -18,6 +17,7 @@ from offbook import (
     run,
 )
 from offbook.agent import Workflow as AgentWorkflow
+from offbook.errors import BudgetExceededError
 from offbook.workflow import WorkflowEngine, parse_workflow
 from tests.fakes import Echo, Scripted
 from tests.workflow.running import engine_of, events_of, run_workflow, statuses

@@ -6,8 +6,8 @@ from typing import ClassVar
 import pytest
 from msgspec.structs import replace
 
-from offbook import InputError, MockProvider, ToolResolutionError
-from offbook.errors import ToolRefusalError
+from offbook import InputError, MockProvider
+from offbook.errors import ToolRefusalError, ToolResolutionError
 from offbook.tools import tool
 from tests.fakes import Echo
 from tests.workflow.running import run_workflow, statuses
