@@ -321,7 +321,7 @@ def capture_content(sink: Sink, content: Callable[[], CallContent | None]) -> No
             sink.capture(found)
 
 
-class RecordedCalls:
+class RecordedCallCounter:
     """A sink that counts the calls that were recorded: `outcomes` has how many, by the type of fault, `""` for none."""
 
     def __init__(self) -> None:

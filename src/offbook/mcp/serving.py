@@ -92,7 +92,7 @@ async def client_streams(
     client_writes, from_client = streams(inf)
     if upstream is not None:
         await upstream.start()
-    server = LineServer(session, _StreamLines(to_client, codec), upstream=upstream)
+    server = LineServer(session, _ClientLines(to_client, codec), upstream=upstream)
     working = [asyncio.ensure_future(_read_client(from_client, server, codec))]
     if upstream is not None:
         working.append(asyncio.ensure_future(read_server(upstream, server)))
@@ -135,7 +135,7 @@ def _sdk_codec() -> _Codec:
     return _Codec(decode, lambda sent: sent.message.model_dump_json(by_alias=True, **omitted))
 
 
-class _StreamLines:
+class _ClientLines:
     """The lines that a client in this process reads."""
 
     def __init__(self, stream: Any, codec: _Codec) -> None:

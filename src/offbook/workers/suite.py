@@ -34,7 +34,7 @@ from offbook.config import (
 from offbook.config.participants import OpenParticipants
 from offbook.decoding import convert, decode, decode_msgpack
 from offbook.errors import InputError, OffbookError
-from offbook.events import RecordedCalls
+from offbook.events import RecordedCallCounter
 from offbook.pipeline import Live, Record, Replay
 from offbook.recording.redact.rules import add_rules_of
 from offbook.recording.stores.store import log_warning
@@ -56,7 +56,8 @@ class _Report(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a worker reports: the conversation and the tools that were called, or the error that ends the run.
 
     `used` are the exchanges that the worker has served since its last report, by file. `borrowed` names a step that was
-    answered by its content alone, with the answer of another one. `recorded` is what `RecordedCalls` has counted since.
+    answered by its content alone, with the answer of another one. `recorded` is what `RecordedCallCounter` has counted
+    since.
     """
 
     result: ConversationResult | None = None
@@ -90,7 +91,7 @@ class SuiteWorker:
         self._config, self._plan, self._mode, self._rules = config, plan, mode, rules
         self._mocks: dict[int, Mocks] = {}
         self._reported: dict[str, tuple[int, int]] = {}
-        self._recorded = RecordedCalls()
+        self._recorded = RecordedCallCounter()
 
     async def serve(self, connection: socket) -> None:
         """Run the conversations that come by a connection, until it ends."""

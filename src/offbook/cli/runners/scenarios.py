@@ -36,7 +36,7 @@ from offbook.config import (
 from offbook.config.participants import ErrorGrouping
 from offbook.config.recordings import is_folder, recording_files, scenarios_recorded_at, slug
 from offbook.errors import InputError, OffbookError
-from offbook.events import RecordedCalls
+from offbook.events import RecordedCallCounter
 from offbook.pipeline import Live, Record, Replay
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.redact.rules import add_rules_of
@@ -251,7 +251,7 @@ class _Run:
         self.is_virtual = isinstance(options.mode, Replay) and not mcp_configs(config, plan)
         self._workers = self._choose_workers()
         self.has_started = False
-        self._recorded = RecordedCalls()
+        self._recorded = RecordedCallCounter()
 
     @property
     def has_workers(self) -> bool:

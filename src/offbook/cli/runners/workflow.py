@@ -30,7 +30,7 @@ from offbook.cli.run_program import InterruptNotice, Termination
 from offbook.cli.runners.events import NO_EVENTS, EventOptions
 from offbook.clock import run
 from offbook.errors import RecordingMismatchError
-from offbook.events import RecordedCalls, Sinks
+from offbook.events import RecordedCallCounter, Sinks
 from offbook.faults import FaultPlan
 from offbook.messages import JsonObject
 from offbook.pipeline import NO_FAULTS, Mock, Mode, Record, Replay, open_pipeline, resolve_mode
@@ -153,7 +153,7 @@ def run_workflow(definition: WorkflowDefinition, options: RunOptions, *, folder:
     termination = Termination()
     try:
         with termination, progress, options.events.open() as sink:
-            recorded = RecordedCalls()
+            recorded = RecordedCallCounter()
             work = _run(definition, options, folder, progress, Sinks(progress, sink, recorded))
             done = run(work, virtual_time=is_mocked(definition, options.mode) and not options.is_real_time)
             done = replace(done, no_answer=recorded.describe_failure())
