@@ -36,10 +36,10 @@ from offbook import (
     StreamEnd,
     ToolCall,
     inject_tools,
-    parse_fault,
     record_tools,
     replay_tools,
 )
+from offbook.faults import parse_fault
 from offbook.tools import run_tools
 from tests.contract.live import Live, LiveModel, LiveProcess, live_tools, mcp_server, model_server, socket_server
 

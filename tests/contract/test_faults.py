@@ -2,7 +2,8 @@
 
 import pytest
 
-from offbook import HttpError, Timeout, chaos
+from offbook import chaos
+from offbook.faults import HttpError, Timeout
 from tests.contract.applies import over
 from tests.contract.faces import Entry, ProviderFace, said
 

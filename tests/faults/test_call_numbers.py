@@ -106,7 +106,7 @@ def number_on_the_wire(script, *, has_header):
         started = session.start(call)
         assert started.attempt_number == attempt
         session.numbers.finish(started.site, started.parsed.request_hash, failed=fails)
-    return named(session.faults.fired)
+    return named(session.fired)
 
 
 def number_by_recording(script):

@@ -45,7 +45,7 @@ def test_every_fault_of_tools_has_a_form_over_mcp(fault, era):
 def test_an_error_has_its_code_and_message():
     client, session = broken("mcp_error -32602 message=nope")
     assert client.messages[0]["error"] == {"code": -32602, "message": "nope"}
-    assert [str(line) for line in session.faults.fired] == ["tool=notes.write call=1: mcp_error -32602 message=nope"]
+    assert [str(line) for line in session.fired] == ["tool=notes.write call=1: mcp_error -32602 message=nope"]
 
 
 def test_a_server_that_exits_answers_nothing_and_has_an_exit_code():
@@ -82,7 +82,7 @@ def test_an_answer_is_held_until_another_tool_call_has_ended():
     fault = "tool=notes.write call=1: held_until tool=notes.write call=2"
     with replaying(RECORDING, faults=[fault]) as endpoint:
         assert run(talk(endpoint.session), virtual_time=True) == [2, 1]
-        assert [str(line) for line in endpoint.session.session.faults.fired] == [fault]
+        assert [str(line) for line in endpoint.session.session.fired] == [fault]
 
 
 def test_a_login_that_has_expired_is_a_401_over_http():
@@ -127,7 +127,7 @@ def test_input_is_required_however_often_the_user_gives_it():
     with replaying(RECORDING, faults=[asking, second]) as endpoint:
         client = over_stdio(endpoint.session, call("write", era="modern"), again, again)
         assert [message["result"]["resultType"] for message in client.messages] == ["input_required"] * 3
-        assert [str(line) for line in endpoint.session.session.faults.fired] == [asking]
+        assert [str(line) for line in endpoint.session.session.fired] == [asking]
 
 
 def test_in_the_handshake_era_the_server_asks_and_then_is_silent():

@@ -138,7 +138,7 @@ class ExploredHttp(InProcessClients):
     @property
     def was_cancelled(self) -> bool:
         """Whether a fault has cancelled the run."""
-        return any(isinstance(planned.fault, Cancelled) for planned in self.session.faults.fired)
+        return any(isinstance(planned.fault, Cancelled) for planned in self.session.fired)
 
     @property
     def guard(self) -> AbstractContextManager[object]:
@@ -158,7 +158,7 @@ class ExploredHttp(InProcessClients):
     @property
     def fired(self) -> tuple[str, ...]:
         """The faults that fired, as lines of a plan."""
-        return tuple(str(planned) for planned in self.session.faults.fired)
+        return tuple(str(planned) for planned in self.session.fired)
 
     @property
     def diverged(self) -> str:

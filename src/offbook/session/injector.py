@@ -71,7 +71,7 @@ class FaultInjector(WrappedProvider):
     @property
     def fired(self) -> list[PlannedFault]:
         """The faults that fired, in order."""
-        return self._session.faults.fired
+        return self._session.fired
 
     async def send(self, request: Request) -> Reply:
         session, identity = self._session, None if request.call else hash(repr(request.messages))
@@ -178,7 +178,7 @@ class FaultyTools(Toolbox):
     @property
     def fired(self) -> list[PlannedFault]:
         """The faults that fired, in order."""
-        return self._session.faults.fired
+        return self._session.fired
 
     def unfired(self) -> list[PlannedFault]:
         """Return the lines about tools that have not fired so far."""

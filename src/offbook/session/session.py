@@ -55,6 +55,11 @@ class Session:
         if order is not None:
             self.order = order
 
+    @property
+    def fired(self) -> list[PlannedFault]:
+        """The faults that fired, in order, as lines of a plan."""
+        return self.faults.fired
+
     def strike(self, site: Site | ToolSite) -> StruckCall:
         """Find what the plan has for a call, and note that it fires."""
         plan = self.plan

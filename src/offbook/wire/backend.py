@@ -307,7 +307,7 @@ class CallInspection:
 
     def fired(self) -> list[PlannedFault]:
         """Return the faults that fired in all sessions."""
-        return [planned for session in self._backend.sessions for planned in session.faults.fired]
+        return [planned for session in self._backend.sessions for planned in session.fired]
 
     @property
     def got_no_answer(self) -> bool:

@@ -196,7 +196,7 @@ class SessionTotals:
         self.outcomes.update(session.outcomes)
         self.failures.update(session.failures)
         self.unrecorded.update(session.unrecorded)
-        self.fired.extend(session.faults.fired)
+        self.fired.extend(session.fired)
         self.fired_lines += [line for line in session.faults.fired_lines if line not in self.fired_lines]
         self.reached.update(session.faults.reached)
         if session.replay is not None:

@@ -178,7 +178,7 @@ def test_threads_that_fork_at_once_leave_the_hook_and_the_filters_of_the_process
 
     def fork_often():
         for _ in range(15):
-            forked(lambda: b"done").close()
+            forked(lambda: b"done").kill()
 
     threads = [threading.Thread(target=fork_often) for _ in range(4)]
     for thread in threads:

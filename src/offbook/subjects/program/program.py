@@ -228,7 +228,7 @@ class ProgramSubject:
             session.on_crash, session.on_request = lives.crash, launched.note_request
             ended = self._live(lives.process, observer, session, files)
             before = None
-            if any(isinstance(line.fault, Crash) for line in session.faults.fired):
+            if any(isinstance(line.fault, Crash) for line in session.fired):
                 lives.check_crash()
                 before = first_life(self._run_of(ended))
                 session.follow(plan.without_crashes())
@@ -385,7 +385,7 @@ class ProgramSubject:
             tools=(*self._observed_tools(ended.observer, aliases), *inferred_runs(tools, self._declarations)),
             effects=(*observed, *self._effects([_with_aliases(each, aliases) for each in ended.reported], tools)),
             declarations=self._declarations,
-            fired=tuple(str(planned) for planned in session.faults.fired),
+            fired=tuple(str(planned) for planned in session.fired),
             marks=tuple(session.faults.marks),
             diverged=normalize_text(ended.diverged, aliases),
             continuation=ended.continued_by,

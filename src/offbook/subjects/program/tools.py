@@ -189,7 +189,7 @@ class McpStandIn:
         policy = self._settings.on_divergence
         if policy in ("stop", "live"):
             raise error
-        noted = error.replace(fired=[str(planned) for planned in session.faults.fired], hint="")
+        noted = error.replace(fired=[str(planned) for planned in session.fired], hint="")
         session.diverged = session.diverged or str(noted)
         run.continued_by = DEFAULT_RESULT if policy == "default" else NEAREST_RESULT
         return self._settings.default_response if policy == "default" else None

@@ -98,7 +98,7 @@ def session_summary(session: WireSession) -> dict[str, Any]:
         "try_count": session.outcomes.total(),
         "miss_count": len(session.misses),
         "unused_count": len(session.unused()),
-        "fired": [str(planned) for planned in session.faults.fired],
+        "fired": [str(planned) for planned in session.fired],
         "unfired": [str(planned) for planned in session.unfired()],
     }
 
