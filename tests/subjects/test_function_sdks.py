@@ -11,7 +11,6 @@ import time
 import pytest
 
 from offbook import effect, explore_function, tool
-from offbook.errors import InputError
 from offbook.explore.explorer import Explorer
 from offbook.explore.options import WIRE_VARIANTS, Deadlines, ExploreOptions, select_variants
 from offbook.subjects.program.program import ProgramSubject
@@ -178,14 +177,47 @@ def test_effects_are_observed_reported_or_inferred_as_they_are_declared(tools_of
     assert verdicts["call=2 attempt=1: connection_reset"] == verdict
 
 
-def test_a_run_on_a_provider_and_on_http_clients_is_refused(recording):
-    async def mixed(offbook):
-        await offbook.provider.complete([{"role": "user", "content": "Hi"}], "m", step_id="agent")
-        with offbook.sync_http_client() as client:
-            client.post("https://api.openai.com/v1/chat/completions", json={"model": "m", "messages": []})
+MIXED = {"plan": {"content": "two steps"}, "act": {"content": "done"}, "check": {"content": "fine"}}
 
-    with pytest.raises(InputError, match="the run uses HTTP clients and a provider"):
-        explore_function(mixed, recording)
+
+async def plans_and_acts(offbook, *, careless):
+    """Asks a provider, then an API, then the provider again. If the API fails, it goes on by its plan, or gives up."""
+    plan = await offbook.provider.complete([{"role": "user", "content": "Plan"}], "m", step_id="plan")
+    body = {"model": "m", "messages": [{"role": "user", "content": plan.content}]}
+    with offbook.sync_http_client() as client:
+        answer = client.post("https://api.openai.com/v1/chat/completions", json=body, headers={"x-offbook-step": "act"})
+    if answer.status_code != 200 and not careless:
+        raise GaveUpError(f"HTTP {answer.status_code}")
+    offbook.tools(pay)["pay"].callable(order=42)
+    return (await offbook.provider.complete([{"role": "user", "content": "Check"}], "m", step_id="check")).content
+
+
+@tool(side_effect=True)
+def pay(order: int) -> str:
+    return f"paid {order}"
+
+
+@pytest.mark.parametrize("careless", [False, True])
+def test_a_run_on_a_provider_and_on_http_clients_is_one_run(careless, tmp_path):
+    recording = write_recording(tmp_path / "mixed.json", MIXED)
+
+    async def work(offbook):
+        return await plans_and_acts(offbook, careless=careless)
+
+    exploration = explore_function(work, recording, faults="http_error 500", declared=[GaveUpError], workers=1)
+    assert [(call.row, call.is_over_http) for call in exploration.clean.calls] == [
+        ("1 plan", False),
+        ("2 act", True),
+        ("3 check", False),
+    ]
+    assert exploration.clean.result == "fine"
+    verdicts = {str(each.case): each.verdict for each in exploration.results if each.case.lines[0].at.attempt == 1}
+    assert verdicts["step=act call=1 attempt=1: http_error 500"] == (
+        "went on without" if careless else "failed cleanly"
+    )
+    assert verdicts["step=check call=1 attempt=1: http_error 500"] == "crashed"
+    lasting = {str(each.case): each.fired for each in exploration.results}
+    assert lasting["step=plan call=1 attempt=1: http_error 500"] == ("step=plan call=1 attempt=1: http_error 500",)
 
 
 async def last_answer_wins(offbook):

@@ -22,7 +22,7 @@ from offbook.wire.backend import (
     split_session_path,
 )
 from offbook.wire.calls import CallOutcome
-from offbook.wire.replay_source import UnusedExchange
+from offbook.wire.recordings import UnusedExchange
 from offbook.wire.request import HttpRequest, RequestParser
 from offbook.wire.response import HttpResponse
 from offbook.wire.session import CALL_BYTES, RequestMemory, WireSession
@@ -164,7 +164,8 @@ def test_what_became_of_a_session_outlasts_it():
 def test_only_the_latest_requests_are_remembered_whatever_their_sessions():
     memory = RequestMemory(limit_bytes=3 * (CALL_BYTES + 400))
     sessions = {
-        name: WireSession(name, parser=RequestParser(), replay=None, is_live=True, memory=memory) for name in "ab"
+        name: WireSession(name, parser=RequestParser(), source=None, encoder=None, is_live=True, memory=memory)
+        for name in "ab"
     }
     for number, name in enumerate("aabbb"):
         attempt = sessions[name].start(call_of(text=str(number) * 300))
@@ -179,7 +180,9 @@ def test_only_the_latest_requests_are_remembered_whatever_their_sessions():
 
 
 def test_the_oldest_sessions_are_forgotten_when_there_are_too_many_unless_they_are_in_use():
-    sessions = SessionRegistry(lambda name, plan: WireSession(name, parser=RequestParser(), replay=None, plan=plan))
+    sessions = SessionRegistry(
+        lambda name, plan: WireSession(name, parser=RequestParser(), source=None, encoder=None, plan=plan)
+    )
     for number in range(MAX_SESSIONS + 2):
         sessions.named("used")
         sessions.named(str(number))

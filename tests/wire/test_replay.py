@@ -6,11 +6,11 @@ import pytest
 
 from offbook import serving
 from offbook.messages import Request
+from offbook.session.script import ModelScript
 from offbook.wire.backend import WireBackend
 from offbook.wire.options import WireOptions, parse_fault_plan
-from offbook.wire.replay import ExploredRun, ExploredScript
 from offbook.wire.request import HttpRequest
-from offbook.wire.session import NullCallObserver
+from offbook.wire.session import ExploredRun, NullCallObserver
 from tests.wire.http_requests import (
     EVERY_PROTOCOL,
     PROTOCOLS,
@@ -232,7 +232,7 @@ class Runs:
 
     def __init__(self, *entries, on_miss="stop", **steps):
         options = WireOptions(responses=recording_of(*entries, **steps), strict=True, default_response="what?")
-        self._backend, self._script, self._on_miss = WireBackend(options), ExploredScript(), on_miss
+        self._backend, self._script, self._on_miss = WireBackend(options), ModelScript(), on_miss
         self.observer = Observer()
 
     def session(self, *faults, continuation="stubborn"):
@@ -354,7 +354,7 @@ def test_a_server_reports_when_a_late_answer_has_arrived_and_forgets_runs_that_h
     body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
     with serving(responses={"_version": 2, "any": [{"content": "one"}]}, strict=True) as server:
         observer = Observer()
-        explored_run = ExploredRun(ExploredScript(), observer)
+        explored_run = ExploredRun(ModelScript(), observer)
         server.start_session("run", faults=["call=1: stream_stall 1 for_ms=50"], explored_run=explored_run)
         assert post(server.session_url("run"), body).status_code == 200
         assert post(server.url, body | {"stream": False}).status_code == 200  # the server has noted the first by now
@@ -368,7 +368,7 @@ def test_a_server_reports_nothing_of_an_answer_that_the_client_did_not_wait_for(
     body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
     with serving(responses={"_version": 2, "any": [{"content": "one"}]}, strict=True) as server:
         observer = Observer()
-        explored_run = ExploredRun(ExploredScript(), observer)
+        explored_run = ExploredRun(ModelScript(), observer)
         server.start_session("run", faults=["call=1: stream_stall 1 for_ms=60000"], explored_run=explored_run)
         with pytest.raises(httpx2.ReadTimeout):
             post(server.session_url("run"), body, timeout=0.1)

@@ -6,12 +6,12 @@ import pytest
 
 from offbook.events import FaultFired, MemorySink, ReplayMissed
 from offbook.faults import FaultPlan, HttpError, chaos, mark_of, parse_fault
+from offbook.session.script import ModelScript
 from offbook.session.session import NO_FAULTS
 from offbook.wire.backend import WireBackend
 from offbook.wire.options import WireOptions
-from offbook.wire.replay import ExploredRun, ExploredScript
 from offbook.wire.request import HttpRequest
-from offbook.wire.session import NULL_OBSERVER
+from offbook.wire.session import NULL_OBSERVER, ExploredRun
 from tests.wire.http_requests import answer_to, call_of, entry_of, error_in, recording_of, session_of, text_of
 
 MODELS = HttpRequest("GET", "/v1/models", "", {}, b"")
@@ -220,7 +220,7 @@ def test_a_miss_is_reported_once_in_the_log(caplog):
 def explored(*faults):
     """A session of an exploration whose first run has been made."""
     backend = WireBackend(WireOptions(responses=recording_of(entry_of(call_of(), content="one")), strict=True))
-    script = ExploredScript()
+    script = ModelScript()
     answer_to(backend.start("clean", NO_FAULTS, ExploredRun(script, NULL_OBSERVER)), call_of())
     return backend.start("run", FaultPlan(map(parse_fault, faults)), ExploredRun(script, NULL_OBSERVER))
 

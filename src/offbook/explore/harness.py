@@ -11,30 +11,25 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.errors import InputError
 from offbook.explore.observers.calls import ModelObserver, RecoveryCounter, ToolObserver, raise_endless
 from offbook.explore.observers.inferred_tools import InferredTool, inferred_effects, inferred_runs
 from offbook.explore.options import ANSWER_WAIT_S, EXPLORE_DIVERGENCE, Divergence
-from offbook.explore.replay import (
-    ExploredModels,
-    ExploredTools,
-    ModelRecording,
-    RecordedUsers,
-    ScriptLine,
-    ToolRecording,
-    model_lines,
-    tool_lines,
-)
+from offbook.explore.replay import ExploredModels, ExploredTools, RecordedUsers
 from offbook.explore.run import ModelCall, ToolRun, overlaps_of
 from offbook.faults import At, FaultInjector, FaultPlan, inject_tools
 from offbook.faults.log import FaultLog
 from offbook.faults.order import CallOrder, Cancelled
 from offbook.gateway.gateway import ProviderGateway
 from offbook.providers.provider import Provider
+from offbook.recording.format.exchange import ToolExchange
 from offbook.recording.match.continuation import Continuation, gave_up_mark
 from offbook.recording.redact.rules import redactor_in_force
 from offbook.recording.stores.store import RecordingReader
 from offbook.session.injector import refuse_crash
+from offbook.session.numbers import CallNumbers
+from offbook.session.script import ModelScript, Script, ScriptLine
+from offbook.session.sources import ScriptedModels, ScriptedTools
+from offbook.session.tape import Tape
 from offbook.tools import Toolbox, ToolDef
 from offbook.tools.definition import wrap_tool
 from offbook.tools.dispatch import is_async
@@ -75,7 +70,7 @@ class Harness:
         tools: ExploredTools | None,
         limits: CallLimits,
         declarations: Mapping[str, ToolDeclaration] = NO_DECLARATIONS,
-        open_http: Callable[[], ExploredHttp],
+        open_http: Callable[[ScriptedModels, CallNumbers, FaultLog], ExploredHttp],
         reporting: Sequence[str] = (),
     ) -> None:
         self.recovery_counter = RecoveryCounter()
@@ -95,11 +90,17 @@ class Harness:
             tools.on_diverged = self._divergences.append
             tools.on_end = models.end
         self.on_crash: Callable[[], NoReturn] = refuse_crash
-        self._plan, self._order = plan, CallOrder()
+        self._plan, self._order, self._numbers = plan, CallOrder(), CallNumbers()
         injector = FaultInjector(
-            models, plan, fault_log=self._fault_log, marked=True, on_crash=self._crash, order=self._order
+            models,
+            plan,
+            call_numbers=self._numbers,
+            fault_log=self._fault_log,
+            marked=True,
+            on_crash=self._crash,
+            order=self._order,
         )
-        self._model_observer = ModelObserver(injector, models, max_calls=limits.models)
+        self._model_observer = ModelObserver(injector, models, numbers=self._numbers, max_calls=limits.models)
         self._model_observer.count_effects = self._count_effects
         self._faulty_tools = inject_tools(
             (), plan, fault_log=self._fault_log, marked=True, on_crash=self._crash, order=self._order
@@ -154,7 +155,7 @@ class Harness:
 
     @cached_property
     def _http(self) -> ExploredHttp:
-        http = self._open_http()
+        http = self._open_http(self._models.source, self._numbers, self._fault_log)
         http.count_effects_by(self._count_effects)
         http.on_endless, http.on_hung = self._on_endless, self._on_hung
         http.patience_s = self.answer_s
@@ -195,16 +196,12 @@ class Harness:
 
     @property
     def calls(self) -> tuple[ModelCall, ...]:
-        """The model calls so far.
-
-        Raises:
-            InputError: some were made by HTTP clients, and some by the provider: their numbers are not comparable.
-        """
+        """The model calls so far, by HTTP clients and by the provider."""
         over_http = () if self._opened_http is None else self._opened_http.calls
-        if over_http and self._model_observer.calls:
-            hint = "let all calls of the run go through HTTP clients, or through the provider"
-            raise InputError("the run uses HTTP clients and a provider", source="explore", hint=hint)
-        return over_http or tuple(self._model_observer.calls)
+        in_process = tuple(self._model_observer.calls)
+        if not over_http or not in_process:
+            return over_http or in_process
+        return tuple(sorted((*over_http, *in_process), key=lambda call: (call.number, call.attempt)))
 
     @property
     def tool_runs(self) -> tuple[ToolRun, ...]:
@@ -230,14 +227,12 @@ class Harness:
     @property
     def fired(self) -> tuple[str, ...]:
         """The faults that fired, as lines of a plan."""
-        over_http = () if self._opened_http is None else self._opened_http.fired
-        return (*(str(planned) for planned in self._fault_log.fired), *over_http)
+        return tuple(str(planned) for planned in self._fault_log.fired)
 
     @property
     def was_cancelled(self) -> bool:
         """Whether a fault has cancelled the run."""
-        over_http = self._opened_http is not None and self._opened_http.was_cancelled
-        return over_http or any(isinstance(planned.fault, Cancelled) for planned in self._fault_log.fired)
+        return any(isinstance(planned.fault, Cancelled) for planned in self._fault_log.fired)
 
     @property
     def overlaps(self) -> tuple[tuple[At, ...], ...]:
@@ -247,8 +242,7 @@ class Harness:
     @property
     def marks(self) -> tuple[str, ...]:
         """The marks that the texts of these faults carry."""
-        over_http = () if self._opened_http is None else self._opened_http.session.faults.marks
-        return (*self._fault_log.marks, *over_http)
+        return tuple(self._fault_log.marks)
 
     @property
     def diverged(self) -> list[str]:
@@ -260,8 +254,7 @@ class Harness:
     def continuation(self) -> str:
         """What answered what was never recorded: a continuation, `default` or `live`; empty if nothing had to."""
         tools = "" if self._replayed_tools is None else self._replayed_tools.continued_by
-        over_http = "" if self._opened_http is None else self._opened_http.session.continued_by
-        return self._models.continued_by or over_http or tools
+        return self._models.source.continued_by or tools
 
     @property
     def recovery_paths(self) -> dict[str, int]:
@@ -306,15 +299,14 @@ MAX_CLEAN_CALLS = 10_000
 class CleanScript(Struct, frozen=True):
     """What the clean run was answered, in order, and how many calls it made: for runs in other processes.
 
-    `http` is what its HTTP clients were answered, and `requests` are their first requests, as paths and bodies.
-    `reporting` are the tools whose effects it has reported.
+    `requests` are the first requests of its HTTP clients, as paths and bodies; None if it has none. `reporting` are the
+    tools whose effects it has reported.
     """
 
     models: tuple[ScriptLine, ...]
     tools: tuple[ScriptLine, ...]
     limits: CallLimits
-    http: tuple[ScriptLine, ...] = ()
-    requests: tuple[tuple[str, bytes], ...] = ()
+    requests: tuple[tuple[str, bytes], ...] | None = None
     reporting: tuple[str, ...] = ()
 
 
@@ -335,8 +327,8 @@ class HarnessFactory:
         declarations: Mapping[str, ToolDeclaration] = NO_DECLARATIONS,
     ) -> None:
         self._reader, self._declarations, self._divergence = reader, declarations, divergence
-        self._models = ModelRecording(reader, divergence)
-        self._tools = ToolRecording(reader.tools, divergence)
+        self._tape, self._script = Tape(reader, strict=True), ModelScript()
+        self._tool_script: Script[ToolExchange] = Script()
         self._http: HttpRecording | None = None
         self._clean: Harness | None = None
         self._limits: CallLimits | None = None
@@ -351,22 +343,22 @@ class HarnessFactory:
     def script(self) -> CleanScript:
         """The script of the clean run, which was made in this process."""
         return CleanScript(
-            model_lines(self._models.script),
-            tool_lines(self._tools.script),
+            self._script.lines,
+            self._tool_script.lines,
             self._call_limits(),
-            http=() if self._http is None else self._http.lines,
-            requests=() if self._http is None else self._http.requests,
+            requests=None if self._http is None else self._http.requests,
             reporting=self._reporting_tools(),
         )
 
     def load_script(self, script: CleanScript) -> None:
         """Follow the script of a clean run that was made in another process."""
-        self._models.load(script.models)
-        self._tools.load(script.tools)
+        self._script.load(script.models, self._reader)
+        self._script.conversations.prepare()
+        self._tool_script.load(script.tools, self._reader.tools)
         self._limits, self._reporting = script.limits, script.reporting
-        if script.http:
+        if script.requests is not None:
             self._http = self._http_recording()
-            self._http.load(script.http, script.requests)
+            self._http.prepare(script.models, script.requests)
         self._warm_up()
 
     def _warm_up(self) -> None:
@@ -381,31 +373,40 @@ class HarnessFactory:
 
         `continuation` answers what was never recorded, if that is how divergences are answered.
         """
+        source = ScriptedModels(
+            self._tape,
+            self._script,
+            on_miss=self._divergence.policy,
+            continuation=continuation,
+            mark=gave_up_mark(plan),
+        )
+        index = self._reader.tools
+        tools = ScriptedTools(index, self._tool_script) if len(index) else None
         harness = Harness(
             plan,
-            models=self._models.start_run(continuation, mark=gave_up_mark(plan)),
-            tools=None if self._tools.is_empty else self._tools.start_run(continuation),
+            models=ExploredModels(source, self._divergence),
+            tools=None if tools is None else ExploredTools(tools, self._divergence, continuation),
             limits=self._call_limits(),
             declarations=self._declarations,
-            open_http=partial(self._open_http, plan, continuation, is_clean=not self.has_script),
+            open_http=partial(self._open_http, plan, is_clean=not self.has_script),
             reporting=self._reporting_tools(),
         )
         if not self.has_script:
             self._clean = harness
         return harness
 
-    def _open_http(self, plan: FaultPlan, continuation: Continuation, *, is_clean: bool) -> ExploredHttp:
+    def _open_http(
+        self, plan: FaultPlan, source: ScriptedModels, numbers: CallNumbers, fault_log: FaultLog, *, is_clean: bool
+    ) -> ExploredHttp:
         if self._http is None:
             self._http = self._http_recording()
-            if not is_clean:
-                self._http.load(())
-        limits = CallLimits(models=MAX_CLEAN_CALLS, tools=0) if is_clean else self._call_limits()
-        return self._http.start_run(plan, continuation, max_calls=limits.models, is_clean=is_clean)
+        max_calls = MAX_CLEAN_CALLS if is_clean else self._call_limits().models
+        return self._http.start_run(plan, source, numbers=numbers, fault_log=fault_log, max_calls=max_calls)
 
     def _http_recording(self) -> HttpRecording:
         from offbook.explore.http_harness import HttpRecording  # noqa: PLC0415 - most runs have no HTTP clients
 
-        return HttpRecording(self._reader, self._divergence)
+        return HttpRecording(self._tape, self._script, self._divergence)
 
     def _reporting_tools(self) -> tuple[str, ...]:
         if self._clean is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Sequence
-from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -16,89 +15,69 @@ from offbook.explore.observers.inferred_tools import InferredTool, offered_tool
 from offbook.explore.observers.wire import PendingAnswer, WireObserver, offered_tools
 from offbook.explore.options import Divergence
 from offbook.explore.processes.sdk_warm_up import SentRequest, SentRequests, warm_up
-from offbook.explore.replay import ScriptLine, exchanges_by_id
 from offbook.explore.run import ModelCall
 from offbook.faults import FaultPlan
-from offbook.faults.order import CallOrder, Cancelled
+from offbook.faults.log import FaultLog
+from offbook.faults.order import CallOrder
+from offbook.recording.format.document import check_strict
 from offbook.recording.latency import Latency
-from offbook.recording.match.continuation import Continuation, gave_up_mark
-from offbook.recording.stores.store import RecordingReader
+from offbook.session.numbers import CallNumbers
+from offbook.session.script import ModelScript, ScriptLine
+from offbook.session.sources import ScriptedModels
+from offbook.session.tape import Tape
 from offbook.wire.api import InProcessCall, InProcessClients
 from offbook.wire.backend import AcceptedCall, accept_in, split_session_path
 from offbook.wire.options import DEFAULT_RESPONSE
-from offbook.wire.replay import ExploredReplay, ExploredRun, ExploredScript, ReplayMatch
-from offbook.wire.replay_source import ReplaySource
+from offbook.wire.recordings import AnswerEncoder
 from offbook.wire.request import HttpRequest
-from offbook.wire.session import WireSession
+from offbook.wire.session import ExploredRun, WireSession
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-NO_ANSWER = -1
-"""The id in a script of an answer that is not recorded, as to a request for a list of models."""
-
 
 class HttpRecording:
-    """A recording that answers HTTP clients in many runs. The first run is the clean one and writes the script."""
+    """A recording that answers HTTP clients in many runs, along the script of their models.
 
-    def __init__(self, reader: RecordingReader, divergence: Divergence) -> None:
-        self._reader, self._divergence = reader, divergence
-        self._script, self._sent = ExploredScript(), SentRequests()
+    Raises:
+        RecordingFormatError: its format is older than version 2.
+    """
 
-    @cached_property
-    def _source(self) -> ReplaySource:
-        return ReplaySource(self._reader, latency=Latency("constant", latency_ms=0.0, seed=0), strict=True)
-
-    @property
-    def lines(self) -> tuple[ScriptLine, ...]:
-        """The script of the clean run, for another process, which has the same recording."""
-        return tuple(
-            ScriptLine(key, NO_ANSWER if match.stored is None else match.stored.id, match.fields)
-            for key, match in self._script.log
-        )
+    def __init__(self, tape: Tape, script: ModelScript, divergence: Divergence) -> None:
+        check_strict(tape.reader.version, source=tape.reader.source)
+        self._script, self._sent = script, SentRequests()
+        default = divergence.default_response if divergence.policy == "default" else DEFAULT_RESPONSE
+        latency = Latency("constant", latency_ms=0.0, seed=0)
+        self._encoder = AnswerEncoder(tape, latency=latency, default_response=default)
 
     @property
     def requests(self) -> tuple[SentRequest, ...]:
         """The first requests of the clean run."""
         return tuple(self._sent.requests)
 
-    def load(self, lines: Sequence[ScriptLine], requests: Sequence[SentRequest] = ()) -> None:
-        """Take over the script that the clean run wrote in another process, and prepare for its requests."""
-        answers = exchanges_by_id(self._reader, lines)
-        self._script.load(
-            (line.key, ReplayMatch(answers.get(line.answer), script_key=line.key, fields=line.fields)) for line in lines
-        )
-        self._script.conversations.prepare()
-        self._prepare(lines)
-        warm_up(requests, self._source)
-
-    def _prepare(self, lines: Sequence[ScriptLine]) -> None:
-        """Make what the processes of all cases need, so that they need not: indexes, and the tools of the requests."""
-        _ = self._source.cross_protocol, self._source.written
+    def prepare(self, lines: Sequence[ScriptLine], requests: Sequence[SentRequest]) -> None:
+        """Make what the processes of all cases need, so that they need not: indexes, the tools of the requests of the
+        clean run, and what SDKs build at their first request."""
+        _ = self._encoder.tape.cross_protocol, self._encoder.tape.written
         for fields in {line.fields for line in lines if line.fields}:
             for name, schema in offered_tools(orjson.loads(fields).get("tools", ())).items():
                 offered_tool(name, schema)
+        warm_up(requests, self._encoder)
 
-    def start_run(self, plan: FaultPlan, continuation: Continuation, *, max_calls: int, is_clean: bool) -> ExploredHttp:
-        """Return the APIs of a run: a strict replay first, then one that answers a repeated request again."""
+    def start_run(
+        self, plan: FaultPlan, source: ScriptedModels, *, numbers: CallNumbers, fault_log: FaultLog, max_calls: int
+    ) -> ExploredHttp:
+        """Return the APIs of a run, whose calls count with those of its providers."""
         observer = WireObserver(max_calls=max_calls, on_endless=lambda: None, script=self._script, is_in_process=True)
-        policy = self._divergence.policy
-        run = ExploredRun(
-            self._script,
-            observer,
-            on_miss="stop" if policy == "live" else policy,
-            continuation=continuation,
-            mark=gave_up_mark(plan),
-        )
-        default = self._divergence.default_response if policy == "default" else DEFAULT_RESPONSE
         session = WireSession(
             "",
-            parser=self._source.parser,
-            replay=ExploredReplay(self._source, default_response=default, explored_run=run),
+            parser=self._encoder.parser,
+            source=source,
+            encoder=self._encoder,
             plan=FaultPlan([line for line in plan if line.at.tool is None]),
-            explored_run=run,
+            explored_run=ExploredRun(self._script, observer, numbers=numbers, fault_log=fault_log),
         )
-        return ExploredHttp(session, observer, sent=self._sent if is_clean else None)
+        return ExploredHttp(session, observer, sent=self._sent if source.is_clean else None)
 
 
 class ExploredHttp(InProcessClients):
@@ -136,11 +115,6 @@ class ExploredHttp(InProcessClients):
         self.session.share_order(order)
 
     @property
-    def was_cancelled(self) -> bool:
-        """Whether a fault has cancelled the run."""
-        return any(isinstance(planned.fault, Cancelled) for planned in self.session.fired)
-
-    @property
     def guard(self) -> AbstractContextManager[object]:
         """What the threads of the run share."""
         return self._lock
@@ -154,11 +128,6 @@ class ExploredHttp(InProcessClients):
     def retries(self) -> int:
         """How many of them are later attempts."""
         return self._observer.retries
-
-    @property
-    def fired(self) -> tuple[str, ...]:
-        """The faults that fired, as lines of a plan."""
-        return tuple(str(planned) for planned in self.session.fired)
 
     @property
     def diverged(self) -> str:

@@ -38,7 +38,7 @@ from offbook.wire.backend import (
     split_session_path,
 )
 from offbook.wire.options import LOOPBACK
-from offbook.wire.replay_source import MAX_DESCRIPTION_CHARS, UnusedExchange
+from offbook.wire.recordings import MAX_DESCRIPTION_CHARS, UnusedExchange
 from offbook.wire.request import HttpRequest
 from offbook.wire.response import HttpResponse, whole_response
 from offbook.wire.server.connection import send_response, while_client_waits
@@ -262,7 +262,7 @@ class McpHub:
         if self.recorder is not None:
             reader = self.recorder.replay
         else:
-            reader = None if session.replay is None else session.replay.source.reader
+            reader = None if session.source is None else session.source.tape.reader
         return None if reader is None else McpReplay(name, reader.tools, latency=self._latency)
 
     def _server_at(self, path: str) -> str | None:

@@ -24,20 +24,20 @@ from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import PositionedReader
 from offbook.session.session import NO_FAULTS
+from offbook.session.sources import CachedModels, ClaimedModels, RecordedModels, ScriptedModels
+from offbook.session.tape import Tape
 from offbook.wire.calls import CallAttempt, Miss, RecordingUse, SessionTotals, WireCall
 from offbook.wire.options import DEFAULT_RESPONSE, WireOptions, parse_fault_plan
-from offbook.wire.replay import CacheReplay, ExploredReplay, ExploredRun, SharedSessionReplay, WireReplay
-from offbook.wire.replay_source import (
+from offbook.wire.recordings import (
     OverusedExchange,
     RecordingSet,
-    ReplaySource,
     UnusedExchange,
     describe_exchange,
     unused_exchanges,
 )
 from offbook.wire.request import HttpRequest, ParsedRequest, RequestParser, route_of
 from offbook.wire.response import HttpResponse, refusal_response
-from offbook.wire.session import RequestMemory, WireSession
+from offbook.wire.session import ExploredRun, RequestMemory, WireSession
 
 if TYPE_CHECKING:
     from offbook.wire.proxy.recorder import WireRecorder
@@ -145,7 +145,7 @@ class WireBackend:
         plan = parse_fault_plan(options.faults, has_tools=options.has_tools, can_crash=options.can_crash)
         latency = Latency(options.latency_model, latency_ms=options.latency_ms, seed=options.seed)
         forked = None if options.live_from is None else _forked_recording(options, latency)
-        self.recorder = _open_recorder(options, NO_RULES if forked is None else forked.source("").rules)
+        self.recorder = _open_recorder(options, NO_RULES if forked is None else forked.encoder("").tape.rules)
         self.cache = None if self.recorder is None else self.recorder.cache
         self._recordings = forked
         try:
@@ -195,7 +195,7 @@ class WireBackend:
         """Return the exchanges that no session was served, of the recordings in use; if none is in use, of all."""
         if self._recordings is None or self.cache is not None or self._options.live_from is not None:
             return []
-        uses = totals.uses or {self._recordings.source(""): RecordingUse(set(), set())}
+        uses = totals.uses or {self._recordings.encoder("").tape: RecordingUse(set(), set())}
         return unused_exchanges(uses, self._recordings.file_of)
 
     def start(
@@ -211,11 +211,12 @@ class WireBackend:
 
     def _session(self, name: str, plan: FaultPlan, explored_run: ExploredRun | None = None) -> WireSession:
         options = self._options
-        source = None if self._recordings is None else self._recordings.source(name)
+        encoder = None if self._recordings is None else self._recordings.encoder(name)
         return self._session_type()(
             name,
-            parser=self._parser if source is None else source.parser,
-            replay=None if source is None else self._replay(name, source, explored_run),
+            parser=self._parser if encoder is None else encoder.parser,
+            source=None if encoder is None else self._source(name, encoder.tape, explored_run),
+            encoder=encoder,
             plan=plan,
             is_live=self.is_live,
             retry_after_ms=options.retry_after_ms,
@@ -230,22 +231,22 @@ class WireBackend:
             return WireSession
         from offbook.wire.proxy.fork import ForkedSession  # noqa: PLC0415 - few runs fork
 
-        return partial(ForkedSession, live_from=self._options.live_from)
+        return partial(ForkedSession, live_from=self._options.live_from, recorder=self.recorder)
 
-    def _replay(self, session: str, source: ReplaySource, explored_run: ExploredRun | None) -> WireReplay:
-        default = DEFAULT_RESPONSE if self._options.default_response is None else self._options.default_response
+    def _source(self, session: str, tape: Tape, explored_run: ExploredRun | None) -> RecordedModels:
         if self.cache is not None:
-            return CacheReplay(source, cache=self.cache)
-        if self._group and isinstance(source.reader, PositionedReader):
-            position = source.reader.position(self._group, session)
-            return SharedSessionReplay(source, default_response=default, position=position)
-        if self._options.live_from is not None and self.recorder is not None:
-            from offbook.wire.proxy.fork import ForkedReplay  # noqa: PLC0415
-
-            return ForkedReplay(source, copy=self.recorder.copy)
+            return CachedModels(tape, self.cache)
+        if self._group and isinstance(tape.reader, PositionedReader):
+            return ClaimedModels(tape, tape.reader.position(self._group, session))
         if explored_run is None:
-            return WireReplay(source, default_response=default)
-        return ExploredReplay(source, default_response=default, explored_run=explored_run)
+            return RecordedModels(tape)
+        return ScriptedModels(
+            tape,
+            explored_run.script,
+            on_miss=explored_run.on_miss,
+            continuation=explored_run.continuation,
+            mark=explored_run.mark,
+        )
 
 
 def _forked_recording(options: WireOptions, latency: Latency) -> RecordingSet:
@@ -274,7 +275,14 @@ def _open_recorder(options: WireOptions, rules: NormaliseRules) -> WireRecorder 
 def _recording_set(options: WireOptions, recorder: WireRecorder | None, latency: Latency) -> RecordingSet | None:
     """Open what answers before, or instead of, the real APIs; None if nothing does."""
     if recorder is None or options.record is None:
-        return RecordingSet(options.recording, responses=options.responses, latency=latency, strict=options.is_strict)
+        default = DEFAULT_RESPONSE if options.default_response is None else options.default_response
+        return RecordingSet(
+            options.recording,
+            responses=options.responses,
+            latency=latency,
+            strict=options.is_strict,
+            default_response=default,
+        )
     if not recorder.has_answers:
         return None
     return RecordingSet(responses=recorder.answers(), latency=latency, strict=True)

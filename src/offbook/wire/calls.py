@@ -18,7 +18,7 @@ from offbook.recording.format.exchange import Exchange, RecordedToolCall
 from offbook.wire.request import HttpRequest, ParsedRequest
 
 if TYPE_CHECKING:
-    from offbook.wire.replay_source import ReplaySource
+    from offbook.session.tape import Tape
     from offbook.wire.response import HttpResponse
     from offbook.wire.session import WireSession
 
@@ -178,7 +178,7 @@ class SessionTotals:
         self.fired: deque[PlannedFault] = deque(maxlen=MAX_CALLS)
         self.fired_lines: list[PlannedFault] = []
         self.reached = ReachedSites()
-        self.uses: dict[ReplaySource, RecordingUse] = {}
+        self.uses: dict[Tape, RecordingUse] = {}
         for session in sessions:
             self.add(session)
 
@@ -199,9 +199,9 @@ class SessionTotals:
         self.fired.extend(session.fired)
         self.fired_lines += [line for line in session.faults.fired_lines if line not in self.fired_lines]
         self.reached.update(session.faults.reached)
-        if session.replay is not None:
-            use = self.uses.setdefault(session.replay.source, RecordingUse(set(), set()))
-            use.ids.update(session.replay.used_ids)
+        if session.source is not None:
+            use = self.uses.setdefault(session.source.tape, RecordingUse(set(), set()))
+            use.ids.update(session.source.used_ids)
             if len(use.sessions) < MAX_NAMED_SESSIONS:
                 use.sessions.add(session.name)
 
@@ -216,8 +216,8 @@ class SessionTotals:
         totals.fired.extendleft(reversed(self.fired))
         totals.fired_lines += [line for line in self.fired_lines if line not in totals.fired_lines]
         totals.reached.update(self.reached)
-        for source, use in self.uses.items():
-            total = totals.uses.setdefault(source, RecordingUse(set(), set()))
+        for tape, use in self.uses.items():
+            total = totals.uses.setdefault(tape, RecordingUse(set(), set()))
             total.ids.update(use.ids)
             total.sessions.update(use.sessions)
         return totals

@@ -220,6 +220,14 @@ class ParsedRequest(Struct, frozen=True):
         return self.request is not None and self.request.stream
 
     @property
+    def protocol(self) -> str:
+        return self.route.protocol
+
+    @property
+    def vendor(self) -> str:
+        return self.route.vendor
+
+    @property
     def body(self) -> Any:
         """The body of a request that no codec has decoded: its JSON, or its text."""
         return orjson.loads(self.fields).get("body")

@@ -6,18 +6,30 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.errors import InputError, RecordingMismatchError, RecordingUnavailableError, RecordingWriteError
+from offbook.errors import (
+    InputError,
+    MismatchKind,
+    RecordingMismatchError,
+    RecordingUnavailableError,
+    RecordingWriteError,
+)
 from offbook.events import NULL_SINK, FaultFired, ReplayMissed, ReplayServed, Sink, capture_content
 from offbook.faults import Crash, FaultPlan
+from offbook.faults.log import FaultLog
 from offbook.faults.site import Site, faults_of_other_calls
 from offbook.messages import Response
-from offbook.recording.format.exchange import RecordedToolCall
+from offbook.recording.format.exchange import Exchange, RecordedToolCall
 from offbook.recording.format.wire_record import WEBSOCKET_METHOD
-from offbook.recording.match.cursor import OverusedEntry, UnusedEntry
+from offbook.recording.match.continuation import Continuation
+from offbook.recording.match.cursor import ExchangeMatch, OverusedEntry, UnusedEntry
 from offbook.recording.match.fingerprint import NormaliseRules
+from offbook.session.numbers import CallNumbers
+from offbook.session.script import ModelScript
 from offbook.session.session import NO_FAULTS, Session
+from offbook.session.sources import OnMiss, RecordedModels, ScriptedModels
 from offbook.text import shorten
 from offbook.tools.effects import Effect
 from offbook.wire.calls import (
@@ -25,6 +37,7 @@ from offbook.wire.calls import (
     MAX_CALLS,
     STEP_HEADER,
     CallAttempt,
+    CallObserver,
     CallOutcome,
     Miss,
     ToolAttempt,
@@ -34,7 +47,7 @@ from offbook.wire.calls import (
     ignore_request,
 )
 from offbook.wire.faults import FaultTarget, apply_fault, with_retry_after
-from offbook.wire.replay import DeferredMatch, ExploredReplay, ExploredRun, ReplayMatch, WireReplay
+from offbook.wire.recordings import AnswerEncoder
 from offbook.wire.request import HttpRequest, ParsedRequest, RequestParser
 from offbook.wire.response import NO_ANSWER, HttpResponse, refusal_response, spoils_answer
 from offbook.wire.server.session_clock import LOOP_CLOCK, ResponseClock
@@ -43,6 +56,12 @@ logger = logging.getLogger("offbook.wire")
 
 MISS_STATUS = 422
 """A status that no SDK retries, and that no vendor uses for an error that an agent could correct."""
+
+_MISS_HINTS: dict[MismatchKind, str] = {
+    "missing": "",
+    "drifted": 'record it again with record_mode="all", which replaces its entries, or undo the change',
+    "exhausted": "a new session starts from the beginning",
+}
 
 MAX_ERROR_CHARS = 4_000
 MAX_EFFECTS = 100_000
@@ -92,6 +111,22 @@ class NullCallObserver:
 NULL_OBSERVER = NullCallObserver()
 
 
+class ExploredRun(Struct, frozen=True):
+    """One run of an exploration: see `ScriptedModels`. The parts of its answers are due on `clock`.
+
+    If the run also has calls that do not come over HTTP, `numbers` and `fault_log` are those of all its calls.
+    """
+
+    script: ModelScript
+    observer: CallObserver
+    on_miss: OnMiss = "explore"
+    continuation: Continuation = "stubborn"
+    mark: str = ""
+    clock: ResponseClock = LOOP_CLOCK
+    numbers: CallNumbers | None = None
+    fault_log: FaultLog | None = None
+
+
 class WireSession(Session):
     """Answers the calls of one run from a recording, with the faults of a plan.
 
@@ -99,7 +134,8 @@ class WireSession(Session):
     those that the recording has no answer for. `call_count` counts all calls, `outcomes` the outcomes of all attempts,
     and `failures` the failures of real APIs that were recorded, by their descriptions; `cost_usd` is what their answers
     have cost, and `tool_turns` are the tool calls of each answer with some. A session that `is_live` leaves calls
-    without a recorded answer to the real API.
+    without a recorded answer to the real API. `source` finds recorded answers, and `encoder` encodes them; both are
+    None if there is no recording yet.
     `diverged` is the first miss of a model call: other calls, such as for a list of models, change no conversation.
     `effects` are the side effects that the program has reported over HTTP, `refused_effects` the reports that could not
     be read.
@@ -111,12 +147,13 @@ class WireSession(Session):
     needs_numbers = False
     """Whether answers depend on the numbers of calls even without a plan."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is an option of its own, given by name
         self,
         name: str,
         *,
         parser: RequestParser,
-        replay: WireReplay | None,
+        source: RecordedModels | None,
+        encoder: AnswerEncoder | None,
         plan: FaultPlan = NO_FAULTS,
         is_live: bool = False,
         retry_after_ms: float | None = None,
@@ -126,8 +163,14 @@ class WireSession(Session):
         memory: RequestMemory | None = None,
     ) -> None:
         self._explored_run = explored_run
-        super().__init__(plan, marked=explored_run is not None, wait=self.clock.wait)
-        self.name, self.is_live, self.replay = name, is_live, replay
+        super().__init__(
+            plan,
+            numbers=None if explored_run is None else explored_run.numbers,
+            fault_log=None if explored_run is None else explored_run.fault_log,
+            marked=explored_run is not None,
+            wait=self.clock.wait,
+        )
+        self.name, self.is_live, self.source, self._encoder = name, is_live, source, encoder
         self.calls: deque[WireCall] = deque(maxlen=MAX_CALLS)
         self.misses: deque[Miss] = deque(maxlen=MAX_CALLS)
         self.diverged = ""
@@ -151,7 +194,7 @@ class WireSession(Session):
     def depends_on_order(self) -> bool:
         """Whether the numbers of its calls, or their answers, depend on the order in which they begin."""
         has_plan = self.plan is not NO_FAULTS or self.is_explored or self.needs_numbers
-        return has_plan or (self.replay is not None and self.replay.source.answers_in_order)
+        return has_plan or (self.source is not None and self.source.tape.answers_in_order)
 
     @property
     def is_explored(self) -> bool:
@@ -339,7 +382,7 @@ class WireSession(Session):
     @property
     def continued_by(self) -> str:
         """What answered misses of an explored run: a continuation, or `default`; empty if nothing had to."""
-        return self.replay.continued_by if isinstance(self.replay, ExploredReplay) else ""
+        return self.source.continued_by if isinstance(self.source, ScriptedModels) else ""
 
     def forgive(self, attempt: CallAttempt) -> CallAttempt:
         """Forget the fault of a call, which has changed nothing after all, and return the call without it."""
@@ -349,38 +392,56 @@ class WireSession(Session):
 
     def unused(self) -> list[UnusedEntry]:
         """Return the entries of the recording that were never served."""
-        return [] if self.replay is None else self.replay.unused()
+        return [] if self.source is None else self.source.unused()
 
     def overused(self) -> list[OverusedEntry]:
         """Return the recorded exchanges that were served more often than they were recorded.
 
         There are none if a fault fired: what follows a fault is not recorded.
         """
-        return [] if self.replay is None or self.faults.fired else self.replay.overused()
+        return [] if self.source is None or self.fired else self.source.overused()
 
     def _answer_from_recording(self, attempt: CallAttempt) -> HttpResponse:
-        replay = self._require_replay()
-        match = replay.find(attempt.parsed, attempt.step_id)
-        answer = replay.answer(match, attempt.parsed).merged
-        replay.use(match)
+        source, encoder = self._require_recording()
+        match = source.find(attempt.parsed, attempt.step_id)
+        answer = encoder.answer(match, attempt.parsed).merged
+        self._use(source, match)
         self._report_served(attempt, match)
-        outcome = match.outcome_of(attempt.parsed)
-        return self.note(attempt, answer, CallOutcome(outcome, match.key, tool_calls=match.tool_calls))
+        outcome: WireOutcome = (
+            "served" if match.stored else "synthetic" if attempt.parsed.request is None else "default"
+        )
+        return self.note(attempt, answer, CallOutcome(outcome, match.key, tool_calls=_tool_calls_of(match)))
+
+    def _use(self, source: RecordedModels, match: ExchangeMatch[Exchange]) -> None:
+        """Count a match as served."""
+        source.use(match)
 
     def _answer_with_fault(self, attempt: CallAttempt) -> HttpResponse:
         """Apply the call's fault to its recorded answer. An entry whose answer failed stays for the next attempt."""
-        deferred = DeferredMatch(self._require_replay, attempt)
-        answer = self._apply_fault(attempt, FaultTarget(attempt.parsed, deferred.answer, deferred.response))
-        match, tool_calls = deferred.match, None
-        if match is not None:
-            self._report_served(attempt, match)
-            if spoils_answer(attempt.fault, answer):
-                self._require_replay().give_back(match)
-            else:
-                self._require_replay().use(match)
-                tool_calls = match.tool_calls
-        outcome = CallOutcome("fault", None if match is None else match.key, tool_calls=tool_calls)
-        return self.note(attempt, answer, outcome)
+        match: ExchangeMatch[Exchange] | None = None
+
+        def find() -> ExchangeMatch[Exchange]:  # only if the fault needs it
+            nonlocal match
+            if match is None:
+                match = self._require_recording()[0].find(attempt.parsed, attempt.step_id)
+            return match
+
+        def clean() -> HttpResponse:
+            return self._require_recording()[1].answer(find(), attempt.parsed).split
+
+        def response() -> Response:
+            return self._require_recording()[1].response(find(), attempt.parsed)
+
+        answer = self._apply_fault(attempt, FaultTarget(attempt.parsed, clean, response))
+        if match is None:
+            return self.note(attempt, answer, CallOutcome("fault"))
+        self._report_served(attempt, match)
+        source = self._require_recording()[0]
+        if spoils_answer(attempt.fault, answer):
+            source.give_back(match)
+            return self.note(attempt, answer, CallOutcome("fault", match.key))
+        self._use(source, match)
+        return self.note(attempt, answer, CallOutcome("fault", match.key, tool_calls=_tool_calls_of(match)))
 
     def _apply_fault(self, attempt: CallAttempt, target: FaultTarget) -> HttpResponse:
         assert attempt.fault is not None
@@ -395,12 +456,13 @@ class WireSession(Session):
         self._sink.emit(FaultFired(attempt.step_id, model, fault_type, "", attempt.number, attempt.attempt_number))
         return with_retry_after(answer, self._retry_after_ms)
 
-    def _report_served(self, attempt: CallAttempt, match: ReplayMatch) -> None:
+    def _report_served(self, attempt: CallAttempt, match: ExchangeMatch[Exchange]) -> None:
         """Emit an event for an answered model call; synthetic answers have none."""
         parsed = attempt.parsed
         if self._sink is NULL_SINK or (match.stored is None and parsed.request is None):
             return
-        capture_content(self._sink, lambda: attempt.content(None if match.stored is None else match.stored.exchange))
+        exchange = None if match.stored is None else match.stored.exchange
+        capture_content(self._sink, lambda: attempt.content(exchange))
         self._sink.emit(
             ReplayServed(
                 step_id=attempt.step_id,
@@ -408,23 +470,22 @@ class WireSession(Session):
                 matched_by=match.matched_by,
                 key=match.key,
                 request_hash=parsed.request_hash,
-                fault_type=match.fault_type,
+                fault_type=exchange.fault.type if exchange is not None and exchange.fault is not None else None,
                 call=attempt.number,
                 attempt=attempt.attempt_number,
             )
         )
 
-    def _require_replay(self) -> WireReplay:
-        if self.replay is None:
+    def _require_recording(self) -> tuple[RecordedModels, AnswerEncoder]:
+        if self.source is None or self._encoder is None:
             raise RecordingMismatchError("nothing is recorded yet", kind="missing")
-        return self.replay
+        return self.source, self._encoder
 
     def _answer_miss(self, attempt: CallAttempt, error: RecordingMismatchError) -> HttpResponse:
-        error = self._after_faults(error, attempt.site)
+        error = self._after_faults(error.replace(hint=_MISS_HINTS[error.kind]), attempt.site)
         self._report_miss(attempt, error)
-        match = (
-            self.replay.continued(attempt.parsed, attempt.step_id) if isinstance(self.replay, ExploredReplay) else None
-        )
+        scripted = self.source if isinstance(self.source, ScriptedModels) else None
+        match = None if scripted is None else scripted.continued(attempt.parsed, attempt.step_id)
         self._note_divergence(attempt, error, is_answered=match is not None)
         if match is not None:
             return self._answer_continued(attempt, match)
@@ -445,13 +506,15 @@ class WireSession(Session):
         if not self.diverged and (is_conversation or (attempt.site is not None and not is_answered)):
             self.diverged = str(error)
 
-    def _answer_continued(self, attempt: CallAttempt, match: ReplayMatch) -> HttpResponse:
+    def _answer_continued(self, attempt: CallAttempt, match: ExchangeMatch[Exchange]) -> HttpResponse:
         """Answer a miss of an explored run, with the call's fault if it has one."""
-        replay, parsed = self._require_replay(), attempt.parsed
+        encoder, parsed = self._require_recording()[1], attempt.parsed
         if attempt.fault is None:
-            outcome: WireOutcome = "default" if match == ReplayMatch() else "continued"
-            return self.note(attempt, replay.answer(match, parsed).merged, CallOutcome(outcome, match.key))
-        target = FaultTarget(parsed, lambda: replay.answer(match, parsed).split, lambda: replay.response(match, parsed))
+            outcome: WireOutcome = "continued" if match.stored or match.given else "default"
+            return self.note(attempt, encoder.answer(match, parsed).merged, CallOutcome(outcome, match.key))
+        target = FaultTarget(
+            parsed, lambda: encoder.answer(match, parsed).split, lambda: encoder.response(match, parsed)
+        )
         return self.note(attempt, self._apply_fault(attempt, target), CallOutcome("fault", match.key))
 
     def _report_miss(self, attempt: CallAttempt, error: RecordingMismatchError) -> None:
@@ -490,3 +553,10 @@ class WireSession(Session):
                 is_after_fault=bool(error.fired),
             )
         )
+
+
+def _tool_calls_of(match: ExchangeMatch[Exchange]) -> list[RecordedToolCall] | None:
+    """Return the tool calls of an entry, unless it is a failure."""
+    if match.stored is None or match.stored.exchange.fault is not None:
+        return None
+    return match.stored.exchange.tool_calls

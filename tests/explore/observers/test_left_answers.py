@@ -8,8 +8,8 @@ import pytest
 
 from offbook import serving
 from offbook.explore.observers.wire import WireObserver
-from offbook.wire.replay import ExploredRun, ExploredScript
-from offbook.wire.session import NullCallObserver
+from offbook.session.script import ModelScript
+from offbook.wire.session import ExploredRun, NullCallObserver
 from tests.wire.http_requests import call_of
 from tests.wire.raw_client import RawClient, ask, bytes_of
 
@@ -22,7 +22,7 @@ class Watch(WireObserver):
     """Observes the calls of a session, and waits for clients that leave."""
 
     def __init__(self):
-        super().__init__(max_calls=100, on_endless=lambda: None, script=ExploredScript())
+        super().__init__(max_calls=100, on_endless=lambda: None, script=ModelScript())
         self.has_seen_one_leave = threading.Event()
 
     def left(self, attempt):
@@ -54,7 +54,7 @@ def server():
 @pytest.fixture
 def watch(server):
     observer = Watch()
-    server.start_session("run", faults=[LIMITED], explored_run=ExploredRun(ExploredScript(), observer))
+    server.start_session("run", faults=[LIMITED], explored_run=ExploredRun(ModelScript(), observer))
     return observer
 
 
@@ -62,7 +62,7 @@ def watch(server):
 def busy(server):
     """The server reads nothing in the block."""
     barrier = Barrier()
-    server.start_session("busy", explored_run=ExploredRun(ExploredScript(), barrier))
+    server.start_session("busy", explored_run=ExploredRun(ModelScript(), barrier))
     with RawClient(server.session_url("busy")) as client:
         client.send(bytes_of(CALL, prefix=client.prefix))
         assert barrier.is_reached.wait(20)

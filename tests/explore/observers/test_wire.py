@@ -6,11 +6,12 @@ import pytest
 
 from offbook.explore.observers.wire import WireObserver, chunk_kinds, requested_tools
 from offbook.messages import Request
+from offbook.session.script import ModelScript
 from offbook.wire.backend import WireBackend
 from offbook.wire.options import WireOptions, parse_fault_plan
-from offbook.wire.replay import ExploredRun, ExploredScript
 from offbook.wire.request import HttpRequest, parse_request
 from offbook.wire.response import whole_response
+from offbook.wire.session import ExploredRun
 from tests.wire.http_requests import (
     EVERY_PROTOCOL,
     PROTOCOLS,
@@ -30,7 +31,7 @@ STALL = "call=1 attempt=1: stream_stall 1 for_ms=60000"
 def watched(*faults, max_calls=100, on_endless=lambda: None):
     """A session, and its observer."""
     backend = WireBackend(WireOptions(responses=recording_of(any=[ASKING, ASKING]), strict=True))
-    script = ExploredScript()
+    script = ModelScript()
     observer = WireObserver(max_calls=max_calls, on_endless=on_endless, script=script)
     return backend.start("run", parse_fault_plan(faults), ExploredRun(script, observer)), observer
 

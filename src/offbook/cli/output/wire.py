@@ -28,7 +28,7 @@ from offbook.recording.format.keys import short_fingerprint
 from offbook.text import pluralize, printable, printable_line
 from offbook.tools.effects import Effect
 from offbook.wire.calls import STEP_HEADER, Miss, WireCall, WireOutcome
-from offbook.wire.replay_source import OverusedExchange, UnusedExchange
+from offbook.wire.recordings import OverusedExchange, UnusedExchange
 from offbook.wire.server.wire_server import WireServer
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from offbook.mcp.hub import McpHub
     from offbook.mcp.recorder import McpRecorder
     from offbook.recording.call_cache import CacheCounts
-    from offbook.wire.replay_source import UnusedExchange
+    from offbook.wire.recordings import UnusedExchange
     from offbook.wire.server.wire_server import WireServer
 
 
@@ -96,10 +96,10 @@ class McpServers:
 
     def unused(self, server: WireServer) -> list[UnusedExchange]:
         """Return the recorded tool calls that were not used."""
-        replay = server.session("").replay
-        if self.hub is None or self._recorder is not None or replay is None or self._recording is None:
+        source = server.session("").source
+        if self.hub is None or self._recorder is not None or source is None or self._recording is None:
             return []
-        return self.hub.unused_exchanges(replay.source.reader.tools, self._recording)
+        return self.hub.unused_exchanges(source.tape.reader.tools, self._recording)
 
     def are_ignored(self, unused: Sequence[UnusedExchange]) -> bool:
         """Return whether the program has reached none of them, although they are recorded, or have `unused` calls."""

@@ -27,7 +27,7 @@ from offbook.errors import InputError, OffbookError
 from offbook.faults.catalog import ORDER_FAULT_TYPES
 from offbook.wire.calls import Miss, SessionTotals
 from offbook.wire.options import WireOptions
-from offbook.wire.replay_source import UnusedExchange
+from offbook.wire.recordings import UnusedExchange
 from offbook.wire.server.listener import bind_sockets
 from offbook.wire.server.wire_server import WireServer
 

@@ -38,7 +38,7 @@ from offbook.vendors import (
 from offbook.wire.calls import Miss, SessionTotals, WireCall, ignore_call
 from offbook.wire.intercept.program_network import NetworkOptions, ProgramNetwork
 from offbook.wire.options import END_WAIT_S, WireOptions
-from offbook.wire.replay_source import OverusedExchange, UnusedExchange
+from offbook.wire.recordings import OverusedExchange, UnusedExchange
 from offbook.wire.server.wire_server import WireServer
 
 if TYPE_CHECKING:

@@ -107,13 +107,13 @@ class ModelObserver(Provider):
 
     name = "explore"
 
-    def __init__(self, provider: Provider, models: ExploredModels, *, max_calls: int) -> None:
+    def __init__(self, provider: Provider, models: ExploredModels, *, numbers: CallNumbers, max_calls: int) -> None:
         self.calls: list[ModelCall] = []
         self.on_endless: Callable[[str], object] = raise_endless
         self.count_effects: Callable[[], int] = count_collected
         self._provider, self._models, self._max_calls = provider, models, max_calls
         self._sent = 0
-        self._call_numbers, self._has_failed = CallNumbers(), False
+        self._call_numbers, self._has_failed = numbers, False
         self._failed: dict[tuple[str, str | None, int], _Failure] = {}
         self._last_failed: dict[str | None, Request] = {}
         self._asked: dict[tuple[str, str | None], _Asked] = {}
@@ -149,7 +149,7 @@ class ModelObserver(Provider):
             site,
             is_too_soon=failure is not None and _now_s() < failure.due_s - _TOLERANCE_S,
             waited_s=None if failure is None else round(_now_s() - failure.at_s, 6),
-            told=self._models.tells_failure(request),
+            told=self._models.source.tells_failure(request),
             follows=self._follows(request, site.overall),
         )
 

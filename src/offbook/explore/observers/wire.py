@@ -16,9 +16,9 @@ from offbook.explore.run import CallOutcome, ChunkKind, ChunkKinds, Follows, Mod
 from offbook.faults.site import Site
 from offbook.messages import Accumulator, JsonObject, Response, StreamDelta, ToolCall, made_tool_calls
 from offbook.recording.format.wire_record import WireRecord
+from offbook.session.script import ModelScript
 from offbook.vendors import CODECS
 from offbook.wire.calls import CallAttempt, WireOutcome
-from offbook.wire.replay import ExploredScript
 from offbook.wire.request import ParsedRequest
 from offbook.wire.response import JSON_TYPE, HttpResponse, recorded_response, spoils_answer, stream_events
 
@@ -189,7 +189,7 @@ class WireObserver:
         *,
         max_calls: int,
         on_endless: Callable[[], object],
-        script: ExploredScript,
+        script: ModelScript,
         is_in_process: bool = False,
         now_s: Callable[[], float] = SYSTEM_CLOCK.monotonic_s,
     ) -> None:

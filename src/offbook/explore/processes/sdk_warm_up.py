@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from offbook.providers.first_use import Sdk, send_again
+from offbook.session.sources import RecordedModels
 from offbook.wire.api import InProcessCall, InProcessClients
 from offbook.wire.backend import accept_in
-from offbook.wire.replay import WireReplay
-from offbook.wire.replay_source import ReplaySource
+from offbook.wire.recordings import AnswerEncoder
 from offbook.wire.request import HttpRequest
 from offbook.wire.session import WireSession
 
@@ -37,17 +37,18 @@ class SentRequests:
             self.requests.append((request.path, request.body))
 
 
-def warm_up(requests: Iterable[SentRequest], source: ReplaySource) -> None:
+def warm_up(requests: Iterable[SentRequest], encoder: AnswerEncoder) -> None:
     """Send each request once more, by its SDK if the clean run has used that."""
-    answers = _RecordedAnswers(source)
+    answers = _RecordedAnswers(encoder)
     for path, body in requests:
         send_again(path, body, answers.option_of)
 
 
 class _RecordedAnswers(InProcessClients):
-    def __init__(self, source: ReplaySource) -> None:
-        replay = WireReplay(source, default_response="")
-        self._session = WireSession("", parser=source.parser, replay=replay, on_call=lambda _: None)
+    def __init__(self, encoder: AnswerEncoder) -> None:
+        self._session = WireSession(
+            "", parser=encoder.parser, source=RecordedModels(encoder.tape), encoder=encoder, on_call=lambda _: None
+        )
 
     def option_of(self, sdk: Sdk) -> dict[str, Any]:
         is_transport = sdk.client_option == "transport"

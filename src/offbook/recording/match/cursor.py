@@ -1,21 +1,20 @@
-"""Which recorded exchange answers the next call: in the order of a recording, or along the script of a run."""
+"""Which recorded exchange answers the next call, in the order of a recording."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import contextmanager
 from functools import cache, cached_property
 from hashlib import sha256
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, TypeAlias
 
 from msgspec import Struct
 
 from offbook.errors import MismatchKind
 from offbook.events import MatchedBy
-from offbook.messages import JsonObject
+from offbook.messages import JsonObject, Response
 from offbook.recording.format.document import E
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.keys import is_fingerprint
@@ -23,16 +22,30 @@ from offbook.recording.match.fingerprint import NormaliseRules, canonical_bytes,
 from offbook.recording.redact.rules import has_rules_in_force, mask_text
 from offbook.recording.stores.store import Claim, ExchangeIndex, SharedIndex, SharedReader, StoredExchange
 
-T = TypeVar("T")
 _SHORTEST_SECRET = 8
 
 
+RequestKey: TypeAlias = tuple[str, str]
+"""What equal requests have in common: the name of the step or tool, and the fingerprint of what is asked."""
+
+
 class ExchangeMatch(Struct, Generic[E], frozen=True, gc=False):
-    """What answers a call. `mismatch` is why a strict replay refuses it; `stored` is None if nothing is near."""
+    """What answers a call. `mismatch` is why a strict replay refuses it; `stored` is None if nothing is near.
+
+    In an exploration, `script_key` is the place of the answer in the script, and `fields` are what the clean run has
+    asked there. `given` is the response to a request that was never recorded.
+    """
 
     matched_by: MatchedBy
     stored: StoredExchange[E] | None = None
     mismatch: MismatchKind | None = None
+    script_key: RequestKey = ("", "")
+    fields: bytes = b""
+    given: Response | None = None
+
+    @property
+    def key(self) -> str | None:
+        return None if self.stored is None else self.stored.key
 
 
 class UnusedEntry(Struct, frozen=True, omit_defaults=True):
@@ -242,85 +255,6 @@ def _masked_key(key: str) -> str:
     if is_fingerprint(key) or (is_innocent and not has_rules_in_force()):
         return key
     return mask_text(key)
-
-
-RequestKey: TypeAlias = tuple[str, str]
-"""What equal requests have in common: the name of the step or tool, and the fingerprint of what is asked."""
-
-
-class ResponseScript(Generic[T]):
-    """The answers that a run got, in order. Later runs that make the same requests get the same answers.
-
-    `log` lists the requests of that run with their answers, in the order in which it got them.
-    """
-
-    def __init__(self) -> None:
-        self.log: list[tuple[RequestKey, T]] = []
-        self._answers: dict[RequestKey, list[T]] = {}
-        self._has_started = False
-
-    def start_run(self) -> ScriptedRun[T]:
-        """Return a run: the first writes the script, the others follow it from its beginning."""
-        is_first, self._has_started = not self._has_started, True
-        return ScriptedRun(self, is_first=is_first)
-
-    def add(self, key: RequestKey, answer: T) -> None:
-        """Append an answer to the script."""
-        self.log.append((key, answer))
-        self._answers.setdefault(key, []).append(answer)
-
-    def answers_to(self, key: RequestKey) -> list[T] | None:
-        """Return the answers to such a request, in order; None if it was never made."""
-        return self._answers.get(key)
-
-    def load(self, log: Iterable[tuple[RequestKey, T]]) -> None:
-        """Take over the script that the first run wrote in another process: every run from now on follows it."""
-        self._has_started = True
-        for key, answer in log:
-            self.add(key, answer)
-
-
-class ScriptedRun(Generic[T]):
-    """One run along a script: equal requests get their answers in order, and then the last one again and again.
-
-    The first run gets nothing from the script, and adds to it what it uses. What another run uses that the script does
-    not have is an answer for this run alone.
-    """
-
-    def __init__(self, script: ResponseScript[T], *, is_first: bool) -> None:
-        self.is_first = is_first
-        self._script, self._own_answers = script, dict[RequestKey, T]()
-        self._served = Counter[RequestKey]()
-
-    def next_answer(self, key: RequestKey) -> T | None:
-        """Return the answer that is next for such a request, or None if it was never made. It stays next until used."""
-        if self.is_first:
-            return None
-        answers = self._script.answers_to(key)
-        if answers is None:
-            return self._own_answers.get(key)
-        return answers[min(self._served[key], len(answers) - 1)]
-
-    def accepts(self, key: RequestKey, fingerprint: str | None) -> bool:
-        """Return whether a recorded exchange may answer that is not in the script: only one of that very request.
-
-        In the first run any may, as in an ordinary replay.
-        """
-        return self.is_first or fingerprint == key[1]
-
-    def use(self, key: RequestKey, answer: T) -> None:
-        """Count the answer as served."""
-        if self.is_first:
-            self._script.add(key, answer)
-            return
-        if self._script.answers_to(key) is None:
-            self._own_answers[key] = answer
-        self._served[key] += 1
-
-    def take_back(self, key: RequestKey) -> None:
-        """Make the last answer the next one again: it was lost on its way."""
-        if self._served[key] > 0:
-            self._served[key] -= 1
 
 
 _HOME_NAME = rb"""[^/\\\s"'`:;,<>()\[\]{}|&*?]+"""

@@ -23,6 +23,7 @@ from offbook.explore.options import CRASH_VARIANTS, MCP_VARIANTS, WIRE_VARIANTS,
 from offbook.explore.run import ErrorKind, Run, RunFailure, ToolRun, normalize_text, normalize_texts, overlaps_of
 from offbook.faults import Crash, FaultPlan
 from offbook.recording.match.continuation import Continuation, gave_up_mark
+from offbook.session.script import ModelScript
 from offbook.subjects.crash import ProgramLives, first_life
 from offbook.subjects.program.fork_server import UnfitProgramError
 from offbook.subjects.program.kept_folders import KeptFolders
@@ -36,9 +37,8 @@ from offbook.tools.effects import EFFECTS_URL_VARIABLE, EFFECTS_VARIABLE, Effect
 from offbook.vendors import agent_variables, api_key_variables, base_url_variables, named_base_urls, plain_environment
 from offbook.wire.intercept.program_network import NetworkOptions, ProgramNetwork
 from offbook.wire.options import WireOptions
-from offbook.wire.replay import ExploredRun, ExploredScript
 from offbook.wire.server.wire_server import WireServer
-from offbook.wire.session import WireSession
+from offbook.wire.session import ExploredRun, WireSession
 
 if TYPE_CHECKING:
     from offbook.subjects.program.tools import McpStandIn
@@ -105,7 +105,7 @@ class ProgramSubject:
         self._patience = Patience(settings.deadline_s)
         self._ledger = None if settings.effects is None else Ledger(settings.effects)
         self._products = ProgramProducts(settings.results, settings.check)
-        self._script = ExploredScript()
+        self._script = ModelScript()
         self._max_calls = 0
         self._reporting = frozenset[str]()
         self._running: set[ProgramLife] = set()

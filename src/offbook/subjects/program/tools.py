@@ -177,9 +177,9 @@ class McpStandIn:
 
     def _source(self, server: str, session: WireSession) -> McpSource | None:
         run = self._runs.get(session.name)
-        if run is None or session.replay is None:
+        if run is None or session.source is None:
             return None
-        index = session.replay.source.reader.tools
+        index = session.source.tape.reader.tools
         if run.is_clean:
             return McpReplay(server, index)
         return ExploredMcpReplay(server, index, on_diverged=lambda error: self._diverged(session, run, error))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
@@ -13,11 +12,11 @@ from msgspec.structs import replace
 from offbook.errors import InputError
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.wire_record import WEBSOCKET_METHOD
-from offbook.recording.stores.store import StoredExchange
+from offbook.recording.match.cursor import ExchangeMatch
+from offbook.session.sources import RecordedModels
 from offbook.wire.calls import CallAttempt
+from offbook.wire.proxy.recorder import WireRecorder
 from offbook.wire.proxy.upstream import SentRequest
-from offbook.wire.replay import ReplayMatch, WireReplay
-from offbook.wire.replay_source import ReplaySource
 from offbook.wire.request import unpacked_body
 from offbook.wire.response import HttpResponse
 from offbook.wire.session import WireSession
@@ -30,13 +29,14 @@ class ForkedSession(WireSession):
     """Answers model calls from a recording, and leaves those from number `live_from` on to the real APIs.
 
     Other requests go there only behind that, if the recording does not have them, and sessions over WebSocket never.
+    What it serves is copied by the `recorder`, so that the new recording has the whole run.
     """
 
     needs_numbers = True
 
-    def __init__(self, name: str, *, live_from: int, **given: Any) -> None:
+    def __init__(self, name: str, *, live_from: int, recorder: WireRecorder, **given: Any) -> None:
         super().__init__(name, **given)
-        self._live_from, self._has_forked = live_from, False
+        self._live_from, self._recorder, self._has_forked = live_from, recorder, False
 
     def answer(self, attempt: CallAttempt) -> HttpResponse | None:
         is_websocket = attempt.parsed.is_message or attempt.parsed.method == WEBSOCKET_METHOD
@@ -46,18 +46,10 @@ class ForkedSession(WireSession):
         self.is_live = self._has_forked and not attempt.call and not is_websocket
         return super().answer(attempt)
 
-
-class ForkedReplay(WireReplay):
-    """Passes each exchange that it serves to `copy`, so that the new recording has the whole run."""
-
-    def __init__(self, source: ReplaySource, *, copy: Callable[[StoredExchange[Exchange]], None]) -> None:
-        super().__init__(source, default_response="")
-        self._copy = copy
-
-    def use(self, match: ReplayMatch) -> None:
-        super().use(match)
+    def _use(self, source: RecordedModels, match: ExchangeMatch[Exchange]) -> None:
+        super()._use(source, match)
         if match.stored is not None:
-            self._copy(match.stored)
+            self._recorder.copy(match.stored)
 
 
 def with_model(sent: SentRequest, model: str) -> SentRequest:

@@ -149,10 +149,10 @@ class Proxy:
 
         Returns the answer if there is one then, or if the recording cannot be reached.
         """
-        replay, parsed = session.replay, attempt.parsed
+        source, parsed = session.source, attempt.parsed
 
         def check() -> bool:
-            return replay is not None and replay.has_answer(parsed, attempt.step_id)
+            return source is not None and source.look_up(parsed, attempt.step_id).mismatch is None
 
         try:
             turn = await while_client_waits(self._recorder.turn(attempt, check), receive)

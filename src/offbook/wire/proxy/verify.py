@@ -45,7 +45,7 @@ from offbook.wire.proxy.upstream import (
     encode_upstream_request,
     upstream_client,
 )
-from offbook.wire.replay_source import describe_exchange
+from offbook.wire.recordings import describe_exchange
 from offbook.wire.request import HttpRequest, ParsedRequest, credentials_of, header_dict, parse_request, route_of
 
 if TYPE_CHECKING:

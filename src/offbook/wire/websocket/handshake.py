@@ -120,8 +120,8 @@ def _answer(
     if answer.status != SWITCHING_PROTOCOLS:
         connection.deliver(accepted, refusing_bytes(answer))
         return
-    if answer.ending == "complete" and session.replay is not None:
+    if answer.ending == "complete" and session.source is not None:
         connection.dialogue = ReplayedSession(
-            connection, session, session.replay, request=accepted.request, handshake=handshake
+            connection, session, session.source, request=accepted.request, handshake=handshake
         )
     connection.deliver(accepted, after_head(answer, opening_head(accepted.request, answer.headers)))

@@ -10,8 +10,8 @@ from offbook.recording.match.websocket import (
     sent_message,
     turn_fields,
 )
+from offbook.session.sources import RecordedModels
 from offbook.wire.backend import AcceptedCall, accept_in
-from offbook.wire.replay import WireReplay
 from offbook.wire.request import HttpRequest
 from offbook.wire.response import HttpResponse, spoils_answer
 from offbook.wire.session import MISS_STATUS, WireSession
@@ -39,14 +39,14 @@ class ReplayedSession:
         self,
         connection: WebSocketConnection,
         session: WireSession,
-        replay: WireReplay,
+        source: RecordedModels,
         *,
         request: HttpRequest,
         handshake: TurnRequest,
     ) -> None:
-        self._connection, self._session, self._replay = connection, session, replay
+        self._connection, self._session, self._source = connection, session, source
         self._request, self._handshake = request, handshake
-        self._matcher = SessionMatcher(replay.source.websocket_turns, handshake.request_hash)
+        self._matcher = SessionMatcher(source.tape.websocket_turns, handshake.request_hash)
         self._is_over = False
 
     def receive(self, message: Message) -> None:
@@ -54,7 +54,7 @@ class ReplayedSession:
             return
         try:
             sent = sent_message(message.data, is_text=message.is_text)
-            turns = self._matcher.feed(sent, prefers=lambda turn: self._replay.can_answer(turn.fingerprint))
+            turns = self._matcher.feed(sent, prefers=lambda turn: self._source.can_answer(turn.fingerprint))
         except RequestError:  # JSON that is nested too deep, or a pattern that takes too long
             turns = None
         if turns is None:
@@ -80,7 +80,7 @@ class ReplayedSession:
         fields = turn_fields(path=self._handshake.place, after=self._matcher.position, sent=sent)
         parsed = with_sent(self._handshake, fields, unknown_fingerprint(fields))
         accepted = accept_in(self._session, self._request, parsed)
-        expected = self._replay.source.websocket_turns.expected(self._matcher.position, self._matcher.unmatched)
+        expected = self._source.tape.websocket_turns.expected(self._matcher.position, self._matcher.unmatched)
         reason = "the recorded session has ended" if expected is None else f"expected {describe_message(expected)}"
         is_miss = accepted.answer is None or accepted.answer.status == MISS_STATUS
         answer = in_frames(accepted.answer or _refused(), reason=f"not in the recording: {reason}" if is_miss else "")

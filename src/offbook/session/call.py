@@ -1,0 +1,55 @@
+"""What a run asks of a model or an API, whatever it comes through."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Protocol
+
+from msgspec import Struct
+
+from offbook.messages import Request
+from offbook.recording.match.fingerprint import canonical_bytes, canonical_fields
+
+
+class Call(Protocol):
+    """A request to a model, a plain HTTP request, or a message of a socket (`is_message`).
+
+    `fields` is its content as canonical JSON, and `request_hash` the fingerprint of that. `request` is what it asks a
+    model, if it could be decoded; if it could not be, though it should, `problem` says why. `protocol`, `vendor`,
+    `method` and `place` are those of its API; a call of a provider in this process has none.
+    """
+
+    @property
+    def request(self) -> Request | None: ...
+    @property
+    def request_hash(self) -> str: ...
+    @property
+    def fields(self) -> bytes: ...
+    @property
+    def is_message(self) -> bool: ...
+    @property
+    def protocol(self) -> str: ...
+    @property
+    def vendor(self) -> str: ...
+    @property
+    def method(self) -> str: ...
+    @property
+    def place(self) -> str: ...
+    @property
+    def problem(self) -> str: ...
+
+
+class ProviderCall(Struct, frozen=True, gc=False):
+    """A request to a provider in this process."""
+
+    request: Request
+    request_hash: str
+    is_message: ClassVar[bool] = False
+    protocol: ClassVar[str] = ""
+    vendor: ClassVar[str] = ""
+    method: ClassVar[str] = ""
+    place: ClassVar[str] = ""
+    problem: ClassVar[str] = ""
+
+    @property
+    def fields(self) -> bytes:
+        return canonical_bytes(canonical_fields(self.request))
