@@ -30,7 +30,7 @@ class Opening(Struct, frozen=True):
 def opener(who: str) -> Callable[[str], Any]:
     """What opens a recording of `who`."""
     if who == "offbook":
-        ours = import_module("offbook.recording.replay")
+        ours = import_module("offbook.session.provider")
         return lambda location: ours.MockProvider(location, strict="answers" not in location)
     theirs = import_module("agentloom.providers.mock")
     return lambda location: theirs.MockProvider(responses_file=location)

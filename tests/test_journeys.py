@@ -24,9 +24,9 @@ MAP = (ROOT / "docs" / "design.md").read_text()
 QUESTION = [{"role": "user", "content": "Hi"}]
 LIMITS = {
     "Replay a call": 9,
-    "One HTTP request": 20,
+    "One HTTP request": 21,
     "Record one streamed call": 38,
-    "Explore one case": 60,
+    "Explore one case": 62,
     "One scenario conversation": 20,
 }
 

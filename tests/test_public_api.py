@@ -14,7 +14,7 @@ import pytest
 
 import offbook
 from offbook.lazy_names import PUBLIC_MODULES, public_names
-from offbook.recording import replay
+from offbook.session import provider
 
 HEAVY = {
     "msgspec",
@@ -123,7 +123,7 @@ def test_a_name_that_a_module_only_imports_is_unknown():
 
 def test_a_name_is_the_same_object_every_time():
     assert offbook.MockProvider is offbook.MockProvider
-    assert offbook.MockProvider is replay.MockProvider
+    assert offbook.MockProvider is provider.MockProvider
 
 
 def test_a_bare_import_loads_nothing_heavy():

@@ -37,12 +37,8 @@ from offbook.providers.catalog import OllamaProvider as OllamaProvider
 from offbook.providers.catalog import OpenAIProvider as OpenAIProvider
 from offbook.providers.provider import Provider as Provider
 from offbook.recording.match.fingerprint import NormaliseRules as NormaliseRules
-from offbook.recording.record import RecordingProvider as RecordingProvider
 from offbook.recording.redact.redactor import Redactor as Redactor
 from offbook.recording.redact.rules import redacting as redacting
-from offbook.recording.replay import MockProvider as MockProvider
-from offbook.recording.tool_record import record_tools as record_tools
-from offbook.recording.tool_replay import replay_tools as replay_tools
 from offbook.scenarios import Mocks as Mocks
 from offbook.scenarios import scenario as scenario
 from offbook.scenarios import sequence as sequence
@@ -50,6 +46,10 @@ from offbook.scenarios import turn as turn
 from offbook.scenarios.trajectory import Trajectory as Trajectory
 from offbook.scenarios.trajectory import assert_trajectory as assert_trajectory
 from offbook.scenarios.trajectory import expected as expected
+from offbook.session.provider import MockProvider as MockProvider
+from offbook.session.recording_provider import RecordingProvider as RecordingProvider
+from offbook.session.recording_tools import record_tools as record_tools
+from offbook.session.replayed_tools import replay_tools as replay_tools
 from offbook.subjects.function import explore_function as explore_function
 from offbook.tools import ToolDef as ToolDef
 from offbook.tools import ToolSpec as ToolSpec

@@ -25,11 +25,11 @@ from offbook.providers.provider import Provider
 from offbook.recording.format.keys import tool_key
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.record_mode import RecordMode
-from offbook.recording.replay import MockProvider
 from offbook.recording.stores.locate import open_store
-from offbook.recording.tool_replay import ClosableToolbox, ReplayedTools, replay_tools
 from offbook.session.injector import refuse_crash
 from offbook.session.numbers import CallNumbers
+from offbook.session.provider import MockProvider
+from offbook.session.replayed_tools import ClosableToolbox, ReplayedTools, replay_tools
 from offbook.tools import ToolDef
 from offbook.vendors import CODEC_NAMES, VENDOR_OF, Vendor
 from offbook.workflow.file.schema import ConfigDefinition
@@ -265,7 +265,7 @@ class _ProviderFactory(Struct, frozen=True, kw_only=True):
     def _innermost(self, endpoint: Endpoint) -> Provider:
         provider = self.mode.doubles.provider if isinstance(self.mode, Harnessed) else self._live(endpoint)
         if isinstance(self.mode, Record):
-            from offbook.recording.record import RecordingProvider  # noqa: PLC0415 - a replay does not need it
+            from offbook.session.recording_provider import RecordingProvider  # noqa: PLC0415 - a replay does not need it
 
             provider = RecordingProvider(
                 provider, self.mode.path, record=self.mode.record, sink=self.sink, first_to=self.calls
@@ -364,7 +364,7 @@ def _tool_recordings(
             yield replay_tools((), path, strict=_is_strict(mode), latency_model=latency_model, latency_ms=latency_ms)
         return
     if isinstance(mode, Record):
-        from offbook.recording.tool_record import record_tools  # noqa: PLC0415 - a replay does not need it
+        from offbook.session.recording_tools import record_tools  # noqa: PLC0415 - a replay does not need it
 
         yield record_tools((), mode.path, record=mode.record, first_to=calls)
 

@@ -39,7 +39,7 @@ ALWAYS = FOREIGN | TESTING | PANELS | {"offbook.wire"}
 LIGHT = ALWAYS | {"asyncio", "offbook.agent.runner", "offbook.gateway", "offbook.workflow", "pydantic", "sqlite3"}
 FILES = ALWAYS | {"asyncio", "offbook.agent.runner", "offbook.pipeline", "pydantic", "sqlite3"}
 RUNS = ALWAYS | {"offbook.agent.rescue.scan", "pydantic", "sqlite3"}
-REPLAYS = RUNS | {"offbook.providers.http", "offbook.recording.match.mismatch", "offbook.recording.record"}
+REPLAYS = RUNS | {"offbook.providers.http", "offbook.recording.match.mismatch", "offbook.session.recording_provider"}
 
 COMMANDS = {
     "help": (["--help"], LIGHT | {"msgspec", "orjson", "offbook.cli.options"}, 0),

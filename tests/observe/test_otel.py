@@ -30,9 +30,9 @@ from offbook.faults.plan import At, FaultPlan
 from offbook.gateway.breaker import BreakerPolicy
 from offbook.gateway.gateway import ProviderGateway
 from offbook.observe import OtelSink
-from offbook.recording.record import RecordingProvider
-from offbook.recording.replay import MockProvider
 from offbook.session.injector import FaultInjector
+from offbook.session.provider import MockProvider
+from offbook.session.recording_provider import RecordingProvider
 from tests.observe.traffic import SLOW_S, Slow, abandon, drive, request
 
 

@@ -8,7 +8,7 @@ from offbook.clock import run
 from offbook.errors import InputError
 from offbook.gateway.gateway import ProviderGateway
 from offbook.observe import SpanFileSink
-from offbook.recording.replay import MockProvider
+from offbook.session.provider import MockProvider
 from tests.observe.traffic import request
 
 ANSWERS = {"ask": [{"fault": {"type": "timeout", "after_ms": 2000}}, {"content": "Hello!"}]}

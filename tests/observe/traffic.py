@@ -15,10 +15,10 @@ from offbook.providers.provider import Provider
 from offbook.recording.call_cache import CallCache
 from offbook.recording.format.document import Document
 from offbook.recording.match.fingerprint import fingerprint
-from offbook.recording.record import RecordingProvider
-from offbook.recording.replay import MockProvider
 from offbook.recording.stores.memory import MemoryReader
 from offbook.session.injector import FaultInjector
+from offbook.session.provider import MockProvider
+from offbook.session.recording_provider import RecordingProvider
 from offbook.tools import observe_tools, run_tools
 from offbook.workflow import WorkflowBuilder
 from tests.agent.transcripts import call

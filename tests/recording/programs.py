@@ -22,10 +22,10 @@ from offbook.messages import Response, WholeReply
 from offbook.providers.provider import Provider
 from offbook.recording.format.document import Document
 from offbook.recording.format.exchange import Exchange, ToolExchange
-from offbook.recording.record import RecordingProvider
 from offbook.recording.stores.journal import Journal
 from offbook.recording.stores.locate import open_store
-from offbook.recording.tool_record import record_tools
+from offbook.session.recording_provider import RecordingProvider
+from offbook.session.recording_tools import record_tools
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 60

@@ -14,9 +14,9 @@ from offbook.providers.provider import Provider
 from offbook.recording.call_cache import is_failure
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.wire_record import WireRecord
-from offbook.recording.record import RecordingProvider
 from offbook.recording.stores.locate import open_store
-from offbook.recording.tool_record import record_tools
+from offbook.session.recording_provider import RecordingProvider
+from offbook.session.recording_tools import record_tools
 from tests.recording.programs import ask_questions, call_tools, finish, hang_upstream, start
 from tests.servers import redis_server
 

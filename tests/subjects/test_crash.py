@@ -12,7 +12,7 @@ from offbook.explore.options import CRASH_VARIANTS, ExploreOptions, select_varia
 from offbook.explore.run import RunFailure, sites_of
 from offbook.explore.verdict import assess
 from offbook.faults import At, Crash, FaultInjector, FaultPlan, inject_tools, parse_fault
-from offbook.recording.replay import MockProvider
+from offbook.session.provider import MockProvider
 from offbook.subjects.crash import join_lives, run_until_crash
 from offbook.subjects.executors import executor_of
 from offbook.subjects.specs import ExploreSettings, ProgramSpec, WorkflowSpec, open_subject

@@ -9,7 +9,7 @@ import pytest
 from offbook import WorkflowEngine, load_workflow
 from offbook.errors import InputError
 from offbook.recording.format.file import render_document
-from offbook.recording.replay import MockProvider
+from offbook.session.provider import MockProvider
 from offbook.view.library import RunLibrary
 from offbook.view.server import ViewServer
 from offbook.workflow.runs.store import RunStore

@@ -29,7 +29,6 @@ from offbook.messages import Request
 from offbook.pipeline import Live, Record, Replay
 from offbook.providers.provider import Provider
 from offbook.recording.match.cursor import UnusedEntry
-from offbook.recording.replay import MockProvider
 from offbook.scenarios.judge import METRICS, Judge, Metric, group_by_label, group_errors, python_metric
 from offbook.scenarios.judge.builtin_metrics import builtin_metric, metrics_by_name
 from offbook.scenarios.result import ConversationResult, ErrorGroup, SuiteResult
@@ -39,6 +38,7 @@ from offbook.scenarios.targets import (
     AGENT_STEP,
 )
 from offbook.scenarios.users import DEFAULT_TEMPLATE, SimulatedUser, user_prompt
+from offbook.session.provider import MockProvider
 from offbook.text import did_you_mean
 from offbook.workflow.file.tree import endpoints_of
 

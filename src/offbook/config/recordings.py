@@ -14,10 +14,10 @@ from offbook.events import NULL_SINK, Sink
 from offbook.messages import Reply, Request
 from offbook.providers.provider import Provider
 from offbook.recording.match.cursor import UnusedEntry
-from offbook.recording.record import RecordingProvider
 from offbook.recording.record_mode import RecordMode
-from offbook.recording.replay import MockProvider
 from offbook.recording.stores.locate import last_recorded_at, open_store
+from offbook.session.provider import MockProvider
+from offbook.session.recording_provider import RecordingProvider
 
 MAX_SLUG_CHARS = 80
 RUN_FILE = "_run.json"  # no slug starts with "_"

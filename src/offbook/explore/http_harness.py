@@ -20,7 +20,7 @@ from offbook.faults import FaultPlan
 from offbook.faults.log import FaultLog
 from offbook.faults.order import CallOrder
 from offbook.recording.format.document import check_strict
-from offbook.recording.latency import Latency
+from offbook.recording.latency import NO_LATENCY
 from offbook.session.numbers import CallNumbers
 from offbook.session.script import ModelScript, ScriptLine
 from offbook.session.sources import ScriptedModels
@@ -47,8 +47,7 @@ class HttpRecording:
         check_strict(tape.reader.version, source=tape.reader.source)
         self._script, self._sent = script, SentRequests()
         default = divergence.default_response if divergence.policy == "default" else DEFAULT_RESPONSE
-        latency = Latency("constant", latency_ms=0.0, seed=0)
-        self._encoder = AnswerEncoder(tape, latency=latency, default_response=default)
+        self._encoder = AnswerEncoder(tape, latency=NO_LATENCY, default_response=default)
 
     @property
     def requests(self) -> tuple[SentRequest, ...]:
@@ -99,7 +98,7 @@ class ExploredHttp(InProcessClients):
         with self._lock:
             path = split_session_path(request.path)[1]
             accepted = accept_in(self.session, replace(request, path=path))
-            if self._sent is not None:
+            if self._sent is not None and not self.session.misses:
                 self._sent.add(request)
         return _ExploredCall(accepted, self)
 

@@ -21,8 +21,8 @@ from offbook.recording.match.continuation import (
 from offbook.recording.match.cursor import ExchangeMatch, RequestKey
 from offbook.recording.match.fingerprint import fingerprint
 from offbook.recording.match.mismatch import nearest_success
-from offbook.recording.replay import Playback
 from offbook.session.call import ProviderCall
+from offbook.session.provider import Playback
 from offbook.session.sources import ScriptedModels, ScriptedTools
 from offbook.tools import ToolDef
 from offbook.tools.definition import WrappedTool

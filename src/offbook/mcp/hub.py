@@ -21,14 +21,14 @@ from offbook.mcp.connect import FRAME_HEAD
 from offbook.mcp.http.endpoint import HttpEndpoint
 from offbook.mcp.http.upstream import HttpUpstream
 from offbook.mcp.recorder import McpRecorder
-from offbook.mcp.replay import NO_LATENCY, McpReplay
+from offbook.mcp.replay import McpReplay
 from offbook.mcp.session import McpSession, McpToolCall, ignore_tool_call
 from offbook.mcp.shared import SharedMcpReplay
 from offbook.mcp.stdio import READ_BYTES, LineServer, ServerProcess, read_server
 from offbook.messages import JsonObject, result_text
 from offbook.recording.format.exchange import ToolExchange
 from offbook.recording.format.keys import tool_key
-from offbook.recording.latency import Latency
+from offbook.recording.latency import NO_LATENCY, Latency
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.stores.store import ExchangeIndex, StoredExchange
 from offbook.text import printable, shorten

@@ -43,7 +43,7 @@ from offbook.mcp.message import (
 from offbook.messages import JsonObject, result_text
 from offbook.recording.format.exchange import RecordedError, ToolExchange
 from offbook.recording.format.keys import is_mcp_key, mcp_key, split_mcp_key
-from offbook.recording.latency import Latency
+from offbook.recording.latency import NO_LATENCY, Latency
 from offbook.recording.match.cursor import Cursor, ExchangeMatch, UnusedEntry
 from offbook.recording.match.mismatch import nearest_success, tool_mismatch_error
 from offbook.recording.stores.store import ExchangeIndex, StoredExchange
@@ -55,8 +55,6 @@ DISCOVERIES: tuple[str, ...] = ("server/discover", "initialize")
 EMPTY_RESULTS: frozenset[str] = frozenset(("ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"))
 _HANDSHAKE_METHODS = EMPTY_RESULTS | {"initialize"}
 """What clients of the modern era cannot ask for any more."""
-
-NO_LATENCY: Latency = Latency("constant", latency_ms=0.0, seed=0)
 
 
 SERVER_REQUESTS = frozenset(("sampling/createMessage", "elicitation/create", "roots/list", "ping"))

@@ -11,11 +11,11 @@ from offbook.errors import InputError, RecordingMismatchError
 from offbook.mcp.answer import NOTHING_DUE, DueMessages, FoundAnswer, RecordedExchange
 from offbook.mcp.message import Message, arguments_hash
 from offbook.mcp.recorder import UNRECORDED_METHODS, own_arguments
-from offbook.mcp.replay import DISCOVERIES, EMPTY_RESULTS, NO_LATENCY, McpReplay
+from offbook.mcp.replay import DISCOVERIES, EMPTY_RESULTS, McpReplay
 from offbook.recording.call_cache import ANSWERED, CallCache, CallTurn, call_name
 from offbook.recording.format.exchange import hash_arguments
 from offbook.recording.format.keys import mcp_key
-from offbook.recording.latency import Latency
+from offbook.recording.latency import NO_LATENCY, Latency
 from offbook.recording.match.cursor import SharedToolCursor
 
 _Place: TypeAlias = tuple[str, str]

@@ -60,3 +60,7 @@ class Latency:
         """Wait for the delay of a call whose recorded latency is `recorded_ms`."""
         if not self.is_none:
             await clock.sleep_s(self.delay_ms(recorded_ms) / 1000.0)
+
+
+NO_LATENCY = Latency("constant", latency_ms=0.0, seed=0)
+"""No call takes any time."""

@@ -18,7 +18,7 @@ from offbook.explore.explorer import Subject
 from offbook.explore.options import DEFAULT_DEADLINES, Deadlines, Divergence, Invariant, OnDivergence
 from offbook.messages import JsonObject
 from offbook.providers.provider import Provider
-from offbook.recording.tool_replay import called_tool_names, recorded_tool_names
+from offbook.recording.tool_names import called_tool_names, recorded_tool_names
 from offbook.text import did_you_mean, did_you_mean_file
 from offbook.tools.effects import ToolDeclaration
 

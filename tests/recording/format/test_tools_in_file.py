@@ -10,7 +10,7 @@ from offbook.errors import RecordingFormatError, RecordingMismatchError
 from offbook.recording.format.document import Document
 from offbook.recording.format.exchange import Exchange, RecordedError, ToolExchange, hash_arguments
 from offbook.recording.format.file import document_from_dict, parse_document, parse_tool_exchange, render_document
-from offbook.recording.tool_replay import replay_tools
+from offbook.session.replayed_tools import replay_tools
 from tests.recording.stores.strategies import documents
 
 BY_HAND = {

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from offbook import MockProvider, NormaliseRules, RecordingProvider
 from offbook.errors import InputError, ProviderError, RecordingMismatchError
 from offbook.messages import Request
-from offbook.recording.tool_replay import replay_tools
+from offbook.session.replayed_tools import replay_tools
 from tests.fakes import Echo, user
 
 LIVE_KEY = "sk-" + "proj-" + "Zx81" * 8

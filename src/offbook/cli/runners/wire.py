@@ -242,7 +242,7 @@ def print_notes(options: WireArguments) -> None:
         InputError: the recording cannot be read.
     """
     if options.replay is not None and options.mcp is None:
-        from offbook.recording.tool_replay import called_tool_names
+        from offbook.recording.tool_names import called_tool_names
 
         tools = called_tool_names(options.replay)
         if tools:

@@ -22,10 +22,10 @@ from offbook.errors import InputError, ToolFaultError, ToolTimeoutError
 from offbook.messages import JsonObject
 from offbook.recording.format.document import Document, check_strict
 from offbook.recording.format.file import document_from_dict
-from offbook.recording.latency import Latency
 from offbook.recording.stores.locate import RecordingInput, open_store
 from offbook.recording.stores.memory import MemoryReader
-from offbook.recording.tool_replay import ReplayedTools
+from offbook.session.replayed_tools import ReplayedTools
+from offbook.session.sources import RecordedTools
 from offbook.tools import Toolbox, ToolDef, ToolSpec
 
 
@@ -230,9 +230,6 @@ def sequence(values: Iterable[object]) -> Mock:
     return SequenceMock(mocks)
 
 
-NO_LATENCY = Latency("constant", latency_ms=0.0, seed=0)
-
-
 class ReplayMock(Mock):
     """Answers from a recording of the tool. Each conversation starts at the first recorded call."""
 
@@ -241,9 +238,7 @@ class ReplayMock(Mock):
 
     def start(self) -> MockAnswer:
         reader = MemoryReader(self._document, source=self._source)
-        replay = ReplayedTools(
-            Toolbox(), reader, strict=self._strict, default=None, latency=NO_LATENCY, clock=SYSTEM_CLOCK
-        )
+        replay = ReplayedTools(Toolbox(), RecordedTools(reader.tools), reader=reader, strict=self._strict)
 
         def answer(args: JsonObject, context: MockContext) -> Any:
             name = context.tool if self._tool is None else self._tool

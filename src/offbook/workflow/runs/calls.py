@@ -20,12 +20,12 @@ from offbook.providers.provider import Provider, WrappedProvider
 from offbook.recording.format.document import Document, E, Entries, add_exchange, each_exchange
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.file import render_document
-from offbook.recording.record import RecordingProvider
-from offbook.recording.replay import MockProvider
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import RecordingWriter, Store
-from offbook.recording.tool_record import RecordingTools, record_tools
-from offbook.recording.tool_replay import replay_tools
+from offbook.session.provider import MockProvider
+from offbook.session.recording_provider import RecordingProvider
+from offbook.session.recording_tools import RecordingTools, record_tools
+from offbook.session.replayed_tools import replay_tools
 from offbook.tools.definition import ToolDef, wrap_tool
 
 

@@ -6,8 +6,8 @@ import sqlite3
 import pytest
 
 from offbook.recording.stores.locate import open_store
-from offbook.recording.tool_record import record_tools
-from offbook.recording.tool_replay import replay_tools
+from offbook.session.recording_tools import record_tools
+from offbook.session.replayed_tools import replay_tools
 
 LIVE_KEY = "sk-" + "proj-" + "A1b2C3d4" * 4
 OLD, NEW = "2001-01-01T00:00:00.000000+00:00", "2999-01-01T00:00:00.000000+00:00"

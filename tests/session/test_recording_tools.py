@@ -22,8 +22,8 @@ from offbook.messages import ToolCall
 from offbook.recording.format.document import Document
 from offbook.recording.format.exchange import RecordedError, ToolExchange, hash_arguments
 from offbook.recording.stores.locate import open_store
-from offbook.recording.tool_record import record_tools
-from offbook.recording.tool_replay import replay_tools
+from offbook.session.recording_tools import record_tools
+from offbook.session.replayed_tools import replay_tools
 from offbook.tools.definition import ToolDef, ToolSpec
 from offbook.tools.dispatch import run_tool
 from offbook.tools.function_tool import tool_of

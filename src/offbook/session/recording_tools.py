@@ -18,10 +18,12 @@ from offbook.errors import InputError
 from offbook.messages import JsonObject, ToolCall
 from offbook.recording.call_cache import ANSWERED, OWN_TURN, CallTurn, WaitingCall, call_name
 from offbook.recording.format.exchange import ToolExchange, hash_arguments, json_arguments, json_form, recorded_error
+from offbook.recording.match.cursor import SharedToolCursor
 from offbook.recording.record_mode import ExchangeWriter, OpenRecording, RecordMode, open_recording, timestamp
 from offbook.recording.redact.redactor import Redactor
 from offbook.recording.redact.rules import redactor_in_force
-from offbook.recording.tool_replay import ClosableToolbox, ReplayedTools, SharedReplayedTools, replay_tools
+from offbook.session.replayed_tools import ClosableToolbox, ReplayedTools, replay_tools
+from offbook.session.sources import RecordedTools
 from offbook.tools.definition import ToolDef, wrap_tool
 from offbook.tools.dispatch import TEST_ERRORS, is_async, run_tool
 from offbook.tools.toolbox import GivenTools, Toolbox
@@ -68,7 +70,10 @@ def record_tools(
 def _open_replay(toolbox: Toolbox, recording: OpenRecording, *, clock: Clock) -> ReplayedTools:
     if recording.cache is None:
         return replay_tools(toolbox, recording.answers(), clock=clock)
-    return SharedReplayedTools(toolbox, recording.cache.reader, clock=clock)
+    reader = recording.cache.reader
+    # Tools of servers are not looked for by their names alone: that would read the whole recording at every call.
+    source = RecordedTools(reader.tools, SharedToolCursor(reader.tools), finds_servers=False)
+    return ReplayedTools(toolbox, source, reader=reader, clock=clock)
 
 
 class _PendingToolCall(Struct, frozen=True):

@@ -35,7 +35,7 @@ from offbook.faults import (
     parse_fault,
 )
 from offbook.messages import WholeReply
-from offbook.recording.tool_replay import replay_tools
+from offbook.session.replayed_tools import replay_tools
 from tests.fakes import Echo, Scripted, events_of, read_until_broken, user
 from tests.faults.samples import SAMPLES
 

@@ -13,8 +13,8 @@ from offbook import MemorySink, ToolCall, run
 from offbook.errors import RecordingMismatchError, ToolFaultError, ToolTimeoutError
 from offbook.events import FaultFired
 from offbook.faults import At, FaultPlan, PlannedFault, ToolError, inject_tools, parse_fault
-from offbook.recording.tool_record import record_tools
-from offbook.recording.tool_replay import replay_tools
+from offbook.session.recording_tools import record_tools
+from offbook.session.replayed_tools import replay_tools
 from offbook.tools import run_tools
 from tests.faults.samples import TOOL_SAMPLES
 from tests.faults.tool_kinds import KINDS, Till

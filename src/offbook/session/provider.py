@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping
-from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -26,20 +25,16 @@ from offbook.events import (
 from offbook.faults import AnyFault, FaultedCall
 from offbook.messages import JsonObject, Reply, Request, Response, StreamedReply, StreamEnd, StreamEvent, WholeReply
 from offbook.providers.provider import Provider
-from offbook.recording.format.document import Document, check_strict, rules_from_meta
+from offbook.recording.format.document import Document, check_strict
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.latency import Latency, LatencyModel
-from offbook.recording.match.cursor import (
-    AlikeRequests,
-    Cursor,
-    ExchangeMatch,
-    OverusedEntry,
-    UnusedEntry,
-    overused_entries,
-)
-from offbook.recording.match.fingerprint import canonical_fields, fingerprint
+from offbook.recording.match.cursor import ExchangeMatch, OverusedEntry, UnusedEntry
+from offbook.recording.match.fingerprint import fingerprint
 from offbook.recording.stores.locate import open_store, read_document
 from offbook.recording.stores.store import RecordingReader, log_warning
+from offbook.session.call import ProviderCall
+from offbook.session.sources import RecordedModels
+from offbook.session.tape import Tape
 
 _MISMATCH_WARNINGS: dict[MismatchKind, str] = {
     "missing": "is not in the recording; answered with the default response",
@@ -143,7 +138,7 @@ class MockProvider(Provider):
         self,
         responses_file: str | os.PathLike[str] | None = None,
         *,
-        responses: Mapping[str, Any] | Document | RecordingReader | None = None,
+        responses: Mapping[str, Any] | Document | RecordingReader | RecordedModels | None = None,
         strict: bool = False,
         default_response: str = "Mock response",
         latency_model: LatencyModel = "constant",
@@ -154,31 +149,23 @@ class MockProvider(Provider):
     ) -> None:
         self._latency, self._clock = Latency(latency_model, latency_ms=latency_ms, seed=seed), clock
         self._playback = Playback(latency=self._latency, clock=clock, provider=self.name)
-        self._reader = _open_reader(responses_file, responses)
-        self._rules = rules_from_meta(self._reader.meta, source=self._reader.source)
-        self._cursor = self._new_cursor()
-        self._strict, self._default_response, self._sink = strict, default_response, guard_sink(sink)
+        self._models = _open_models(responses_file, responses, strict=strict)
+        self._default_response, self._sink = default_response, guard_sink(sink)
         self.calls: list[ReplayedCall] = []
         self.misses: list[RecordingMismatchError] = []
         self._warned: Counter[str] = Counter()
-        if strict:
-            check_strict(self._reader.version, source=self._reader.source)
-
-    def _new_cursor(self) -> Cursor[Exchange]:
-        return Cursor(self._reader)
 
     async def send(self, request: Request) -> Reply:
-        request_hash = fingerprint(request, self._rules)
-        match = self._match(request, request_hash)
+        call = ProviderCall(request, fingerprint(request, self._models.tape.rules))
+        match = self._models.look_up(call, request.step_id)
         if match.mismatch is not None:
-            self._report_mismatch(request, match, request_hash)
-        stored = match.stored
-        if stored is None:
-            self._report_served(request, match, request_hash, None)
+            self._report_mismatch(call, match)
+        if match.stored is None:
+            self._report_served(call, match, None)
             return await self._default(request)
-        exchange = stored.exchange
-        self._cursor.use(stored)
-        self._report_served(request, match, request_hash, exchange.fault)
+        exchange = match.stored.exchange
+        self._models.use(match)
+        self._report_served(call, match, exchange.fault)
         if self._latency.is_none and exchange.fault is None and not request.stream:
             return WholeReply(exchange.response(model=request.model, provider=self.name))
         return await self._playback.play(exchange, request)
@@ -189,18 +176,8 @@ class MockProvider(Provider):
         Raises:
             RequestError: the request cannot be written as JSON.
         """
-        return self._match(request, fingerprint(request, self._rules)).mismatch is None
-
-    def _match(self, request: Request, request_hash: str) -> ExchangeMatch[Exchange]:
-        match = self._cursor.match(request.step_id, request_hash)
-        if match.mismatch is None:
-            return match
-        return self._alike.match(self._cursor, request.step_id, canonical_fields(request)) or match
-
-    @cached_property
-    def _alike(self) -> AlikeRequests:
-        """The recorded requests that may differ in what does not count; few runs look for one of them."""
-        return AlikeRequests(self._reader, self._rules)
+        call = ProviderCall(request, fingerprint(request, self._models.tape.rules))
+        return self._models.look_up(call, request.step_id).mismatch is None
 
     async def close(self) -> None:
         """Close the recording, and log how often each warning was due."""
@@ -208,35 +185,34 @@ class MockProvider(Provider):
             if times > 1:
                 log_warning("offbook.replay", "%s (%s times in all)", message, times)
         self._warned.clear()
-        self._reader.close()
+        self._models.tape.reader.close()
 
     def unused(self) -> list[UnusedEntry]:
         """Return the exchanges that were never served, in the order of the recording."""
-        return self._cursor.unused()
+        return self._models.unused()
 
     def used_ids(self, *, start: int = 0) -> list[int]:
         """Return the ids of the exchanges that were served, for `note_used` in another process.
 
         They are in the order in which they were first served; the first `start` are left out.
         """
-        return list(islice(self._cursor.used_ids, start, None))
+        return list(islice(self._models.used_ids, start, None))
 
     def note_used(self, ids: Iterable[int]) -> None:
         """Count exchanges as served that a replay of the same recording in another process has served."""
-        self._cursor.note_used(ids)
+        self._models.note_used(ids)
 
     def overused(self) -> list[OverusedEntry]:
         """Return the recorded exchanges that were served more often than they were recorded."""
-        return overused_entries(self._cursor)
+        return self._models.overused()
 
-    def _report_mismatch(self, request: Request, match: ExchangeMatch[Exchange], request_hash: str) -> None:
+    def _report_mismatch(self, call: ProviderCall, match: ExchangeMatch[Exchange]) -> None:
         """Raise the mismatch if strict, else log a warning of one line, once a step."""
-        if self._strict:
-            from offbook.recording.match.mismatch import mismatch_error  # noqa: PLC0415 - only errors need it
-
-            error = mismatch_error(request, match, self._reader, self._rules)
+        request, tape = call.request, self._models.tape
+        if tape.strict:
+            error = self._models.refusal(call, request.step_id, match)
             self.misses.append(error)
-            self.calls.append(ReplayedCall(request, request_hash, None, error.key, mismatch=error.kind))
+            self.calls.append(ReplayedCall(request, call.request_hash, None, error.key, mismatch=error.kind))
             self._sink.emit(
                 ReplayMissed(
                     request.step_id, request.model, error.kind, request.workflow, request.call, request.attempt
@@ -244,25 +220,25 @@ class MockProvider(Provider):
             )
             raise error
         who = f"step {request.step_id!r}" if request.step_id else f"a call of {request.model!r}"
-        message = f"{self._reader.source}: {who} {_MISMATCH_WARNINGS[match.mismatch or 'missing']}"
+        message = f"{tape.reader.source}: {who} {_MISMATCH_WARNINGS[match.mismatch or 'missing']}"
         self._warned[message] += 1
         if self._warned[message] == 1:
             log_warning("offbook.replay", "%s", message)
 
-    def _report_served(
-        self, request: Request, match: ExchangeMatch[Exchange], request_hash: str, fault: AnyFault | None
-    ) -> None:
-        key = None if match.stored is None else match.stored.key
+    def _report_served(self, call: ProviderCall, match: ExchangeMatch[Exchange], fault: AnyFault | None) -> None:
+        request = call.request
         fault_type = None if fault is None else fault.type
-        self.calls.append(ReplayedCall(request, request_hash, match.matched_by, key, fault_type, match.mismatch))
+        self.calls.append(
+            ReplayedCall(request, call.request_hash, match.matched_by, match.key, fault_type, match.mismatch)
+        )
         capture_content(self._sink, lambda: self._content(request, match, fault))
         self._sink.emit(
             ReplayServed(
                 request.step_id,
                 request.model,
                 match.matched_by,
-                key,
-                request_hash,
+                match.key,
+                call.request_hash,
                 fault_type,
                 request.workflow,
                 request.call,
@@ -279,6 +255,20 @@ class MockProvider(Provider):
     async def _default(self, request: Request) -> Reply:
         await self._latency.wait(self._clock, 0.0)
         return WholeReply(Response(content=self._default_response, model=request.model, provider=self.name))
+
+
+def _open_models(
+    responses_file: str | os.PathLike[str] | None,
+    responses: Mapping[str, Any] | Document | RecordingReader | RecordedModels | None,
+    *,
+    strict: bool,
+) -> RecordedModels:
+    if isinstance(responses, RecordedModels):
+        return responses
+    reader = _open_reader(responses_file, responses)
+    if strict:
+        check_strict(reader.version, source=reader.source)
+    return RecordedModels(Tape(reader, strict=strict))
 
 
 def _open_reader(

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from offbook import FaultInjector, FaultPlan, ProviderGateway, Request, Response, RetryPolicy, run
 from offbook.errors import ProviderConnectionError
 from offbook.explore.observers.calls import ModelObserver
-from offbook.explore.replay import ModelRecording
+from offbook.explore.options import EXPLORE_DIVERGENCE
+from offbook.explore.replay import ExploredModels
 from offbook.explore.run import Run, recorded_run, sites_of
 from offbook.faults import parse_fault
 from offbook.recording.format.document import Document
@@ -15,7 +16,10 @@ from offbook.recording.format.file import document_from_dict
 from offbook.recording.match.fingerprint import fingerprint
 from offbook.recording.stores.memory import MemoryReader
 from offbook.session.numbers import MAX_REMEMBERED_CALLS, CallNumbers
+from offbook.session.script import ModelScript
 from offbook.session.session import NO_FAULTS
+from offbook.session.sources import ScriptedModels
+from offbook.session.tape import Tape
 from offbook.wire.calls import STEP_HEADER
 from offbook.wire.request import RequestParser
 from offbook.wire.session import WireSession
@@ -88,14 +92,15 @@ def number_by_faults(script, ask):
 
 
 def number_by_observer(script, ask):
-    models = ModelRecording(MemoryReader(Document({}, {}), source="run.json")).start_run()
-    observer = ModelObserver(Scripted(*outcomes(script)), models, max_calls=100)
+    tape = Tape(MemoryReader(Document({}, {}), source="run.json"), strict=True)
+    models = ExploredModels(ScriptedModels(tape, ModelScript()), EXPLORE_DIVERGENCE)
+    observer = ModelObserver(Scripted(*outcomes(script)), models, numbers=CallNumbers(), max_calls=100)
     run(ask(observer, script), virtual_time=True)
     return [str(site.at) for site in sites_of(Run(calls=tuple(observer.calls)))]
 
 
 def new_session(plan=EVERYWHERE):
-    return WireSession("", parser=RequestParser(), replay=None, plan=plan)
+    return WireSession("", parser=RequestParser(), source=None, encoder=None, plan=plan)
 
 
 def number_on_the_wire(script, *, has_header):

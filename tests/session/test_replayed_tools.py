@@ -20,7 +20,8 @@ from offbook.recording.format.document import Document
 from offbook.recording.format.exchange import RecordedToolError, ToolExchange, hash_arguments
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.stores.locate import open_store
-from offbook.recording.tool_replay import ReplayedToolCall, called_tool_names, recorded_tool_names, replay_tools
+from offbook.recording.tool_names import called_tool_names, recorded_tool_names
+from offbook.session.replayed_tools import ReplayedToolCall, replay_tools
 from offbook.tools.dispatch import run_tool, run_tools
 from offbook.tools.function_tool import tool_of
 from offbook.tools.toolbox import Toolbox

@@ -27,7 +27,7 @@ from offbook.messages import (
 )
 from offbook.providers.foreign_error import provider_error_of
 from offbook.providers.provider import Provider
-from offbook.recording.call_cache import OWN_TURN, CallCache, CallTurn
+from offbook.recording.call_cache import OWN_TURN, CallTurn
 from offbook.recording.format.exchange import (
     Exchange,
     TimedPiece,
@@ -35,13 +35,14 @@ from offbook.recording.format.exchange import (
     recorded_calls,
 )
 from offbook.recording.format.keys import KEY_HINT, quote_name, unfit_reason
-from offbook.recording.match.cursor import ExchangeMatch, SharedCursor
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules, check_rules, identify
 from offbook.recording.record_mode import ExchangeWriter, RecordMode, open_recording, timestamp
 from offbook.recording.redact.redactor import Redactor
 from offbook.recording.redact.rules import redactor_in_force
-from offbook.recording.replay import MockProvider
 from offbook.schema_errors import check_type
+from offbook.session.provider import MockProvider
+from offbook.session.sources import CachedModels
+from offbook.session.tape import Tape
 
 
 class _PendingCall(Struct, frozen=True):
@@ -64,24 +65,6 @@ class _TurnSource:
     async def aclose(self) -> None:
         self._turn.release()
         await self._reply.aclose()
-
-
-class CacheReplay(MockProvider):
-    """Answers model calls from a shared recording, as it is when a call is made."""
-
-    def __init__(self, cache: CallCache, *, sink: Sink, clock: Clock) -> None:
-        self._cache = cache
-        super().__init__(responses=cache.reader, strict=True, sink=sink, clock=clock)
-
-    def _new_cursor(self) -> SharedCursor:
-        return SharedCursor(self._cache.reader)
-
-    def _match(self, request: Request, request_hash: str) -> ExchangeMatch[Exchange]:
-        return self._cursor.match(request.step_id, request_hash)  # a cache is not searched for similar requests
-
-    async def send(self, request: Request) -> Reply:
-        self._cache.note_hit()
-        return await super().send(request)
 
 
 class RecordingProvider(Provider):
@@ -187,9 +170,11 @@ class RecordingProvider(Provider):
             await self._provider.close()
 
     def _open_replay(self) -> MockProvider:
-        if self._recording.cache is not None:
-            return CacheReplay(self._recording.cache, sink=self._sink, clock=self._clock)
-        return MockProvider(responses=self._recording.answers(), strict=True, sink=self._sink, clock=self._clock)
+        cache = self._recording.cache
+        if cache is None:
+            return MockProvider(responses=self._recording.answers(), strict=True, sink=self._sink, clock=self._clock)
+        cached = CachedModels(Tape(cache.reader, strict=True), cache)
+        return MockProvider(responses=cached, strict=True, sink=self._sink, clock=self._clock)
 
     def _start(self, request: Request) -> _PendingCall:
         if request.step_id is not None and (reason := unfit_reason(request.step_id)):

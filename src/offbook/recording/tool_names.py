@@ -1,0 +1,81 @@
+"""Which tools a recording has: those that were called, and those that its models were offered."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from msgspec import Struct, field
+
+from offbook.messages import JsonObject
+from offbook.recording.format.document import Document
+from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.keys import is_mcp_key
+from offbook.recording.stores.locate import open_store
+
+
+class RecordedToolNames(Struct, frozen=True):
+    """The tools of a recording: `called` are those that answers ask for or that were recorded, in order.
+
+    `offered` are those that requests offer to the model. `arguments` are the names of the arguments of a tool: those of
+    its schemas, and of the calls that answers ask for.
+    """
+
+    called: tuple[str, ...] = ()
+    offered: tuple[str, ...] = ()
+    arguments: dict[str, set[str]] = field(default_factory=dict)
+
+    @property
+    def known(self) -> frozenset[str]:
+        return frozenset((*self.called, *self.offered))
+
+
+def recorded_tool_names(location: str | os.PathLike[str]) -> RecordedToolNames:
+    """Return the tools of a recording, or of all recordings in a folder.
+
+    Raises:
+        InputError: a recording cannot be read.
+    """
+    documents = _documents(location)
+    exchanges = [exchange for document in documents for _, exchange in document]
+    offered = [function for exchange in exchanges for function in _offered(exchange)]
+    arguments: dict[str, set[str]] = {}
+    for function in offered:
+        arguments.setdefault(function["name"], set()).update(_properties(function))
+    for call in (call for exchange in exchanges for call in exchange.tool_calls or ()):
+        given = call.arguments if isinstance(call.arguments, dict) else {}
+        arguments.setdefault(call.name, set()).update(given)
+    return RecordedToolNames(_called(documents), tuple(dict.fromkeys(each["name"] for each in offered)), arguments)
+
+
+def called_tool_names(location: str | os.PathLike[str]) -> tuple[str, ...]:
+    """Return the `called` tools alone, without a look into the requests. Raises like `recorded_tool_names`."""
+    return _called(_documents(location))
+
+
+def _documents(location: str | os.PathLike[str]) -> list[Document]:
+    text = os.fspath(location)
+    is_folder = "://" not in text and Path(text).is_dir()
+    files: Iterable[str | os.PathLike[str]] = sorted(Path(text).rglob("*.json")) if is_folder else [location]
+    return [open_store(file).load() for file in files]
+
+
+def _called(documents: Sequence[Document]) -> tuple[str, ...]:
+    asked = [call.name for document in documents for _, each in document for call in each.tool_calls or ()]
+    recorded = [tool for document in documents for tool in document.tools if not is_mcp_key(tool)]
+    return tuple(dict.fromkeys([*asked, *recorded]))
+
+
+def _offered(exchange: Exchange) -> Iterator[JsonObject]:
+    for tool in (exchange.request_fields() or {}).get("tools") or ():
+        function = tool.get("function", tool) if isinstance(tool, dict) else {}
+        if isinstance(function, dict) and isinstance(function.get("name"), str):
+            yield function
+
+
+def _properties(function: JsonObject) -> list[str]:
+    """Return the names of the arguments in the schema of a tool; none if it has no such schema."""
+    schema = function.get("parameters")
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    return list(properties) if isinstance(properties, dict) else []

@@ -1,0 +1,203 @@
+"""Wraps tools so that every call is answered from a recording."""
+
+from __future__ import annotations
+
+import threading
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from msgspec import Struct
+
+from offbook.clock import SYSTEM_CLOCK, Clock
+from offbook.errors import MismatchKind, RecordingMismatchError
+from offbook.messages import JsonObject
+from offbook.recording.format.document import check_strict
+from offbook.recording.format.exchange import ToolExchange, error_from_record, hash_arguments, json_arguments
+from offbook.recording.latency import NO_LATENCY, Latency, LatencyModel
+from offbook.recording.match.cursor import ExchangeMatch, UnusedEntry
+from offbook.recording.stores.locate import RecordingInput, open_reader
+from offbook.recording.stores.store import RecordingReader, log_warning
+from offbook.session.sources import RecordedTools
+from offbook.tools.definition import ToolDef, wrap_tool
+from offbook.tools.dispatch import is_async
+from offbook.tools.toolbox import GivenTools, Toolbox
+
+
+class ClosableToolbox(Toolbox):
+    """A toolbox that holds a recording open. Use it as a context manager, or close it."""
+
+    @abstractmethod
+    def wrap(self, tool: ToolDef) -> ToolDef:
+        """Wrap a further tool like the others; its calls count with theirs."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the recording. Safe to call twice."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def keep(self) -> None:
+        """Let the recording stay as it was, because the run has failed. Only record modes that replace it heed this."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if kind is not None:
+            self.keep()
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self.__exit__(kind, error, at)
+
+
+class ReplayedToolCall(Struct, frozen=True):
+    """A call that was answered. `mismatch` says why a strict replay would have refused it; None if it fits."""
+
+    tool: str
+    arguments: JsonObject
+    mismatch: MismatchKind | None = None
+    error_type: str | None = None
+
+
+def replay_tools(
+    tools: GivenTools,
+    recording: RecordingInput | RecordingReader,
+    *,
+    strict: bool = True,
+    default: object = None,
+    latency_model: LatencyModel = "constant",
+    latency_ms: float = 0.0,
+    seed: int = 0,
+    clock: Clock = SYSTEM_CLOCK,
+) -> ReplayedTools:
+    """Wrap tools so that every call is answered from a recording. The tools themselves do not run.
+
+    A call is answered by the first unused exchange of its tool with the same arguments, or with none. A recorded error
+    is raised again.
+
+    Args:
+        tools: functions and tools, as `Toolbox` takes them.
+        recording: a path, `sqlite:///path.db`, or the document as a dict.
+        strict: whether a call without a match raises RecordingMismatchError. If not, it is answered with the next
+            exchange of its tool, else the last one, else `default`, and a warning of one line is logged.
+        latency_model, latency_ms, seed: how long calls take; see Latency.
+
+    Raises:
+        InputError: the recording cannot be read, or (strict) is older than version 2.
+    """
+    latency = Latency(latency_model, latency_ms=latency_ms, seed=seed)
+    reader = open_reader(recording, source="recording")
+    if strict:
+        check_strict(reader.version, source=reader.source)
+    return ReplayedTools(
+        Toolbox(tools),
+        RecordedTools(reader.tools),
+        reader=reader,
+        strict=strict,
+        default=default,
+        latency=latency,
+        clock=clock,
+    )
+
+
+class ReplayedTools(ClosableToolbox):
+    """Tools that answer from a recording. `calls` lists those answered so far, in order, and `misses` those refused.
+
+    `hint`, if it is set, is the hint of every error of a refused call.
+
+    A callable is a coroutine function if the real one is, and if it may have to wait: with a latency, or a `timeout_s`.
+    """
+
+    def __init__(
+        self,
+        tools: Toolbox,
+        source: RecordedTools,
+        *,
+        reader: RecordingReader,
+        strict: bool = True,
+        default: object = None,
+        latency: Latency = NO_LATENCY,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._source, self._reader = source, reader
+        self._strict, self._default, self._latency, self._clock = strict, default, latency, clock
+        self._lock = threading.Lock()
+        self.calls: list[ReplayedToolCall] = []
+        self.misses: list[RecordingMismatchError] = []
+        self.hint: str | None = None
+        super().__init__([self.wrap(tool) for tool in tools.values()])
+
+    def note_used(self, ids: Iterable[int]) -> None:
+        """Count exchanges as served."""
+        self._source.note_used(ids)
+
+    def unused(self) -> list[UnusedEntry]:
+        """Return the exchanges that were never served, in the order of the recording; their key is the tool's name.
+
+        What MCP servers answered to other requests than tool calls is not counted.
+        """
+        return self._source.unused()
+
+    def answers(self, tool: str, arguments: Mapping[str, object]) -> bool:
+        """Return whether a strict replay has an answer for the call now."""
+        return self._source.look_up(tool, hash_arguments(json_arguments(arguments))).mismatch is None
+
+    def answer(self, tool: ToolDef, arguments: Mapping[str, object]) -> Any:
+        """Return the answer to the call, without waiting. Raise the recorded error if there is one."""
+        return self._outcome(self._take(tool.name, json_arguments(arguments)), tool)
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def wrap(self, tool: ToolDef) -> ToolDef:
+        def answer(**arguments: Any) -> Any:
+            return self.answer(tool, arguments)
+
+        async def answer_in_time(**arguments: Any) -> Any:
+            exchange = self._take(tool.name, json_arguments(arguments))
+            await self._latency.wait(self._clock, 0.0 if exchange is None else exchange.latency_ms)
+            return self._outcome(exchange, tool)
+
+        waits = is_async(tool.callable) or tool.timeout_s is not None or not self._latency.is_none
+        return wrap_tool(tool, answer_in_time if waits else answer, timeout_s=tool.timeout_s)
+
+    def _take(self, tool: str, arguments: JsonObject) -> ToolExchange | None:
+        """Return the exchange that answers the call, and count it as served; None if the tool has none."""
+        with self._lock:
+            match = self._source.look_up(tool, hash_arguments(arguments))
+            if match.mismatch is not None:
+                self._report_mismatch(tool, arguments, match)
+            exchange = None if match.stored is None else match.stored.exchange
+            self._source.use(match)
+            error_type = exchange.error.type if exchange is not None and exchange.error is not None else None
+            self.calls.append(ReplayedToolCall(tool, arguments, match.mismatch, error_type))
+            return exchange
+
+    def _report_mismatch(self, tool: str, arguments: JsonObject, match: ExchangeMatch[ToolExchange]) -> None:
+        """Raise the mismatch if strict, else log a warning of one line."""
+        if self._strict:
+            error = self._source.refusal(tool, arguments, match)
+            self.misses.append(error if self.hint is None else error.replace(hint=self.hint))
+            raise self.misses[-1]
+        answered = "with the default" if match.stored is None else "from the recording nevertheless"
+        log_warning(
+            "offbook.replay",
+            "%s: a call of %r is %s; answered %s",
+            self._source.index.source,
+            tool,
+            match.mismatch,
+            answered,
+        )
+
+    def _outcome(self, exchange: ToolExchange | None, tool: ToolDef) -> Any:
+        if exchange is None:
+            return self._default
+        if exchange.error is not None:
+            raise error_from_record(exchange.error, tool=tool)
+        return exchange.answer
