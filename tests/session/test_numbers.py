@@ -16,9 +16,8 @@ from offbook.recording.format.file import document_from_dict
 from offbook.recording.match.fingerprint import fingerprint
 from offbook.recording.stores.memory import MemoryReader
 from offbook.session.numbers import MAX_REMEMBERED_CALLS, CallNumbers
-from offbook.session.script import ModelScript
+from offbook.session.script import ModelScript, ScriptedModels
 from offbook.session.session import NO_FAULTS
-from offbook.session.sources import ScriptedModels
 from offbook.session.tape import Tape
 from offbook.wire.calls import STEP_HEADER
 from offbook.wire.request import RequestParser

@@ -27,8 +27,7 @@ from offbook.recording.redact.rules import redactor_in_force
 from offbook.recording.stores.store import RecordingReader
 from offbook.session.injector import refuse_crash
 from offbook.session.numbers import CallNumbers
-from offbook.session.script import ModelScript, Script, ScriptLine
-from offbook.session.sources import ScriptedModels, ScriptedTools
+from offbook.session.script import ModelScript, Script, ScriptedModels, ScriptedTools, ScriptLine
 from offbook.session.tape import Tape
 from offbook.tools import Toolbox, ToolDef
 from offbook.tools.definition import wrap_tool

@@ -22,8 +22,7 @@ from offbook.faults.order import CallOrder
 from offbook.recording.format.document import check_strict
 from offbook.recording.latency import NO_LATENCY
 from offbook.session.numbers import CallNumbers
-from offbook.session.script import ModelScript, ScriptLine
-from offbook.session.sources import ScriptedModels
+from offbook.session.script import ModelScript, ScriptedModels, ScriptLine
 from offbook.session.tape import Tape
 from offbook.wire.api import InProcessCall, InProcessClients
 from offbook.wire.backend import AcceptedCall, accept_in, split_session_path

@@ -23,7 +23,7 @@ from offbook.recording.match.fingerprint import fingerprint
 from offbook.recording.match.mismatch import nearest_success
 from offbook.session.call import ProviderCall
 from offbook.session.provider import Playback
-from offbook.session.sources import ScriptedModels, ScriptedTools
+from offbook.session.script import ScriptedModels, ScriptedTools
 from offbook.tools import ToolDef
 from offbook.tools.definition import WrappedTool
 

@@ -23,8 +23,9 @@ from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import PositionedReader
+from offbook.session.script import ScriptedModels
 from offbook.session.session import NO_FAULTS
-from offbook.session.sources import CachedModels, ClaimedModels, RecordedModels, ScriptedModels
+from offbook.session.sources import CachedModels, ClaimedModels, RecordedModels
 from offbook.session.tape import Tape
 from offbook.wire.calls import CallAttempt, Miss, RecordingUse, SessionTotals, WireCall
 from offbook.wire.options import DEFAULT_RESPONSE, WireOptions, parse_fault_plan

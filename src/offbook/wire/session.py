@@ -27,9 +27,9 @@ from offbook.recording.match.continuation import Continuation
 from offbook.recording.match.cursor import ExchangeMatch, OverusedEntry, UnusedEntry
 from offbook.recording.match.fingerprint import NormaliseRules
 from offbook.session.numbers import CallNumbers
-from offbook.session.script import ModelScript
+from offbook.session.script import ModelScript, OnMiss, ScriptedModels
 from offbook.session.session import NO_FAULTS, Session
-from offbook.session.sources import OnMiss, RecordedModels, ScriptedModels
+from offbook.session.sources import RecordedModels
 from offbook.text import shorten
 from offbook.tools.effects import Effect
 from offbook.wire.calls import (
