@@ -17,6 +17,8 @@ NEVER_OVERUSED = "what was recorded once is served once"
 NO_PROTOCOLS = "there is one protocol"
 CHAIN = "a session is a chain of messages, which has no keys"
 NAMED = "a tool call always names its tool"
+AGAIN = "a session that failed starts again from its handshake"
+NO_MESSAGE = "no default message would fit the next one"
 
 
 def on(faces, reason):
@@ -34,14 +36,14 @@ LEFT_OUT = {
     "a miss in full": on("websocket", "the reason of a close frame has at most 123 bytes"),
     "unused by key": on("websocket", CHAIN),
     "overused": on((*TOOLS, "websocket"), NEVER_OVERUSED),
-    "lenient": on("websocket", "no default message would fit the next one"),
+    "lenient": on("websocket", NO_MESSAGE),
     "null fields": on(TOOLS, "a null argument is a value") | on("websocket", "events have no messages of models"),
     "protocols": on("provider", "a provider has no protocol") | on(TOOLS, NO_PROTOCOLS) | on("websocket", NO_PROTOCOLS),
     "streams": on(TOOLS, "a tool call is not streamed") | on("websocket", "everything is a stream of frames"),
     "sessions": on(("provider", "tools"), "whoever holds the object is its session")
     | on("websocket", "a client that connects again starts from the handshake"),
     "homes in any order": on("websocket", "messages come in the order of the session"),
-    "call numbers": on("websocket", "a session that failed starts again from its handshake"),
+    "call numbers": on("websocket", AGAIN),
     "calls of all keys": on(TOOLS, "calls are counted by tool") | on("websocket", CHAIN),
     "attempts": on(TOOLS, "a tool that is called again is called twice") | on("websocket", CHAIN),
     "repeated tool calls": on(MODELS, "a request that failed is tried again") | on("websocket", CHAIN),
@@ -62,6 +64,20 @@ LEFT_OUT = {
     | on("websocket", "the handshake of a session has an answer"),
     "faults while recording": on("websocket", "faults do not fire while a session is recorded"),
     "recorded elsewhere": on("tools", "a tool of this process has no server"),
+    "retries": on("websocket", AGAIN),
+    "calls that are noted": on(TOOLS, "a tool call is noted with its result"),
+    "default answers that are noted": on(TOOLS, "a tool call is noted with its result") | on("websocket", NO_MESSAGE),
+    "tools that ran": on((*MODELS, "websocket"), "a model changes nothing"),
+    "what diverged": on("websocket", "the reason of a close frame has at most 123 bytes"),
+    "default answers": on("websocket", NO_MESSAGE),
+    "default answers that are named": on(TOOLS, "what answers a tool is a result") | on("websocket", NO_MESSAGE),
+    "live": on(TOOLS, "live asks a model")
+    | on("server", "unrecorded calls of a program cannot be answered live")
+    | on("websocket", CHAIN),
+    "continuations": on(TOOLS, "continuations are kinds of models") | on("websocket", NO_MESSAGE),
+    "results of tools": on((*MODELS, "websocket"), "continuations answer models"),
+    "results that are named": on((*MODELS, "websocket"), "continuations answer models"),
+    "answers by hand": on(TOOLS, "conditions are those of models") | on("websocket", CHAIN),
     "a tool in its own list": on(MODELS, "a request is found under any key") | on("websocket", CHAIN),
 }
 
@@ -76,15 +92,41 @@ DEVIATES = {
     | on("tools", "a result that inject_tools loses is used up in the replayed tools behind it"),
     "misses after faults": on(("provider", "tools"), "misses lack the faults that the injector adds to the error"),
     "failing runs": on("httpx2", "an error that leaves the block of a client does not keep the recording as it was"),
+    "calls that are noted": on("websocket", "a message of a socket that was answered is noted as failed"),
+    "default answers that are noted": on(WIRE, "a call over HTTP that got the default is noted as diverged"),
+    "stopped runs": on(TOOLS, "tools are still answered in a run that was stopped"),
+    "what diverged": on(("provider", "tools"), "what diverged lacks the faults that the injector adds to the error"),
+    "live": on(WIRE, "live stops the run of an HTTP client, and asks nobody"),
+    "results that are named": on("tools", "a result that was not recorded is named as the answer of a model"),
+    "faces together": on("provider", "a run that uses HTTP clients and a provider is refused"),
     "the hint of a miss": on(MCP, "the hint names record=, and the option of a server is record_mode="),
 }
 
 
+PAIRS = (("provider", "httpx2"), ("provider", "requests"), ("httpx2", "requests"), ("requests", "aiohttp"))
+"""Faces of model calls that one harness has."""
+
+
 def over(topic):
     """Run a test on every face that has a notion of the topic; where a face deviates, it is expected to fail."""
-    left_out, deviates = LEFT_OUT.get(topic, {}), DEVIATES.get(topic, {})
-    marks = {name: [pytest.mark.xfail(strict=True, reason=reason)] for name, reason in deviates.items()}
+    left_out = LEFT_OUT.get(topic, {})
     faces = ((name, face) for name, face in FACES.items() if name not in left_out)
     return pytest.mark.parametrize(
-        "face", [pytest.param(face, id=name, marks=marks.get(name, ())) for name, face in faces]
+        "face", [pytest.param(face, id=name, marks=_marks(topic, name)) for name, face in faces]
     )
+
+
+def over_pairs(topic):
+    """Run a test on pairs of faces."""
+    return pytest.mark.parametrize(
+        "faces",
+        [
+            pytest.param([FACES[name] for name in names], id=" and ".join(names), marks=_marks(topic, *names))
+            for names in PAIRS
+        ],
+    )
+
+
+def _marks(topic, *names):
+    deviates = DEVIATES.get(topic, {})
+    return [pytest.mark.xfail(strict=True, reason=deviates[name]) for name in names if name in deviates]

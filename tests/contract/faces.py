@@ -41,6 +41,7 @@ from offbook import (
 )
 from offbook.faults import parse_fault
 from offbook.tools import run_tools
+from tests.contract.explored_agent import conversation
 from tests.contract.live import Live, LiveModel, LiveProcess, live_tools, mcp_server, model_server, socket_server
 
 KEYS = ("greet", "gret", "part")
@@ -124,6 +125,8 @@ class Face:
     first_call = 1
     """The number of the first call that a test makes."""
     first_attempt: Mapping = MappingProxyType({"attempt": 1})
+    numbers_with_a_retry = ((1, 1), (2, 1), (2, 2))
+    """Of calls and their attempts, if the second call is tried again."""
     mode_option = "record_mode"
     exchanges_of_one = 1
     """How many exchanges a run that asks one text records."""
@@ -150,6 +153,11 @@ class Face:
         named = {} if key is None or not cls.key_word else {cls.key_word: cls.recorded_key(key)}
         counted = {name: n if name == "attempt" else n + cls.first_call - 1 for name, n in numbers.items()}
         return " ".join(f"{name}={value}" for name, value in (named | counted).items())
+
+    @staticmethod
+    def planned(line):
+        """A line of a plan as it is reported when it has fired."""
+        return str(parse_fault(line))
 
     @classmethod
     def family_faces(cls):
@@ -211,10 +219,6 @@ class ModelFace(Face):
         return document
 
 
-def conversation(text):
-    return [{"role": "user", "content": text}]
-
-
 def model_entry(entry):
     recorded = {} if entry.asked is None else recorded_request(entry.asked)
     return recorded | {"content": entry.answer} | entry.fields
@@ -253,6 +257,9 @@ class ProviderFace(ModelFace):
 
     def __exit__(self, *raised):
         offbook.run(self.inspected.__aexit__(*raised))
+
+    def explore(self, harness):
+        self.injected = harness.provider
 
     def answer_to(self, text, key):
         return self._complete({"messages": conversation(text)}, key)
@@ -329,6 +336,10 @@ class WireFace(ModelFace):
         self.enter(self.inspected.intercept(*([] if live_url is None else [live_url.removeprefix("http://")])))
         return live_url or VENDOR_URL
 
+    def explore(self, harness):
+        self.base = VENDOR_URL
+        harness.intercept()
+
     def answer_to(self, text, key):
         return self.request({"messages": conversation(text)}, key, read_chat)
 
@@ -386,6 +397,9 @@ class ClientFace(WireFace):
         if live_url is not None:
             self._recording_client = self.enter(self.inspected.sync_http_client())
         return live_url or VENDOR_URL
+
+    def explore(self, harness):
+        self.inspected, self.base = harness, VENDOR_URL
 
     def post(self, url, body, headers):
         async def post():
@@ -446,6 +460,7 @@ class ToolFace(Face):
     family, key_word = "tool", "tool"
     failing, losing, changing = "tool_error", "tool_lost", "tool_garbled"
     first_attempt: Mapping = MappingProxyType({})
+    numbers_with_a_retry = ((1, 1), (2, 1), (3, 1))
 
     @classmethod
     def document(cls, book):
@@ -475,6 +490,9 @@ class ToolsFace(ToolFace):
                 replay_tools(tools, recording, strict=setup.strict, default=setup.default, latency_ms=setup.latency_ms)
             )
         self.injected = inject_tools(self.inspected, setup.plan)
+
+    def explore(self, harness):
+        self.injected = harness.tools(*live_tools(self.live, KEYS))
 
     def answer_to(self, text, key):
         async def call():

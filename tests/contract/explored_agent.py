@@ -1,0 +1,171 @@
+"""An agent to explore, in this process or as a program: `python explored_agent.py FACE AGENT [MCP-CONFIG]`.
+
+It imports nothing of offbook, and little else: programs start often.
+"""
+
+import http.client
+import itertools
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+KEY = "greet"
+MODERN = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+MISSED = {422, 4422, -32010}
+"""The status, the code of a close frame and the JSON-RPC error of a miss."""
+
+
+def converse(agent, ask):
+    """Ask what the agent asks, in order, and return all outcomes.
+
+    A call that fails is tried again, `retries` times. After one that has no answer, `instead` is asked, and no more.
+    """
+    outcomes = []
+    for text in agent["asks"]:
+        for attempt in range(1, agent["retries"] + 2):
+            outcomes.append(ask(text, attempt))
+            if outcomes[-1][0] != "error":
+                break
+        if outcomes[-1][0] != "answer":
+            return outcomes + [ask(text, 1) for text in agent["instead"]]
+    return outcomes
+
+
+def conversation(text):
+    """The messages of a text: its lines, in turn of a user and of the model."""
+    roles = itertools.cycle(["user", "assistant"])
+    return [{"role": role, "content": line} for role, line in zip(roles, text.split("\n"), strict=False)]
+
+
+def failed(code, text):
+    return ["miss" if code in MISSED else "error", text]
+
+
+def post(url, body, headers):
+    """Post JSON, and return the status and the body of the answer."""
+    address, _, path = url.removeprefix("http://").partition("/")
+    connection = http.client.HTTPConnection(address, timeout=60)
+    try:
+        connection.request("POST", f"/{path}", json.dumps(body), headers | {"content-type": "application/json"})
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()
+
+
+def ask_over_http(text, attempt):
+    body = {"model": "m", "messages": conversation(text)}
+    try:
+        url = os.environ["OPENAI_BASE_URL"]
+        status, answer = post(f"{url}/chat/completions", body, {"x-offbook-step": KEY})
+        answer = json.loads(answer)
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        return failed(0, str(error))
+    if status != 200:
+        return failed(status, answer["error"]["message"])
+    return ["answer", answer["choices"][0]["message"]["content"]]
+
+
+def tool_call(text):
+    params = {"name": KEY, "arguments": {"text": text}, "_meta": MODERN}
+    return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+
+
+def mcp_outcome(lines):
+    """The outcome in the last message of an MCP server; an error if it has sent none."""
+    messages = [line.removeprefix(b"data: ") for line in lines if b"jsonrpc" in line]
+    if not messages:
+        return failed(0, "no answer")
+    response = json.loads(messages[-1])
+    if "error" in response:
+        return failed(response["error"]["code"], response["error"]["message"])
+    text = response["result"]["content"][0]["text"] if response["result"]["content"] else ""
+    return ["error" if response["result"].get("isError") else "answer", text]
+
+
+def ask_mcp_over_http(text, attempt):
+    headers = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": KEY}
+    try:
+        _, answer = post(mcp_config()["url"], tool_call(text), headers)
+    except (OSError, http.client.HTTPException) as error:
+        return failed(0, str(error))
+    return mcp_outcome(answer.splitlines())
+
+
+class McpProcess:
+    """An MCP server over stdio, whose process is started again after it has ended."""
+
+    def __init__(self):
+        self._process = None
+
+    def ask(self, text, attempt):
+        if self._process is None:
+            config = mcp_config()
+            command, environment = [config["command"], *config["args"]], os.environ | config["env"]
+            self._process = subprocess.Popen(
+                command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+            )
+        self._process.stdin.write(json.dumps(tool_call(text)).encode() + b"\n")
+        line = self._process.stdout.readline()
+        if not line:
+            self.close()
+        return mcp_outcome([line])
+
+    def close(self):
+        if self._process is not None:
+            self._process.stdin.close()
+            self._process.wait(20)
+            self._process = None
+
+
+class Socket:
+    """One session over WebSocket, which is started again after it has failed."""
+
+    def __init__(self):
+        self._socket = None
+
+    def ask(self, text, attempt):
+        from websockets.exceptions import ConnectionClosed, InvalidStatus  # noqa: PLC0415 - others start without it
+
+        try:
+            if self._socket is None:
+                self._socket = self._connect()
+            self._socket.send(json.dumps({"type": "response.create", "text": text}))
+            return ["answer", json.loads(self._socket.recv(timeout=20))["text"]]
+        except InvalidStatus as error:
+            return failed(error.response.status_code, error.response.body.decode())
+        except ConnectionClosed as error:
+            self._socket = None
+            return failed(error.rcvd and error.rcvd.code, str(error))
+
+    @staticmethod
+    def _connect():
+        from websockets.sync.client import connect  # noqa: PLC0415 - others start without it
+
+        url = os.environ["OPENAI_BASE_URL"].replace("http", "ws", 1)
+        socket = connect(f"{url}/realtime?model=m", proxy=None, close_timeout=2)
+        socket.recv(timeout=20)
+        return socket
+
+
+def mcp_config():
+    (config,) = json.loads(Path(sys.argv[3]).read_text())["mcpServers"].values()
+    return config
+
+
+def run_program(face, agent):
+    process = McpProcess()
+    asks = {
+        "server": ask_over_http,
+        "mcp_http": ask_mcp_over_http,
+        "mcp_stdio": process.ask,
+        "websocket": Socket().ask,
+    }
+    sys.stdout.write(json.dumps(converse(agent, asks[face])))
+    process.close()
+
+
+if __name__ == "__main__":
+    run_program(sys.argv[1], json.loads(sys.argv[2]))
