@@ -107,13 +107,21 @@ PAIRS = (("provider", "httpx2"), ("provider", "requests"), ("httpx2", "requests"
 """Faces of model calls that one harness has."""
 
 
-def over(topic):
+EXPLORED_ALIKE = on(("httpx", "aiohttp"), "it is intercepted like requests") | on(
+    "mcp_stdio", "it is bytes of mcp_http"
+)
+
+
+def over(topic, *, left_out=()):
     """Run a test on every face that has a notion of the topic; where a face deviates, it is expected to fail."""
-    left_out = LEFT_OUT.get(topic, {})
-    faces = ((name, face) for name, face in FACES.items() if name not in left_out)
-    return pytest.mark.parametrize(
-        "face", [pytest.param(face, id=name, marks=_marks(topic, name)) for name, face in faces]
-    )
+    faces = [name for name in FACES if name not in LEFT_OUT.get(topic, {}) and name not in left_out]
+    params = [pytest.param(FACES[name], id=name, marks=_marks(topic, name)) for name in faces]
+    return pytest.mark.parametrize("face", params)
+
+
+def over_explored(topic):
+    """Run a test of explorations, which take a while, on one face of each kind."""
+    return over(topic, left_out=EXPLORED_ALIKE)
 
 
 def over_pairs(topic):

@@ -379,7 +379,7 @@ class ServerFace(WireFace):
     def serve(self, options, live_url=None):
         upstreams = {} if live_url is None else {"upstreams": {"openai": f"{live_url}/v1"}}
         self.inspected = self.enter(offbook.serving(**options, **upstreams))
-        self._client = self.enter(httpx2.Client(trust_env=False))
+        self._client = self.enter(httpx2.Client(trust_env=False, verify=False))
         return self.inspected.url
 
     def post(self, url, body, headers):
@@ -423,7 +423,7 @@ class HttpxFace(WireFace):
     name = "httpx"
 
     def post(self, url, body, headers):
-        with httpx.Client(trust_env=False) as client:
+        with httpx.Client(trust_env=False, verify=False) as client:
             answer = client.post(url, json=body, headers=headers)
         return answer.status_code, answer.content
 
@@ -598,7 +598,7 @@ class McpHttpFace(McpFace):
 
     def start(self):
         super().start()
-        self._client = self.enter(httpx2.Client(trust_env=False))
+        self._client = self.enter(httpx2.Client(trust_env=False, verify=False))
 
     def send(self, message):
         message["params"]["_meta"] = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.contract.applies import over, over_pairs
+from tests.contract.applies import over, over_explored, over_pairs
 from tests.contract.explored import BOOK, DEFAULT
 from tests.contract.faces import Entry
 
@@ -38,14 +38,14 @@ def test_an_agent_that_starts_over_gets_its_answers_again(face, exploring):
     assert not run.run.diverged
 
 
-@over("any order")
+@over_explored("any order")
 def test_equal_requests_get_their_answers_in_order_and_the_last_one_again(face, exploring):
     book = {"greet": [Entry("one", "a"), Entry("two", "a"), Entry("three", "b")]}
     run = exploring(face, book=book, asks="aab", instead="aa").run(fault_at(face, call=3))
     assert run.answers == ["one", "two", "error", "two", "two"]
 
 
-@over("retries")
+@over_explored("retries")
 @pytest.mark.parametrize("kind", ["failing", "losing"])
 def test_an_answer_that_a_fault_withholds_is_due_again(kind, face, exploring):
     run = exploring(face, retries=1).run(fault_at(face, kind=kind))
@@ -60,7 +60,7 @@ def test_a_fault_fires_at_its_call_of_an_explored_run(face, exploring):
     assert run.run.fired == (line,)
 
 
-@over("attempts")
+@over_explored("attempts")
 def test_a_fault_fires_at_its_attempt_of_an_explored_call(face, exploring):
     lines = [f"{face.site('greet', call=2, attempt=attempt)}: {face.failing}" for attempt in (1, 2)]
     run = exploring(face, retries=2).run(*lines)
@@ -68,7 +68,7 @@ def test_a_fault_fires_at_its_attempt_of_an_explored_call(face, exploring):
     assert run.run.fired == tuple(lines)
 
 
-@over("retries")
+@over_explored("retries")
 def test_the_calls_of_an_explored_run_have_the_numbers_of_its_plan(face, exploring):
     assert exploring(face, retries=1).run(fault_at(face, call=2)).numbers == face.numbers_with_a_retry
 
@@ -81,25 +81,25 @@ def test_the_faces_of_one_harness_count_their_calls_together(faces, exploring):
     assert explored.run(line).run.fired == (line,)
 
 
-@over("calls that are noted")
+@over_explored("calls that are noted")
 def test_a_call_that_got_its_answer_is_noted_as_answered(face, exploring):
     assert {call.outcome for call in exploring(face).clean.run.calls} == {"answered"}
 
 
-@over("default answers that are noted")
+@over_explored("default answers that are noted")
 def test_a_call_that_got_the_default_is_noted_as_answered(face, exploring):
     run = exploring(face, policy="default", instead="c").run(fault_at(face))
     assert [call.outcome for call in run.run.calls] == ["failed", "answered"]
 
 
-@over("tools that ran")
+@over_explored("tools that ran")
 @pytest.mark.parametrize(("kind", "has_run"), [("failing", False), ("losing", True), ("changing", True)])
 def test_a_tool_has_run_unless_its_fault_prevents_it(kind, has_run, face, exploring):
     run = exploring(face).run(fault_at(face, kind=kind))
     assert run.run.tools[0].has_run is has_run
 
 
-@over("stopped runs")
+@over_explored("stopped runs")
 def test_stop_refuses_what_was_never_recorded_and_all_that_follows(face, exploring):
     run = exploring(face, policy="stop", instead="ca").run(fault_at(face))
     assert run.answers == ["error", "miss", "miss"]
@@ -107,25 +107,25 @@ def test_stop_refuses_what_was_never_recorded_and_all_that_follows(face, explori
     assert not run.run.continuation
 
 
-@over("what diverged")
+@over_explored("what diverged")
 def test_what_diverged_is_what_its_caller_read(face, exploring):
     run = exploring(face, policy="stop", instead="c").run(fault_at(face))
     assert run.run.diverged == run.outcomes[-1].text
 
 
-@over("default answers")
+@over_explored("default answers")
 def test_default_answers_what_was_never_recorded(face, exploring):
     run = exploring(face, policy="default", instead="ca").run(fault_at(face))
     assert run.answers == ["error", DEFAULT, "one"]
     assert run.run.diverged
 
 
-@over("default answers that are named")
+@over_explored("default answers that are named")
 def test_the_default_is_named_as_what_answered(face, exploring):
     assert exploring(face, policy="default", instead="c").run(fault_at(face)).run.continuation == "default"
 
 
-@over("live")
+@over_explored("live")
 def test_live_asks_a_model_what_was_never_recorded(face, exploring):
     run = exploring(face, policy="live", instead="ca").run(fault_at(face))
     assert run.answers == ["error", "c #1", "one"]
@@ -133,7 +133,7 @@ def test_live_asks_a_model_what_was_never_recorded(face, exploring):
     assert run.run.continuation == "live"
 
 
-@over("continuations")
+@over_explored("continuations")
 @pytest.mark.parametrize(
     ("continuation", "answer"), [("stubborn", "one"), ("resigned", "I could not finish this"), ("oblivious", "two")]
 )
@@ -146,21 +146,21 @@ def test_a_continuation_answers_what_was_never_recorded(continuation, answer, fa
     assert run.run.continuation == continuation
 
 
-@over("results of tools")
+@over_explored("results of tools")
 def test_an_unrecorded_call_of_a_tool_gets_a_recorded_result(face, exploring):
     run = exploring(face, instead="cb").run(fault_at(face))
     assert run.answers == ["error", "one", "two"]
     assert run.run.diverged
 
 
-@over("results that are named")
+@over_explored("results that are named")
 @pytest.mark.parametrize("policy", ["explore", "default"])
 def test_what_a_tool_got_is_named_as_a_result(policy, face, exploring):
     run = exploring(face, policy=policy, instead="c").run(fault_at(face))
     assert run.run.continuation == {"explore": "nearest result", "default": "default result"}[policy]
 
 
-@over("answers by hand")
+@over_explored("answers by hand")
 @pytest.mark.parametrize("policy", ["explore", "stop", "default"])
 def test_answers_by_hand_come_before_the_policy_in_order(policy, face, exploring):
     book = {"greet": [*BOOK["greet"], *(Entry(text, fields={"when": "any"}) for text in ("first", "last"))]}
@@ -169,7 +169,7 @@ def test_answers_by_hand_come_before_the_policy_in_order(policy, face, exploring
     assert not run.run.diverged
 
 
-@over("answers by hand")
+@over_explored("answers by hand")
 @pytest.mark.parametrize(("condition", "fitting"), [("tool_error", TELLS_FAILURE), ("empty", ASKS_AGAIN)])
 def test_an_answer_by_hand_is_for_its_condition_only(condition, fitting, face, exploring):
     book = {"greet": [*CONVERSATION["greet"], Entry("by hand", fields={"when": condition})]}
@@ -178,7 +178,7 @@ def test_an_answer_by_hand_is_for_its_condition_only(condition, fitting, face, e
     assert run.answers[2:] == ["by hand" if text == fitting else DEFAULT for text in asked]
 
 
-@over("answers by hand")
+@over_explored("answers by hand")
 def test_an_answer_by_hand_with_a_condition_is_not_for_the_clean_run(face, exploring):
     book = {"greet": [Entry("by hand", fields={"when": "any"})]}
     assert exploring(face, book=book, asks="a").clean.answers == ["miss"]
