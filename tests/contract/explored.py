@@ -26,11 +26,15 @@ BOOK = {"greet": [Entry("one", "a"), Entry("two", "b")]}
 
 
 class Agent(NamedTuple):
-    """What an agent asks, how often it tries again, and what it asks after a call that has no answer."""
+    """What an agent asks, how often it tries again, and what it asks after a call that has no answer.
+
+    One that `streams` asks for streams.
+    """
 
     asks: Sequence[str] = "ab"
     retries: int = 0
     instead: Sequence[str] = ""
+    streams: bool = False
 
 
 class Explored:
@@ -67,7 +71,10 @@ class Explored:
             turns = iter(range(1000))
 
             def ask(text, attempt):
-                return opened[next(turns) % len(opened)].retry(text, "greet", attempt=attempt)
+                face = opened[next(turns) % len(opened)]
+                if self._agent.streams:
+                    return face.stream(text, "greet")
+                return face.retry(text, "greet", attempt=attempt)
 
             # faces run event loops of their own, which a thread may
             return await asyncio.to_thread(explored_agent.converse, self._agent._asdict(), ask)

@@ -55,17 +55,30 @@ def post(url, body, headers):
         connection.close()
 
 
-def ask_over_http(text, attempt):
-    body = {"model": "m", "messages": conversation(text)}
+def streamed_outcome(body):
+    """The outcome of a stream of chat chunks; an error if it has no end."""
+    frames = [line.removeprefix(b"data: ") for line in body.splitlines() if line.startswith(b"data: ")]
+    choices = [choice for frame in frames if frame != b"[DONE]" for choice in json.loads(frame)["choices"]]
+    text = "".join(choice["delta"].get("content") or "" for choice in choices)
+    return ["answer" if frames[-1:] == [b"[DONE]"] else "error", text]
+
+
+def ask_over_http(text, attempt, **fields):
+    body = {"model": "m", "messages": conversation(text), **fields}
     try:
         url = os.environ["OPENAI_BASE_URL"]
         status, answer = post(f"{url}/chat/completions", body, {"x-offbook-step": KEY})
-        answer = json.loads(answer)
-    except (OSError, http.client.HTTPException, ValueError) as error:
+    except (OSError, http.client.HTTPException) as error:
         return failed(0, str(error))
     if status != 200:
-        return failed(status, answer["error"]["message"])
-    return ["answer", answer["choices"][0]["message"]["content"]]
+        return failed(status, json.loads(answer)["error"]["message"])
+    if body.get("stream"):
+        return streamed_outcome(answer)
+    return ["answer", json.loads(answer)["choices"][0]["message"]["content"]]
+
+
+def stream_over_http(text, attempt):
+    return ask_over_http(text, attempt, stream=True)
 
 
 def tool_call(text):
@@ -158,7 +171,7 @@ def mcp_config():
 def run_program(face, agent):
     process = McpProcess()
     asks = {
-        "server": ask_over_http,
+        "server": stream_over_http if agent["streams"] else ask_over_http,
         "mcp_http": ask_mcp_over_http,
         "mcp_stdio": process.ask,
         "websocket": Socket().ask,

@@ -41,7 +41,7 @@ from offbook import (
 )
 from offbook.faults import parse_fault
 from offbook.tools import run_tools
-from tests.contract.explored_agent import conversation
+from tests.contract.explored_agent import conversation, streamed_outcome
 from tests.contract.live import Live, LiveModel, LiveProcess, live_tools, mcp_server, model_server, socket_server
 
 KEYS = ("greet", "gret", "part")
@@ -310,14 +310,7 @@ def read_chat(body):
 
 def read_chat_stream(body):
     """The text of a stream of chat chunks; an error if it has no end."""
-    frames = [line.removeprefix("data: ") for line in body.decode().splitlines() if line.startswith("data: ")]
-    text = "".join(
-        choice["delta"].get("content") or ""
-        for frame in frames
-        if frame != "[DONE]"
-        for choice in json.loads(frame)["choices"]
-    )
-    return said(text) if frames[-1:] == ["[DONE]"] else Outcome("error", text)
+    return Outcome(*streamed_outcome(body))
 
 
 class WireFace(ModelFace):

@@ -52,6 +52,15 @@ def test_an_answer_that_a_fault_withholds_is_due_again(kind, face, exploring):
     assert run.answers == ["error", "one", "two"]
 
 
+@over_explored("streams")
+@pytest.mark.parametrize("fault", ["http_error 500", "stream_truncate 1"])
+def test_a_stream_is_scripted_and_broken_like_a_whole_answer(fault, face, exploring):
+    line = f"{face.first_site('greet')}: {fault}"
+    run = exploring(face, streams=True, retries=1).run(line)
+    assert run.answers == ["error", "one", "two"]
+    assert run.run.fired == (line,)
+
+
 @over("exploring")
 def test_a_fault_fires_at_its_call_of_an_explored_run(face, exploring):
     line = fault_at(face, call=2)
@@ -105,6 +114,12 @@ def test_stop_refuses_what_was_never_recorded_and_all_that_follows(face, explori
     assert run.answers == ["error", "miss", "miss"]
     assert run.run.diverged
     assert not run.run.continuation
+
+
+@over_pairs("stopped together")
+def test_a_call_that_stops_a_run_stops_all_faces_of_its_harness(faces, exploring):
+    run = exploring(*faces, policy="stop", instead="ca").run(fault_at(faces[0]))
+    assert run.answers == ["error", "miss", "miss"]
 
 
 @over_explored("what diverged")
