@@ -106,11 +106,15 @@ DEVIATES = {
     ),
     "stopped together": on("tools and provider", "tools are still answered after a model call that stops the run")
     | on("tools and httpx2", "tools are still answered after an HTTP request that stops the run")
-    | on("httpx2 and tools", "HTTP clients are still answered after a tool call that stops the run"),
+    | on("httpx2 and tools", "HTTP clients are still answered after a tool call that stops the run")
+    | on("server and mcp_http", "a program's models are still answered after an MCP call that stops the run")
+    | on("mcp_http and server", "a program's MCP tools are still answered after a model call that stops the run"),
+    "the order of faults": on("httpx2 and tools", "what fired over HTTP is listed after what fired at tools"),
     "the hint of a miss": on(MCP, "the hint names record=, and the option of a server is record_mode="),
 }
 
 
+MODELS_AND_TOOLS = (("provider", "tools"), ("httpx2", "tools"), ("server", "mcp_http"))
 PAIRS = {
     "faces together": (
         ("provider", "httpx2"),
@@ -118,7 +122,9 @@ PAIRS = {
         ("httpx2", "requests"),
         ("requests", "aiohttp"),
     ),
-    "stopped together": (("provider", "tools"), ("tools", "provider"), ("httpx2", "tools"), ("tools", "httpx2")),
+    "models and tools": MODELS_AND_TOOLS,
+    "the order of faults": MODELS_AND_TOOLS,
+    "stopped together": (*MODELS_AND_TOOLS, *(pair[::-1] for pair in MODELS_AND_TOOLS)),
 }
 
 

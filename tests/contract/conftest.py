@@ -29,7 +29,7 @@ def recording(tmp_path):
 
 @pytest.fixture
 def exploring(tmp_path):
-    """Explore an agent, which asks by a face, or by several in turn."""
+    """Explore an agent, which asks by a face, or by several."""
     with ExitStack() as opened:
 
         def explore(*faces, book=BOOK, policy="explore", **agent):

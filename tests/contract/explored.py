@@ -40,7 +40,7 @@ class Agent(NamedTuple):
 class Explored:
     """The runs of one agent on one recording. The clean run has been made.
 
-    An agent may ask by several faces in turn, which are those of one harness; the recording is that of all of them.
+    An agent may ask by several faces of one harness, or of one program; the recording is that of all of them.
     """
 
     def __init__(self, faces, agent, *, book, policy, folder):
@@ -68,10 +68,9 @@ class Explored:
             opened = [face(Setup(), self._folder) for face in self._faces]
             for face in opened:
                 face.explore(harness)
-            turns = iter(range(1000))
 
             def ask(text, attempt):
-                face = opened[next(turns) % len(opened)]
+                face = explored_agent.asked_by(opened, text)
                 if self._agent.streams:
                     return face.stream(text, "greet")
                 return face.retry(text, "greet", attempt=attempt)
@@ -83,14 +82,17 @@ class Explored:
         return FunctionSubject(function, self._recording, divergence=divergence)
 
     def _program(self):
-        (face,) = self._faces
+        names = [face.name for face in self._faces]
+        configs = [PROGRAMS[name] for name in names if PROGRAMS[name]]
+        command = [sys.executable, explored_agent.__file__, ",".join(names), json.dumps(self._agent._asdict())]
         mcp = self._folder / "mcp.json"
-        mcp.write_text(json.dumps({"mcpServers": {SERVER: PROGRAMS[face.name]}}))
-        command = [sys.executable, explored_agent.__file__, face.name, json.dumps(self._agent._asdict())]
+        for config in configs:
+            mcp.write_text(json.dumps({"mcpServers": {SERVER: config}}))
+            command.append("{mcp}")
         return ProgramSubject(
-            [*command, "{mcp}"],
+            command,
             replay=self._recording,
-            mcp=str(mcp) if face.family == "tool" else None,
+            mcp=str(mcp) if configs else None,
             settings=ExploreSettings(on_divergence=self._policy, default_response=DEFAULT, deadline_s=30.0),
         )
 

@@ -1,4 +1,4 @@
-"""An agent to explore, in this process or as a program: `python explored_agent.py FACE AGENT [MCP-CONFIG]`.
+"""An agent to explore, in this process or as a program: `python explored_agent.py FACES AGENT [MCP-CONFIG]`.
 
 It imports nothing of offbook, and little else: programs start often.
 """
@@ -168,7 +168,12 @@ def mcp_config():
     return config
 
 
-def run_program(face, agent):
+def asked_by(faces, text):
+    """Which of the faces of a run asks a text: the first one `a`, and the last one all others."""
+    return faces[0 if text == "a" else -1]
+
+
+def run_program(faces, agent):
     process = McpProcess()
     asks = {
         "server": stream_over_http if agent["streams"] else ask_over_http,
@@ -176,9 +181,10 @@ def run_program(face, agent):
         "mcp_stdio": process.ask,
         "websocket": Socket().ask,
     }
-    sys.stdout.write(json.dumps(converse(agent, asks[face])))
+    outcomes = converse(agent, lambda text, attempt: asks[asked_by(faces, text)](text, attempt))
+    sys.stdout.write(json.dumps(outcomes))
     process.close()
 
 
 if __name__ == "__main__":
-    run_program(sys.argv[1], json.loads(sys.argv[2]))
+    run_program(sys.argv[1].split(","), json.loads(sys.argv[2]))

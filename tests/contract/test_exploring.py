@@ -90,6 +90,18 @@ def test_the_faces_of_one_harness_count_their_calls_together(faces, exploring):
     assert explored.run(line).run.fired == (line,)
 
 
+@over_pairs("models and tools")
+def test_faults_of_models_and_of_tools_fire_in_one_run(faces, exploring):
+    run = exploring(*faces, retries=1).run(*map(fault_at, faces))
+    assert run.answers == ["error", "one", "error", "two"]
+
+
+@over_pairs("the order of faults")
+def test_faults_that_fired_are_listed_in_the_order_of_the_run(faces, exploring):
+    lines = [fault_at(face) for face in faces]
+    assert list(exploring(*faces, retries=1).run(*reversed(lines)).run.fired) == lines
+
+
 @over_explored("calls that are noted")
 def test_a_call_that_got_its_answer_is_noted_as_answered(face, exploring):
     assert {call.outcome for call in exploring(face).clean.run.calls} == {"answered"}
