@@ -1,4 +1,4 @@
-"""An agent to explore, in this process or as a program: `python explored_agent.py FACES AGENT [MCP-CONFIG]`.
+"""An agent to explore, and what it asks with: here, or as a program: `python explored_agent.py FACES AGENT [MCP-CONFIG]`.
 
 It imports nothing of offbook, and little else: programs start often.
 """
@@ -9,10 +9,11 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 KEY = "greet"
-MODERN = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+MODERN = "2026-07-28"
 MISSED = {422, 4422, -32010}
 """The status, the code of a close frame and the JSON-RPC error of a miss."""
 
@@ -63,11 +64,10 @@ def streamed_outcome(body):
     return ["answer" if frames[-1:] == [b"[DONE]"] else "error", text]
 
 
-def ask_over_http(text, attempt, **fields):
+def ask_over_http(text, **fields):
     body = {"model": "m", "messages": conversation(text), **fields}
     try:
-        url = os.environ["OPENAI_BASE_URL"]
-        status, answer = post(f"{url}/chat/completions", body, {"x-offbook-step": KEY})
+        status, answer = post(f"{base_url()}/chat/completions", body, {"x-offbook-step": KEY})
     except (OSError, http.client.HTTPException) as error:
         return failed(0, str(error))
     if status != 200:
@@ -77,93 +77,113 @@ def ask_over_http(text, attempt, **fields):
     return ["answer", json.loads(answer)["choices"][0]["message"]["content"]]
 
 
-def stream_over_http(text, attempt):
-    return ask_over_http(text, attempt, stream=True)
+def tool_call(text, key=KEY):
+    return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": key, "arguments": {"text": text}}}
 
 
-def tool_call(text):
-    params = {"name": KEY, "arguments": {"text": text}, "_meta": MODERN}
-    return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+def modern_tool_call(text, key=KEY):
+    """The message and the headers of a call over HTTP in the protocol of today."""
+    message = tool_call(text, key)
+    message["params"]["_meta"] = {
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    headers = {"mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": key}
+    return message, headers | {"accept": "application/json, text/event-stream"}
 
 
-def mcp_outcome(lines):
+def mcp_outcome(body):
     """The outcome in the last message of an MCP server; an error if it has sent none."""
-    messages = [line.removeprefix(b"data: ") for line in lines if b"jsonrpc" in line]
+    messages = [line.removeprefix(b"data: ") for line in body.splitlines() if b"jsonrpc" in line]
     if not messages:
-        return failed(0, "no answer")
+        return failed(0, "the server has sent no answer")
     response = json.loads(messages[-1])
     if "error" in response:
         return failed(response["error"]["code"], response["error"]["message"])
-    text = response["result"]["content"][0]["text"] if response["result"]["content"] else ""
-    return ["error" if response["result"].get("isError") else "answer", text]
+    result = response["result"]
+    return ["error" if result.get("isError") else "answer", result["content"][0]["text"] if result["content"] else ""]
 
 
-def ask_mcp_over_http(text, attempt):
-    headers = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": KEY}
+def ask_mcp_over_http(text):
     try:
-        _, answer = post(mcp_config()["url"], tool_call(text), headers)
+        _, answer = post(mcp_config()["url"], *modern_tool_call(text))
     except (OSError, http.client.HTTPException) as error:
         return failed(0, str(error))
-    return mcp_outcome(answer.splitlines())
+    return mcp_outcome(answer)
 
 
 class McpProcess:
-    """An MCP server over stdio, whose process is started again after it has ended."""
+    """An MCP server over stdio, whose process is started again after it has ended. `config` returns how."""
 
-    def __init__(self):
-        self._process = None
+    def __init__(self, config):
+        self._config, self._process = config, None
 
-    def ask(self, text, attempt):
+    def ask(self, text, key=KEY):
         if self._process is None:
-            config = mcp_config()
+            config = self._config()
             command, environment = [config["command"], *config["args"]], os.environ | config["env"]
             self._process = subprocess.Popen(
                 command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
             )
-        self._process.stdin.write(json.dumps(tool_call(text)).encode() + b"\n")
+        self._process.stdin.write(json.dumps(tool_call(text, key)).encode() + b"\n")
         line = self._process.stdout.readline()
         if not line:
             self.close()
-        return mcp_outcome([line])
+        return mcp_outcome(line)
 
     def close(self):
         if self._process is not None:
             self._process.stdin.close()
             self._process.wait(20)
+            self._process.stdout.close()
             self._process = None
 
 
 class Socket:
-    """One session over WebSocket, which is started again after it has failed."""
+    """A session over WebSocket, which is started again after it has failed. `url` returns where."""
 
-    def __init__(self):
-        self._socket = None
+    def __init__(self, url):
+        self._url, self._socket = url, None
 
-    def ask(self, text, attempt):
-        from websockets.exceptions import ConnectionClosed, InvalidStatus  # noqa: PLC0415 - others start without it
+    def ask(self, text):
+        from websockets.exceptions import (  # noqa: PLC0415 - other programs start without it
+            ConnectionClosed,
+            InvalidStatus,
+            WebSocketException,
+        )
 
         try:
             if self._socket is None:
-                self._socket = self._connect()
+                self._connect()
             self._socket.send(json.dumps({"type": "response.create", "text": text}))
             return ["answer", json.loads(self._socket.recv(timeout=20))["text"]]
         except InvalidStatus as error:
             return failed(error.response.status_code, error.response.body.decode())
         except ConnectionClosed as error:
-            self._socket = None
+            self.close()
             return failed(error.rcvd and error.rcvd.code, str(error))
+        except WebSocketException as error:
+            return failed(0, str(error))
 
-    @staticmethod
-    def _connect():
-        from websockets.sync.client import connect  # noqa: PLC0415 - others start without it
+    def _connect(self):
+        from websockets.sync.client import connect  # noqa: PLC0415 - other programs start without it
 
-        url = os.environ["OPENAI_BASE_URL"].replace("http", "ws", 1)
-        socket = connect(f"{url}/realtime?model=m", proxy=None, close_timeout=2)
-        socket.recv(timeout=20)
-        return socket
+        url = self._url().replace("http", "ws", 1)
+        self._socket = connect(f"{url}/realtime?model=m", proxy=None, close_timeout=2)
+        assert json.loads(self._socket.recv(timeout=20))["type"] == "session.created"
+
+    def close(self):
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+def base_url():
+    return os.environ["OPENAI_BASE_URL"]
 
 
 def mcp_config():
+    """The only MCP server of the config that a program was given."""
     (config,) = json.loads(Path(sys.argv[3]).read_text())["mcpServers"].values()
     return config
 
@@ -174,16 +194,17 @@ def asked_by(faces, text):
 
 
 def run_program(faces, agent):
-    process = McpProcess()
+    process, socket = McpProcess(mcp_config), Socket(base_url)
     asks = {
-        "server": stream_over_http if agent["streams"] else ask_over_http,
+        "server": partial(ask_over_http, **{"stream": True} if agent["streams"] else {}),
         "mcp_http": ask_mcp_over_http,
         "mcp_stdio": process.ask,
-        "websocket": Socket().ask,
+        "websocket": socket.ask,
     }
-    outcomes = converse(agent, lambda text, attempt: asks[asked_by(faces, text)](text, attempt))
+    outcomes = converse(agent, lambda text, _: asks[asked_by(faces, text)](text))
     sys.stdout.write(json.dumps(outcomes))
     process.close()
+    socket.close()
 
 
 if __name__ == "__main__":

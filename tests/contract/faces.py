@@ -6,11 +6,9 @@ of models and the name of a tool; `None` is a model call without a step, which i
 
 import asyncio
 import json
-import os
-import subprocess
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,8 +19,6 @@ import aiohttp
 import httpx
 import httpx2
 import requests
-from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
-from websockets.sync.client import connect
 
 import offbook
 from offbook import (
@@ -41,15 +37,20 @@ from offbook import (
 )
 from offbook.faults import parse_fault
 from offbook.tools import run_tools
-from tests.contract.explored_agent import conversation, streamed_outcome
+from tests.contract.explored_agent import (
+    McpProcess,
+    Socket,
+    conversation,
+    mcp_outcome,
+    modern_tool_call,
+    streamed_outcome,
+)
 from tests.contract.live import Live, LiveModel, LiveProcess, live_tools, mcp_server, model_server, socket_server
 
 KEYS = ("greet", "gret", "part")
 SERVER = "notes"
 SECRET = "sk-proj-" + "a1B2" * 10
 VENDOR_URL = "https://api.openai.com"
-MODERN = "2026-07-28"
-MISSED = -32010
 
 
 class Outcome(NamedTuple):
@@ -519,20 +520,6 @@ class McpFace(ToolFace):
         self.inspected = self.injected = self.enter(
             offbook.serving(mcp={SERVER: self.server_config()}, **self.setup.wire_options)
         )
-        self._number = 0
-
-    def answer_to(self, text, key):
-        self._number += 1
-        params = {"name": key, "arguments": {"text": text}}
-        try:
-            response = self.send({"jsonrpc": "2.0", "id": self._number, "method": "tools/call", "params": params})
-        except httpx2.HTTPError as error:
-            return Outcome("error", str(error))
-        if (error := response.get("error")) is not None:
-            return Outcome("miss" if error["code"] == MISSED else "error", error["message"])
-        result = response["result"]
-        text = result["content"][0]["text"] if result["content"] else ""
-        return Outcome("error" if result.get("isError") else "answer", text)
 
     @property
     def fired(self):
@@ -553,32 +540,15 @@ class McpStdioFace(McpFace):
 
     def start(self):
         super().start()
-        self._process = None
+        self._process = McpProcess(lambda: self.inspected.mcp_of_session(self.session)[SERVER].config)
         self._open.callback(self.hang_up)
 
     def hang_up(self):
         """End the process of the server; the next call starts another."""
-        if self._process is not None:
-            self._process.stdin.close()
-            self._process.wait(10)
-            self._process.stdout.close()
-            self._process = None
+        self._process.close()
 
-    def send(self, message):
-        if self._process is None:
-            config = self.inspected.mcp_of_session(self.session)[SERVER].config
-            self._process = subprocess.Popen(
-                [config["command"], *config["args"]],
-                env=os.environ | config["env"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-            )
-        self._process.stdin.write(json.dumps(message).encode() + b"\n")
-        self._process.stdin.flush()
-        if not (line := self._process.stdout.readline()):
-            self.hang_up()
-            return {"error": {"code": 0, "message": "the server has ended"}}
-        return json.loads(line)
+    def answer_to(self, text, key):
+        return Outcome(*self._process.ask(text, key))
 
 
 class McpHttpFace(McpFace):
@@ -593,20 +563,13 @@ class McpHttpFace(McpFace):
         super().start()
         self._client = self.enter(httpx2.Client(trust_env=False, verify=False))
 
-    def send(self, message):
-        message["params"]["_meta"] = {
-            "io.modelcontextprotocol/protocolVersion": MODERN,
-            "io.modelcontextprotocol/clientCapabilities": {},
-        }
-        headers = {"mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": message["params"]["name"]}
-        headers["accept"] = "application/json, text/event-stream"
-        answer = self._client.post(
-            self.inspected.mcp_of_session(self.session)[SERVER].url, json=message, headers=headers
-        )
-        if answer.headers.get("content-type", "").startswith("text/event-stream"):
-            data = [line.removeprefix("data: ") for line in answer.text.splitlines() if line.startswith("data: ")]
-            return json.loads(data[-1]) if data else {"error": {"code": 0, "message": "the stream ended"}}
-        return answer.json()
+    def answer_to(self, text, key):
+        message, headers = modern_tool_call(text, key)
+        url = self.inspected.mcp_of_session(self.session)[SERVER].url
+        try:
+            return Outcome(*mcp_outcome(self._client.post(url, json=message, headers=headers).content))
+        except httpx2.HTTPError as error:
+            return Outcome("error", str(error))
 
 
 class WebSocketFace(Face):
@@ -626,47 +589,22 @@ class WebSocketFace(Face):
         if self.setup.record is not None:
             upstreams = {"upstreams": {"openai": f"{self.enter(socket_server(self.live.answer))}/v1"}}
         self.inspected = self.injected = self.enter(offbook.serving(**self.setup.wire_options, **upstreams))
-        self._socket = None
+        self._socket = Socket(self._url)
         self._open.callback(self.hang_up)
+
+    def _url(self):
+        return f"{self.inspected.session_url(self.session) if self.session else self.inspected.url}/v1"
 
     def hang_up(self):
         """End the session; the next text starts another."""
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        self._socket.close()
 
     def answer_to(self, text, key):
-        try:
-            if self._socket is None:
-                server, name = self.inspected, self.session
-                self._socket = talk_to(server.session_url(name) if name else server.url)
-            return said(exchange_over(self._socket, text))
-        except InvalidStatus as error:
-            return Outcome("miss" if error.response.status_code == 422 else "error", error.response.body.decode())
-        except ConnectionClosed as error:
-            self._socket = None
-            return Outcome("miss" if error.rcvd is not None and error.rcvd.code == 4422 else "error", str(error))
-        except WebSocketException as error:
-            return Outcome("error", str(error))
+        return Outcome(*self._socket.ask(text))
 
     @property
     def fired(self):
         return [str(line) for line in self.inspected.fired()]
-
-
-def talk_to(url):
-    socket = connect(f"{url.replace('http', 'ws', 1)}/v1/realtime?model=m", proxy=None, close_timeout=2)
-    try:
-        assert json.loads(socket.recv(timeout=20))["type"] == "session.created"
-    except ConnectionClosed:
-        socket.close()
-        raise
-    return socket
-
-
-def exchange_over(socket, text):
-    socket.send(json.dumps({"type": "response.create", "text": text}))
-    return json.loads(socket.recv(timeout=20))["text"]
 
 
 @cache
@@ -675,9 +613,11 @@ def recorded_session(exchanges):
     answers = iter([answer for _, answer in exchanges])
     with TemporaryDirectory() as folder, socket_server(lambda _: next(answers)) as url:
         path = Path(folder, "run.json")
-        with offbook.serving(record=path, upstreams={"openai": f"{url}/v1"}) as server, talk_to(server.url) as socket:
-            for text, _ in exchanges:
-                exchange_over(socket, text)
+        with (
+            offbook.serving(record=path, upstreams={"openai": f"{url}/v1"}) as server,
+            closing(Socket(lambda: f"{server.url}/v1")) as socket,
+        ):
+            assert all(socket.ask(text)[0] == "answer" for text, _ in exchanges)
         return json.loads(path.read_text())
 
 
