@@ -1,5 +1,6 @@
-"""An agent to explore, and what it asks with: here, or as a program: `python explored_agent.py FACES AGENT [MCP-CONFIG]`.
+"""An agent to explore, and the clients by which it asks.
 
+As a program, it is `python explored_agent.py FACES AGENT [MCP-CONFIG]`.
 It imports nothing of offbook, and little else: programs start often.
 """
 
