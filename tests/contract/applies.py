@@ -17,6 +17,10 @@ NEVER_OVERUSED = "what was recorded once is served once"
 NO_PROTOCOLS = "there is one protocol"
 CHAIN = "a session is a chain of messages, which has no keys"
 NAMED = "a tool call always names its tool"
+OBJECT = "whoever holds the object is its session"
+REPEATED = "a tool that is called again is called twice"
+AGAIN = "a session that failed starts again from its handshake"
+NO_MESSAGE = "no default message would fit the next one"
 
 
 def on(faces, reason):
@@ -34,18 +38,19 @@ LEFT_OUT = {
     "a miss in full": on("websocket", "the reason of a close frame has at most 123 bytes"),
     "unused by key": on("websocket", CHAIN),
     "overused": on((*TOOLS, "websocket"), NEVER_OVERUSED),
-    "lenient": on("websocket", "no default message would fit the next one"),
+    "lenient": on("websocket", NO_MESSAGE),
     "null fields": on(TOOLS, "a null argument is a value") | on("websocket", "events have no messages of models"),
     "protocols": on("provider", "a provider has no protocol") | on(TOOLS, NO_PROTOCOLS) | on("websocket", NO_PROTOCOLS),
     "streams": on(TOOLS, "a tool call is not streamed") | on("websocket", "everything is a stream of frames"),
-    "sessions": on(("provider", "tools"), "whoever holds the object is its session")
+    "sessions of their own": on(("provider", "tools"), OBJECT),
+    "sessions": on(("provider", "tools"), OBJECT)
     | on("websocket", "a client that connects again starts from the handshake"),
     "homes in any order": on("websocket", "messages come in the order of the session"),
-    "call numbers": on("websocket", "a session that failed starts again from its handshake"),
+    "call numbers": on("websocket", AGAIN),
     "calls of all keys": on(TOOLS, "calls are counted by tool") | on("websocket", CHAIN),
-    "attempts": on(TOOLS, "a tool that is called again is called twice") | on("websocket", CHAIN),
+    "attempts": on(TOOLS, REPEATED) | on("websocket", AGAIN),
+    "attempts at once": on(TOOLS, REPEATED),
     "repeated tool calls": on(MODELS, "a request that failed is tried again") | on("websocket", CHAIN),
-    "misses after faults": on("websocket", CHAIN),
     "changed answers": on("websocket", "faults that change an answer change nothing here"),
     "faults of what is not recorded": on("websocket", CHAIN),
     "overused after faults": on("provider", "a MockProvider does not know of the faults around it")
@@ -62,6 +67,20 @@ LEFT_OUT = {
     | on("websocket", "the handshake of a session has an answer"),
     "faults while recording": on("websocket", "faults do not fire while a session is recorded"),
     "recorded elsewhere": on("tools", "a tool of this process has no server"),
+    "retries": on("websocket", AGAIN),
+    "calls that are noted": on(TOOLS, "a tool call is noted with its result"),
+    "default answers that are noted": on(TOOLS, "a tool call is noted with its result") | on("websocket", NO_MESSAGE),
+    "tools that ran": on((*MODELS, "websocket"), "a model changes nothing"),
+    "what diverged": on("websocket", "the reason of a close frame has at most 123 bytes"),
+    "default answers": on("websocket", NO_MESSAGE),
+    "default answers that are named": on(TOOLS, "what answers a tool is a result") | on("websocket", NO_MESSAGE),
+    "live": on(TOOLS, "live asks a model")
+    | on("server", "unrecorded calls of a program cannot be answered live")
+    | on("websocket", CHAIN),
+    "continuations": on(TOOLS, "continuations are kinds of models") | on("websocket", NO_MESSAGE),
+    "results of tools": on((*MODELS, "websocket"), "continuations answer models"),
+    "results that are named": on((*MODELS, "websocket"), "continuations answer models"),
+    "answers by hand": on(TOOLS, "conditions are those of models") | on("websocket", CHAIN),
     "a tool in its own list": on(MODELS, "a request is found under any key") | on("websocket", CHAIN),
 }
 
@@ -76,15 +95,64 @@ DEVIATES = {
     | on("tools", "a result that inject_tools loses is used up in the replayed tools behind it"),
     "misses after faults": on(("provider", "tools"), "misses lack the faults that the injector adds to the error"),
     "failing runs": on("httpx2", "an error that leaves the block of a client does not keep the recording as it was"),
+    "calls that are noted": on("websocket", "a message of a socket that was answered is noted as failed"),
+    "default answers that are noted": on(WIRE, "a call over HTTP that got the default is noted as diverged"),
+    "stopped runs": on(TOOLS, "tools are still answered in a run that was stopped"),
+    "what diverged": on(("provider", "tools"), "what diverged lacks the faults that the injector adds to the error"),
+    "live": on(WIRE, "live stops the run of an HTTP client, and asks nobody"),
+    "results that are named": on("tools", "a result that was not recorded is named as the answer of a model"),
+    "faces together": on(
+        ("provider and httpx2", "provider and requests"), "a run that uses HTTP clients and a provider is refused"
+    ),
+    "stopped together": on("tools and provider", "tools are still answered after a model call that stops the run")
+    | on("tools and httpx2", "tools are still answered after an HTTP request that stops the run")
+    | on("httpx2 and tools", "HTTP clients are still answered after a tool call that stops the run")
+    | on("server and mcp_http", "a program's models are still answered after an MCP call that stops the run")
+    | on("mcp_http and server", "a program's MCP tools are still answered after a model call that stops the run"),
+    "the order of faults": on("httpx2 and tools", "what fired over HTTP is listed after what fired at tools"),
     "the hint of a miss": on(MCP, "the hint names record=, and the option of a server is record_mode="),
 }
 
 
-def over(topic):
+MODELS_AND_TOOLS = (("provider", "tools"), ("httpx2", "tools"), ("server", "mcp_http"))
+PAIRS = {
+    "faces together": (
+        ("provider", "httpx2"),
+        ("provider", "requests"),
+        ("httpx2", "requests"),
+        ("requests", "aiohttp"),
+    ),
+    "models and tools": MODELS_AND_TOOLS,
+    "the order of faults": MODELS_AND_TOOLS,
+    "stopped together": (*MODELS_AND_TOOLS, *(pair[::-1] for pair in MODELS_AND_TOOLS)),
+}
+
+
+EXPLORED_ALIKE = on(("httpx", "aiohttp"), "it is intercepted like requests") | on(
+    "mcp_stdio", "it is bytes of mcp_http"
+)
+
+
+def over(topic, *, left_out=()):
     """Run a test on every face that has a notion of the topic; where a face deviates, it is expected to fail."""
-    left_out, deviates = LEFT_OUT.get(topic, {}), DEVIATES.get(topic, {})
-    marks = {name: [pytest.mark.xfail(strict=True, reason=reason)] for name, reason in deviates.items()}
-    faces = ((name, face) for name, face in FACES.items() if name not in left_out)
-    return pytest.mark.parametrize(
-        "face", [pytest.param(face, id=name, marks=marks.get(name, ())) for name, face in faces]
-    )
+    faces = [name for name in FACES if name not in LEFT_OUT.get(topic, {}) and name not in left_out]
+    params = [pytest.param(FACES[name], id=name, marks=_marks(topic, name)) for name in faces]
+    return pytest.mark.parametrize("face", params)
+
+
+def over_explored(topic):
+    """Run a test of explorations, which take a while, on one face of each kind."""
+    return over(topic, left_out=EXPLORED_ALIKE)
+
+
+def over_pairs(topic):
+    """Run a test on pairs of faces that one harness has."""
+    ids = [" and ".join(names) for names in PAIRS[topic]]
+    pairs = [[FACES[name] for name in names] for names in PAIRS[topic]]
+    params = [pytest.param(pair, id=name, marks=_marks(topic, name)) for pair, name in zip(pairs, ids, strict=True)]
+    return pytest.mark.parametrize("faces", params)
+
+
+def _marks(topic, name):
+    reason = DEVIATES.get(topic, {}).get(name)
+    return [] if reason is None else [pytest.mark.xfail(strict=True, reason=reason)]

@@ -1,9 +1,10 @@
-"""Opens faces: as a replay until the end of the test, or as a recorder for a block."""
+"""Opens faces: as a replay or an exploration until the end of the test, or as a recorder for a block."""
 
 from contextlib import ExitStack
 
 import pytest
 
+from tests.contract.explored import BOOK, Agent, Explored
 from tests.contract.faces import Setup
 
 
@@ -24,3 +25,14 @@ def replaying(tmp_path):
 def recording(tmp_path):
     """Record by a face at a path, until the end of the block."""
     return lambda face, path, **options: face(Setup(record=path, **options), tmp_path)
+
+
+@pytest.fixture
+def exploring(tmp_path):
+    """Explore an agent, which asks by a face, or by several."""
+    with ExitStack() as opened:
+
+        def explore(*faces, book=BOOK, policy="explore", **agent):
+            return opened.enter_context(Explored(faces, Agent(**agent), book=book, policy=policy, folder=tmp_path))
+
+        yield explore

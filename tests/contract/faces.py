@@ -6,11 +6,9 @@ of models and the name of a tool; `None` is a model call without a step, which i
 
 import asyncio
 import json
-import os
-import subprocess
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,8 +19,6 @@ import aiohttp
 import httpx
 import httpx2
 import requests
-from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
-from websockets.sync.client import connect
 
 import offbook
 from offbook import (
@@ -41,14 +37,20 @@ from offbook import (
 )
 from offbook.faults import parse_fault
 from offbook.tools import run_tools
+from tests.contract.explored_agent import (
+    McpProcess,
+    Socket,
+    conversation,
+    mcp_outcome,
+    modern_tool_call,
+    streamed_outcome,
+)
 from tests.contract.live import Live, LiveModel, LiveProcess, live_tools, mcp_server, model_server, socket_server
 
 KEYS = ("greet", "gret", "part")
 SERVER = "notes"
 SECRET = "sk-proj-" + "a1B2" * 10
 VENDOR_URL = "https://api.openai.com"
-MODERN = "2026-07-28"
-MISSED = -32010
 
 
 class Outcome(NamedTuple):
@@ -124,6 +126,8 @@ class Face:
     first_call = 1
     """The number of the first call that a test makes."""
     first_attempt: Mapping = MappingProxyType({"attempt": 1})
+    numbers_with_a_retry = ((1, 1), (2, 1), (2, 2))
+    """Of calls and their attempts, if the second call is tried again."""
     mode_option = "record_mode"
     exchanges_of_one = 1
     """How many exchanges a run that asks one text records."""
@@ -150,6 +154,11 @@ class Face:
         named = {} if key is None or not cls.key_word else {cls.key_word: cls.recorded_key(key)}
         counted = {name: n if name == "attempt" else n + cls.first_call - 1 for name, n in numbers.items()}
         return " ".join(f"{name}={value}" for name, value in (named | counted).items())
+
+    @staticmethod
+    def planned(line):
+        """A line of a plan as it is reported when it has fired."""
+        return str(parse_fault(line))
 
     @classmethod
     def family_faces(cls):
@@ -211,10 +220,6 @@ class ModelFace(Face):
         return document
 
 
-def conversation(text):
-    return [{"role": "user", "content": text}]
-
-
 def model_entry(entry):
     recorded = {} if entry.asked is None else recorded_request(entry.asked)
     return recorded | {"content": entry.answer} | entry.fields
@@ -253,6 +258,9 @@ class ProviderFace(ModelFace):
 
     def __exit__(self, *raised):
         offbook.run(self.inspected.__aexit__(*raised))
+
+    def explore(self, harness):
+        self.injected = harness.provider
 
     def answer_to(self, text, key):
         return self._complete({"messages": conversation(text)}, key)
@@ -303,14 +311,7 @@ def read_chat(body):
 
 def read_chat_stream(body):
     """The text of a stream of chat chunks; an error if it has no end."""
-    frames = [line.removeprefix("data: ") for line in body.decode().splitlines() if line.startswith("data: ")]
-    text = "".join(
-        choice["delta"].get("content") or ""
-        for frame in frames
-        if frame != "[DONE]"
-        for choice in json.loads(frame)["choices"]
-    )
-    return said(text) if frames[-1:] == ["[DONE]"] else Outcome("error", text)
+    return Outcome(*streamed_outcome(body))
 
 
 class WireFace(ModelFace):
@@ -328,6 +329,10 @@ class WireFace(ModelFace):
         self.inspected = self.enter(StandIn(**options))
         self.enter(self.inspected.intercept(*([] if live_url is None else [live_url.removeprefix("http://")])))
         return live_url or VENDOR_URL
+
+    def explore(self, harness):
+        self.base = VENDOR_URL
+        harness.intercept()
 
     def answer_to(self, text, key):
         return self.request({"messages": conversation(text)}, key, read_chat)
@@ -368,7 +373,7 @@ class ServerFace(WireFace):
     def serve(self, options, live_url=None):
         upstreams = {} if live_url is None else {"upstreams": {"openai": f"{live_url}/v1"}}
         self.inspected = self.enter(offbook.serving(**options, **upstreams))
-        self._client = self.enter(httpx2.Client(trust_env=False))
+        self._client = self.enter(httpx2.Client(trust_env=False, verify=False))
         return self.inspected.url
 
     def post(self, url, body, headers):
@@ -386,6 +391,9 @@ class ClientFace(WireFace):
         if live_url is not None:
             self._recording_client = self.enter(self.inspected.sync_http_client())
         return live_url or VENDOR_URL
+
+    def explore(self, harness):
+        self.inspected, self.base = harness, VENDOR_URL
 
     def post(self, url, body, headers):
         async def post():
@@ -409,7 +417,7 @@ class HttpxFace(WireFace):
     name = "httpx"
 
     def post(self, url, body, headers):
-        with httpx.Client(trust_env=False) as client:
+        with httpx.Client(trust_env=False, verify=False) as client:
             answer = client.post(url, json=body, headers=headers)
         return answer.status_code, answer.content
 
@@ -446,6 +454,7 @@ class ToolFace(Face):
     family, key_word = "tool", "tool"
     failing, losing, changing = "tool_error", "tool_lost", "tool_garbled"
     first_attempt: Mapping = MappingProxyType({})
+    numbers_with_a_retry = ((1, 1), (2, 1), (3, 1))
 
     @classmethod
     def document(cls, book):
@@ -475,6 +484,9 @@ class ToolsFace(ToolFace):
                 replay_tools(tools, recording, strict=setup.strict, default=setup.default, latency_ms=setup.latency_ms)
             )
         self.injected = inject_tools(self.inspected, setup.plan)
+
+    def explore(self, harness):
+        self.injected = harness.tools(*live_tools(self.live, KEYS))
 
     def answer_to(self, text, key):
         async def call():
@@ -508,20 +520,6 @@ class McpFace(ToolFace):
         self.inspected = self.injected = self.enter(
             offbook.serving(mcp={SERVER: self.server_config()}, **self.setup.wire_options)
         )
-        self._number = 0
-
-    def answer_to(self, text, key):
-        self._number += 1
-        params = {"name": key, "arguments": {"text": text}}
-        try:
-            response = self.send({"jsonrpc": "2.0", "id": self._number, "method": "tools/call", "params": params})
-        except httpx2.HTTPError as error:
-            return Outcome("error", str(error))
-        if (error := response.get("error")) is not None:
-            return Outcome("miss" if error["code"] == MISSED else "error", error["message"])
-        result = response["result"]
-        text = result["content"][0]["text"] if result["content"] else ""
-        return Outcome("error" if result.get("isError") else "answer", text)
 
     @property
     def fired(self):
@@ -542,32 +540,15 @@ class McpStdioFace(McpFace):
 
     def start(self):
         super().start()
-        self._process = None
+        self._process = McpProcess(lambda: self.inspected.mcp_of_session(self.session)[SERVER].config)
         self._open.callback(self.hang_up)
 
     def hang_up(self):
         """End the process of the server; the next call starts another."""
-        if self._process is not None:
-            self._process.stdin.close()
-            self._process.wait(10)
-            self._process.stdout.close()
-            self._process = None
+        self._process.close()
 
-    def send(self, message):
-        if self._process is None:
-            config = self.inspected.mcp_of_session(self.session)[SERVER].config
-            self._process = subprocess.Popen(
-                [config["command"], *config["args"]],
-                env=os.environ | config["env"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-            )
-        self._process.stdin.write(json.dumps(message).encode() + b"\n")
-        self._process.stdin.flush()
-        if not (line := self._process.stdout.readline()):
-            self.hang_up()
-            return {"error": {"code": 0, "message": "the server has ended"}}
-        return json.loads(line)
+    def answer_to(self, text, key):
+        return Outcome(*self._process.ask(text, key))
 
 
 class McpHttpFace(McpFace):
@@ -580,22 +561,15 @@ class McpHttpFace(McpFace):
 
     def start(self):
         super().start()
-        self._client = self.enter(httpx2.Client(trust_env=False))
+        self._client = self.enter(httpx2.Client(trust_env=False, verify=False))
 
-    def send(self, message):
-        message["params"]["_meta"] = {
-            "io.modelcontextprotocol/protocolVersion": MODERN,
-            "io.modelcontextprotocol/clientCapabilities": {},
-        }
-        headers = {"mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": message["params"]["name"]}
-        headers["accept"] = "application/json, text/event-stream"
-        answer = self._client.post(
-            self.inspected.mcp_of_session(self.session)[SERVER].url, json=message, headers=headers
-        )
-        if answer.headers.get("content-type", "").startswith("text/event-stream"):
-            data = [line.removeprefix("data: ") for line in answer.text.splitlines() if line.startswith("data: ")]
-            return json.loads(data[-1]) if data else {"error": {"code": 0, "message": "the stream ended"}}
-        return answer.json()
+    def answer_to(self, text, key):
+        message, headers = modern_tool_call(text, key)
+        url = self.inspected.mcp_of_session(self.session)[SERVER].url
+        try:
+            return Outcome(*mcp_outcome(self._client.post(url, json=message, headers=headers).content))
+        except httpx2.HTTPError as error:
+            return Outcome("error", str(error))
 
 
 class WebSocketFace(Face):
@@ -615,47 +589,22 @@ class WebSocketFace(Face):
         if self.setup.record is not None:
             upstreams = {"upstreams": {"openai": f"{self.enter(socket_server(self.live.answer))}/v1"}}
         self.inspected = self.injected = self.enter(offbook.serving(**self.setup.wire_options, **upstreams))
-        self._socket = None
+        self._socket = Socket(self._url)
         self._open.callback(self.hang_up)
+
+    def _url(self):
+        return f"{self.inspected.session_url(self.session) if self.session else self.inspected.url}/v1"
 
     def hang_up(self):
         """End the session; the next text starts another."""
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        self._socket.close()
 
     def answer_to(self, text, key):
-        try:
-            if self._socket is None:
-                server, name = self.inspected, self.session
-                self._socket = talk_to(server.session_url(name) if name else server.url)
-            return said(exchange_over(self._socket, text))
-        except InvalidStatus as error:
-            return Outcome("miss" if error.response.status_code == 422 else "error", error.response.body.decode())
-        except ConnectionClosed as error:
-            self._socket = None
-            return Outcome("miss" if error.rcvd is not None and error.rcvd.code == 4422 else "error", str(error))
-        except WebSocketException as error:
-            return Outcome("error", str(error))
+        return Outcome(*self._socket.ask(text))
 
     @property
     def fired(self):
         return [str(line) for line in self.inspected.fired()]
-
-
-def talk_to(url):
-    socket = connect(f"{url.replace('http', 'ws', 1)}/v1/realtime?model=m", proxy=None, close_timeout=2)
-    try:
-        assert json.loads(socket.recv(timeout=20))["type"] == "session.created"
-    except ConnectionClosed:
-        socket.close()
-        raise
-    return socket
-
-
-def exchange_over(socket, text):
-    socket.send(json.dumps({"type": "response.create", "text": text}))
-    return json.loads(socket.recv(timeout=20))["text"]
 
 
 @cache
@@ -664,9 +613,11 @@ def recorded_session(exchanges):
     answers = iter([answer for _, answer in exchanges])
     with TemporaryDirectory() as folder, socket_server(lambda _: next(answers)) as url:
         path = Path(folder, "run.json")
-        with offbook.serving(record=path, upstreams={"openai": f"{url}/v1"}) as server, talk_to(server.url) as socket:
-            for text, _ in exchanges:
-                exchange_over(socket, text)
+        with (
+            offbook.serving(record=path, upstreams={"openai": f"{url}/v1"}) as server,
+            closing(Socket(lambda: f"{server.url}/v1")) as socket,
+        ):
+            assert all(socket.ask(text)[0] == "answer" for text, _ in exchanges)
         return json.loads(path.read_text())
 
 

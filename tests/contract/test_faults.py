@@ -28,9 +28,9 @@ def test_a_fault_fires_at_its_exchange_and_not_before(face, replaying):
     assert run.unfired == []
 
 
-@over("call numbers")
+@over("faults")
 def test_since_fires_at_a_call_and_all_that_follow(face, replaying):
-    run = replaying(face, BY_HAND, faults=[f"{face.site('greet', since=2)}: {face.failing}"])
+    run = replaying(face, CHAIN, faults=[f"{face.site('greet', since=2)}: {face.failing}"])
     assert kinds(run.ask(text, "greet") for text in "abc") == ["answer", "error", "error"]
 
 
@@ -52,9 +52,9 @@ def test_a_fault_without_a_number_fires_at_every_call_of_its_key(face, replaying
     assert kinds([run.ask("a", "greet"), run.ask("b", "greet"), run.ask("c", "part")]) == ["error", "error", "answer"]
 
 
-@over("attempts")
+@over("attempts at once")
 def test_a_fault_fires_at_its_attempt_and_the_retry_is_the_same_call(face, replaying):
-    lines = [f"{face.site('greet', call=1, attempt=n)}: {face.failing}" for n in (1, 2)]
+    lines = [face.planned(f"{face.site('greet', call=1, attempt=n)}: {face.failing}") for n in (1, 2)]
     run = replaying(face, {"greet": [Entry("one", "a"), Entry("two", "b")]}, faults=lines)
     assert run.ask("a", "greet").kind == "error"
     assert run.retry("a", "greet", attempt=2).kind == "error"
@@ -149,11 +149,11 @@ def test_lines_that_did_not_fire_are_listed(face, replaying):
     assert run.unfired == others
 
 
-@over("call numbers")
+@over("faults")
 def test_what_fired_fires_again_at_the_same_calls(face, replaying):
-    run = replaying(face, BY_HAND, faults=[f"{face.site('greet', since=2)}: {face.failing}"])
+    run = replaying(face, CHAIN, faults=[f"{face.site('greet', since=2)}: {face.failing}"])
     outcomes = [run.ask(text, "greet") for text in "abc"]
-    again = replaying(face, BY_HAND, faults=run.fired)
+    again = replaying(face, CHAIN, faults=run.fired)
     assert [again.ask(text, "greet") for text in "abc"] == outcomes
     assert again.fired == run.fired
 
@@ -213,13 +213,13 @@ def test_a_timeout_takes_its_time_on_the_clock_of_the_caller(face, replaying):
     assert run.took_s == pytest.approx(5.0)
 
 
-@over("sessions")
+@over("sessions of their own")
 def test_each_session_counts_its_own_calls(face, replaying):
-    run = replaying(face, BY_HAND, faults=[f"{face.site('greet', call=2)}: {face.failing}"])
+    run = replaying(face, CHAIN, faults=[f"{face.site('greet', call=2)}: {face.failing}"])
     assert run.ask("a", "greet").kind == "answer"
     run.hang_up()
     run.session = "other"
-    assert kinds([run.ask("b", "greet"), run.ask("c", "greet")]) == ["answer", "error"]
+    assert kinds([run.ask("a", "greet"), run.ask("b", "greet")]) == ["answer", "error"]
 
 
 @over("a connection")

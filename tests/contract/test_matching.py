@@ -233,6 +233,15 @@ def test_a_stream_and_a_whole_answer_share_their_entries(face, replaying):
     assert run.stream("a", "greet").kind == "miss"
 
 
+@over("sessions of their own")
+def test_another_session_starts_at_the_beginning(face, replaying):
+    run = replaying(face, {"greet": [Entry("one", "a")]})
+    assert run.ask("a", "greet") == said("one")
+    run.hang_up()
+    run.session = "other"
+    assert run.ask("a", "greet") == said("one")
+
+
 @over("sessions")
 def test_each_session_has_its_own_position(face, replaying):
     run = replaying(face, {"greet": [Entry("one", "a"), Entry("two", "a")]})
