@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from offbook.explore.explorer import Exploration
-from offbook.explore.verdict import FINDINGS, VERDICTS, Verdict
+from offbook.explore.verdict import FINDING_TITLES, TITLES
 
 
 class VerdictChange(Struct, frozen=True):
-    """A case whose verdict changed. A verdict is None if its exploration does not have the case.
+    """A case whose verdict or reason changed, by their titles. One is None if its exploration does not have the case.
 
     It `was_left_out` or `is_left_out` if that is so because of a budget; then nothing is known about it.
     """
 
     case: str
-    before: Verdict | None
-    after: Verdict | None
+    before: str | None
+    after: str | None
     was_left_out: bool = False
     is_left_out: bool = False
 
@@ -29,9 +29,9 @@ class VerdictChange(Struct, frozen=True):
         if self.after is None or self.after == "not reached":
             return False
         if self.before is None:
-            return self.after in FINDINGS
-        best = VERDICTS.index("recovered")
-        return VERDICTS.index(self.after) < min(VERDICTS.index(self.before), best)
+            return self.after in FINDING_TITLES
+        best = TITLES.index("recovered")
+        return TITLES.index(self.after) < min(TITLES.index(self.before), best)
 
 
 class ExplorationComparison(Struct, frozen=True):
@@ -56,12 +56,12 @@ class ExplorationComparison(Struct, frozen=True):
 
 def compare_explorations(before: Exploration, after: Exploration) -> ExplorationComparison:
     """Compare two explorations case by case. Cases are the same if their faults are."""
-    old = {str(each.case): each.verdict for each in before.results}
-    new = {str(each.case): each.verdict for each in after.results}
+    old = {str(each.case): each.title for each in before.results}
+    new = {str(each.case): each.title for each in after.results}
     left_before = {each.fault for each in before.left_out}
     was_left_out = {str(each.case) for each in after.results if left_before.intersection(each.case.columns)}
     left = [name for name in old if name not in new]
-    names = list(new) + [name for name in left if old[name] in FINDINGS]
+    names = list(new) + [name for name in left if old[name] in FINDING_TITLES]
     changes = [
         VerdictChange(
             name,
@@ -73,7 +73,7 @@ def compare_explorations(before: Exploration, after: Exploration) -> Exploration
         for name in names
         if old.get(name) != new.get(name)
     ]
-    not_tried = sum(old[name] not in FINDINGS for name in left)
+    not_tried = sum(old[name] not in FINDING_TITLES for name in left)
     return ExplorationComparison(tuple(changes), len(names) - len(changes), not_tried)
 
 

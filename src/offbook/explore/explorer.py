@@ -32,7 +32,7 @@ from offbook.explore.schedule import (
 )
 from offbook.explore.sharing import KnownRuns, leading_ids
 from offbook.explore.start_check import ForkingSubject, FreshRuns, check_starts, sample_budget
-from offbook.explore.verdict import FINDINGS, VERDICTS, Assessment, Verdict, assess
+from offbook.explore.verdict import FINDINGS, LABELS, Assessment, Verdict, assess
 from offbook.faults import FaultPlan
 from offbook.recording.match.continuation import CONTINUATIONS, Continuation
 
@@ -85,6 +85,16 @@ class CaseResult(Struct, frozen=True):
         return self.assessment.evidence
 
     @property
+    def label(self) -> str:
+        """The verdict for symbols and counts."""
+        return self.assessment.label
+
+    @property
+    def title(self) -> str:
+        """The verdict with its reason."""
+        return self.assessment.title
+
+    @property
     def is_finding(self) -> bool:
         return self.verdict in FINDINGS
 
@@ -130,10 +140,10 @@ class Exploration(Struct, frozen=True):
         return sorted(found, key=lambda each: each.severity)
 
     @property
-    def counts(self) -> dict[Verdict, int]:
-        """The number of cases by verdict, worst first."""
-        counts = {verdict: sum(each.verdict == verdict for each in self.results) for verdict in VERDICTS}
-        return {verdict: count for verdict, count in counts.items() if count}
+    def counts(self) -> dict[str, int]:
+        """The number of cases by label, worst first."""
+        counts = {label: sum(each.label == label for each in self.results) for label in LABELS}
+        return {label: count for label, count in counts.items() if count}
 
     @property
     def rows(self) -> list[str]:
@@ -346,7 +356,7 @@ class Explorer:
             self._subject,
             planned,
             self._execute,
-            lambda executed: self._worst(executed.runs)[1].verdict,
+            lambda executed: self._worst(executed.runs)[1].title,
             budget=sample_budget(self._deadline.left_s, run_s=self._pace.clean_s),
         )
 

@@ -13,7 +13,9 @@ from typing import Any, Literal, get_args
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
+from offbook.errors import InputError
 from offbook.explore.effects import (
     EffectDifference,
     compare_effects,
@@ -28,21 +30,16 @@ from offbook.explore.run import ModelCall, Run, ToolRun
 from offbook.faults import PlannedFault, parse_fault
 from offbook.faults.fault import FaultTrait
 from offbook.faults.tools import InjectedText
-from offbook.text import common_start, pluralize, shorten
+from offbook.text import common_start, did_you_mean, pluralize, shorten
 from offbook.tools.effects import UNDECLARED, Effect
 
 Verdict = Literal[
-    "repeated side effect",
+    "repeated effect",
     "wrong effect",
     "missing effect",
-    "wrong",
     "undetected",
-    "went on without",
-    "possible repeat",
     "hung",
-    "retry storm",
-    "retried in vain",
-    "came too soon",
+    "bad retry",
     "crashed",
     "undecided",
     "failed partway",
@@ -51,7 +48,21 @@ Verdict = Literal[
     "recovered",
     "not reached",
 ]
-"""Worst first. `not reached`: the run never reached the site of the fault."""
+"""A family of verdicts. `not reached`: the run never reached the site of the fault."""
+
+Reason = Literal[
+    "",
+    "certain",
+    "failed check",
+    "lost messages",
+    "broken data",
+    "went on without",
+    "possible",
+    "storm",
+    "in vain",
+    "too soon",
+]
+"""Why a run has its verdict, in families that have several reasons."""
 
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 FINDINGS: frozenset[Verdict] = frozenset(VERDICTS[: VERDICTS.index("undecided")])
@@ -59,15 +70,139 @@ FINDINGS: frozenset[Verdict] = frozenset(VERDICTS[: VERDICTS.index("undecided")]
 
 
 class Assessment(Struct, frozen=True):
-    """A verdict, and the evidence for it."""
+    """A verdict, the evidence for it, and the reason if its family has several."""
 
     verdict: Verdict
     evidence: tuple[str, ...] = ()
+    reason: Reason = ""
 
     @property
     def severity(self) -> int:
-        """The rank of the verdict: 0 is the worst."""
-        return VERDICTS.index(self.verdict)
+        """The rank of the verdict and its reason: 0 is the worst."""
+        return TITLES.index(self.title)
+
+    @property
+    def label(self) -> str:
+        """The verdict for symbols and counts. A possible repetition is not counted as a certain one."""
+        return f"possible {self.verdict}" if self.reason == "possible" else self.verdict
+
+    @property
+    def title(self) -> str:
+        """The verdict with its reason: `bad retry (storm)`."""
+        is_plain = self.reason in ("", "certain", "possible")
+        return self.label if is_plain else f"{self.verdict} ({self.reason})"
+
+
+# Severity ranks reasons, not families: a certain repetition is worse than anything, a possible one is not.
+_BY_SEVERITY = (
+    Assessment("repeated effect", reason="certain"),
+    Assessment("wrong effect"),
+    Assessment("missing effect"),
+    Assessment("undetected", reason="failed check"),
+    Assessment("bad retry", reason="lost messages"),
+    Assessment("undetected", reason="broken data"),
+    Assessment("undetected", reason="went on without"),
+    Assessment("repeated effect", reason="possible"),
+    Assessment("hung"),
+    Assessment("bad retry", reason="storm"),
+    Assessment("bad retry", reason="in vain"),
+    Assessment("bad retry", reason="too soon"),
+    Assessment("crashed"),
+    Assessment("undecided"),
+    Assessment("failed partway"),
+    Assessment("different result"),
+    Assessment("failed cleanly"),
+    Assessment("recovered"),
+    Assessment("not reached"),
+)
+
+TITLES: tuple[str, ...] = tuple(each.title for each in _BY_SEVERITY)
+"""Every verdict with its reason, worst first."""
+
+FINDING_TITLES: frozenset[str] = frozenset(each.title for each in _BY_SEVERITY if each.verdict in FINDINGS)
+
+LABELS: tuple[str, ...] = (*VERDICTS[:4], "possible repeated effect", *VERDICTS[4:])
+"""Every label, worst first."""
+
+FINDING_LABELS: frozenset[str] = frozenset(each.label for each in _BY_SEVERITY if each.verdict in FINDINGS)
+
+FormerVerdict = Literal[
+    "repeated side effect",
+    "possible repeat",
+    "wrong",
+    "went on without",
+    "retry storm",
+    "retried in vain",
+    "came too soon",
+]
+"""A verdict in files of earlier versions, which have no reasons."""
+
+_FORMER: dict[str, tuple[Assessment, ...]] = {
+    "repeated side effect": (Assessment("repeated effect", reason="certain"),),
+    "possible repeat": (Assessment("repeated effect", reason="possible"),),
+    "wrong": (Assessment("undetected", reason="failed check"), Assessment("bad retry", reason="lost messages")),
+    "undetected": (Assessment("undetected", reason="broken data"),),
+    "went on without": (Assessment("undetected", reason="went on without"),),
+    "retry storm": (Assessment("bad retry", reason="storm"),),
+    "retried in vain": (Assessment("bad retry", reason="in vain"),),
+    "came too soon": (Assessment("bad retry", reason="too soon"),),
+}
+_LOST_MESSAGES = "of its conversation"
+
+
+def stored_assessment(verdict: Verdict | FormerVerdict, evidence: tuple[str, ...], reason: Reason = "") -> Assessment:
+    """Return the assessment in a file, which may have the names of an earlier version."""
+    if verdict == "wrong" and evidence and evidence[0].endswith(_LOST_MESSAGES):
+        return Assessment("bad retry", evidence, "lost messages")
+    family = tuple(each for each in _BY_SEVERITY if each.verdict == verdict)
+    same = tuple(each for each in family if each.reason == reason)
+    return replace((same or _FORMER.get(verdict) or family)[0], evidence=evidence)
+
+
+def stored_label(name: str) -> str:
+    """Return the label of a verdict in the tally of a file, which may have the names of an earlier version."""
+    return _FORMER[name][0].label if name in _FORMER else name
+
+
+def stored_titles(names: Iterable[str], *, source: str) -> frozenset[str]:
+    """Return the titles in a file, which may have the names of an earlier version.
+
+    Unlike in `parse_verdicts`, `repeated effect` is the title of a certain repetition here, not a family.
+
+    Raises:
+        InputError: there is no such verdict.
+    """
+    titles: set[str] = set()
+    for name in names:
+        found = {each.title for each in _FORMER.get(name, ())} or {name}
+        if not found <= set(TITLES):
+            raise InputError(f"there is no verdict {name!r}", source=source)
+        titles |= found
+    return frozenset(titles)
+
+
+def parse_verdicts(names: Iterable[str], *, source: str) -> frozenset[str]:
+    """Return the titles of the verdicts with these names: families, reasons, titles, or names of earlier versions.
+
+    Hyphens may stand for spaces.
+
+    Raises:
+        InputError: there is no such verdict.
+    """
+    titles: dict[str, set[str]] = {}
+    for each in _BY_SEVERITY:
+        for name in (each.verdict, each.reason or each.verdict, each.label, each.title):
+            titles.setdefault(name, set()).add(each.title)
+    known = [name.replace(" ", "-") for name in titles if "(" not in name]
+    for name, former in _FORMER.items():
+        titles.setdefault(name, {each.title for each in former})
+    wanted: set[str] = set()
+    for name in names:
+        if (spaced := name.replace("-", " ")) not in titles:
+            hint = did_you_mean(spaced.replace(" ", "-"), known, kind="verdicts")
+            raise InputError(f"there is no verdict {name!r}", source=source, hint=hint)
+        wanted |= titles[spaced]
+    return frozenset(wanted)
 
 
 def assess(run: Run, clean: Run, *, invariants: Sequence[Invariant] = (), optional: Collection[str] = ()) -> Assessment:
@@ -80,7 +215,7 @@ def assess(run: Run, clean: Run, *, invariants: Sequence[Invariant] = (), option
     also = [claim for claim in claims if claim.verdict == worst.verdict or claim.verdict in FINDINGS]
     evidence = list(dict.fromkeys(line for claim in also for line in claim.evidence))
     lives = () if run.first_life is None else (run.first_life.describe(run.effects),)
-    return Assessment(worst.verdict, (*evidence, *lives, *_continuation_text(run)))
+    return Assessment(worst.verdict, (*evidence, *lives, *_continuation_text(run)), worst.reason)
 
 
 CONTINUATION_TEXTS = {
@@ -128,8 +263,8 @@ class _Claims:
         if not run.fired:
             yield Assessment("not reached", ("the run never reached this site",))
             return
-        for verdict, evidence in _careless_calls(run.calls, self._faults):
-            yield Assessment(verdict, (evidence,))
+        for reason, evidence in _bad_retries(run.calls, self._faults):
+            yield Assessment("bad retry", (evidence,), reason)
         if run.diverged and not run.continuation:
             yield Assessment("undecided", (run.diverged,))
         elif run.error is not None:
@@ -143,7 +278,7 @@ class _Claims:
         observed = [each for each in difference.repeated if self._is_observed(each[0].tool)]
         inferred = [each for each in difference.repeated if not self._is_observed(each[0].tool)]
         for often in _how_often(observed):
-            yield Assessment("repeated side effect", (often, *self._instructions))
+            yield Assessment("repeated effect", (often, *self._instructions), "certain")
         yield from _possible_repeats(inferred, ", as far as the conversation shows", self._advice)
         for effect in difference.other:
             if not self._is_observed(effect.tool) or self._was_approved(effect):
@@ -163,7 +298,7 @@ class _Claims:
             declared = self._declarations.get(tool, UNDECLARED)
             if (keys := used_keys(self._effects, tool, declared)) > 1:
                 text = f"{tool} is idempotent by {declared.idempotent}, and was called with {keys} different ones"
-                yield Assessment("repeated side effect", (text,))
+                yield Assessment("repeated effect", (text,), "certain")
 
     def _undeclared_runs(self, run: Run) -> list[Effect]:
         """Return the calls that ran, of tools that nothing is declared about, as if they had an effect."""
@@ -187,7 +322,9 @@ class _Claims:
         for each in self._run.tools if self._instructions else ():
             if each.has_run and not each.side_effect and _call_identity(each) not in known:
                 called = str(Effect(tool=each.tool, arguments=each.arguments))
-                yield Assessment("undetected", (f"{called} ran; without the fault it does not", *self._instructions))
+                yield Assessment(
+                    "undetected", (f"{called} ran; without the fault it does not", *self._instructions), "broken data"
+                )
 
     def _advice(self, tool: str) -> str:
         """Return how to be certain about a tool of a program."""
@@ -202,7 +339,7 @@ class _Claims:
         run = self._run
         broken = () if run.diverged else run.broken  # an assertion says what the recorded model leads to
         for line in (*broken, *broken_invariants(run, self._invariants)):
-            yield Assessment("wrong", (line,))
+            yield Assessment("undetected", (line,), "failed check")
 
     def _failure(self) -> Assessment:
         error = self._run.error
@@ -282,7 +419,7 @@ class _Claims:
         is_empty = is_empty_result(run.result) and run.result is not None
         for part in broken_parts(run.result, clean.result, run.marks) if run.result != clean.result else ():
             if not (is_empty and self._has_fired("may_be_true")):
-                yield Assessment("undetected", (part, *self._instructions))
+                yield Assessment("undetected", (part, *self._instructions), "broken data")
         if run.result == clean.result and not run.continuation:
             yield from self._ignored_results()
 
@@ -291,7 +428,9 @@ class _Claims:
             is_marked = effect.source == "observed" and _carries(effect.arguments, self._run.marks)
             if is_marked and not self._was_approved(effect):
                 yield Assessment(
-                    "undetected", (f"what the fault injected reached a side effect: {effect}", *self._instructions)
+                    "undetected",
+                    (f"what the fault injected reached a side effect: {effect}", *self._instructions),
+                    "broken data",
                 )
 
     def _was_approved(self, effect: Effect) -> bool:
@@ -305,10 +444,12 @@ class _Claims:
             tool = planned.at.tool
             is_broken = "breaks_result" in planned.fault.traits and tool not in self._optional
             if is_broken and len(run.tools) == len(clean.tools) and run.tools != clean.tools:
-                yield Assessment("undetected", (f"{tool} returned a broken result, and the answer is the same",))
+                yield Assessment(
+                    "undetected", (f"{tool} returned a broken result, and the answer is the same",), "broken data"
+                )
         for call in filter(self._answers.is_needed, self._answers.cut_off()):
             cut = f"the answer to call {call.row} was cut off (length), and the run went on with it"
-            yield Assessment("undetected", (cut,))
+            yield Assessment("undetected", (cut,), "broken data")
 
     def _endless_requests(self, difference: EffectDifference) -> Iterator[Assessment]:
         """Yield what ran once more for a model that never ends, if the result is the same as if it had ended."""
@@ -320,7 +461,7 @@ class _Claims:
         }
         for often in _how_often([each for each in difference.repeated if each[0].tool in known]):
             ended = "the model never stopped asking for tools, and the result is the same as if it had"
-            yield Assessment("undetected", (f"{often}: {ended}",))
+            yield Assessment("undetected", (f"{often}: {ended}",), "broken data")
 
     def _went_on_without(self) -> Iterator[Assessment]:
         """Yield the calls that failed for good, though the result is the same as if they had not."""
@@ -328,10 +469,10 @@ class _Claims:
             return
         for call, lacking in self._answers.describe():
             if self._answers.is_needed(call):
-                yield Assessment("went on without", (f"{lacking}, and the result is the same",))
+                yield Assessment("undetected", (f"{lacking}, and the result is the same",), "went on without")
         for run in self._failed_tools():
             failed = f"{run.tool} failed for good ({run.error or 'no result'}), and the result is the same"
-            yield Assessment("went on without", (failed,))
+            yield Assessment("undetected", (failed,), "went on without")
 
     def _failed_tools(self) -> list[ToolRun]:
         """Return the calls of tools that a fault prevented and that nothing replaced."""
@@ -367,7 +508,7 @@ def _possible_repeats(
     """Yield what may have been repeated, with the `advice` on how to be certain about each tool."""
     tools = dict.fromkeys(effect.tool for effect, _, _ in repeated)
     for often in _how_often(repeated):
-        yield Assessment("possible repeat", (f"{often}{known_from}", *map(advice, tools)))
+        yield Assessment("repeated effect", (f"{often}{known_from}", *map(advice, tools)), "possible")
 
 
 def _how_often(repeated: Sequence[tuple[Effect, int, int]]) -> Iterator[str]:
@@ -420,23 +561,23 @@ def _faults_at(call: ModelCall, faults: Iterable[PlannedFault]) -> Iterator[Plan
             yield planned
 
 
-def _careless_calls(calls: Sequence[ModelCall], faults: Sequence[PlannedFault]) -> Iterator[tuple[Verdict, str]]:
-    """Yield the verdicts on calls that were sent again in a wrong way after the faults, with the evidence."""
+def _bad_retries(calls: Sequence[ModelCall], faults: Sequence[PlannedFault]) -> Iterator[tuple[Reason, str]]:
+    """Yield why calls were sent again in a wrong way after the faults, with the evidence."""
     for call in [each for each in calls if each.is_too_soon][:1]:
-        yield "came too soon", f"call {call.row} came sooner than the last answer asked for"
+        yield "too soon", f"call {call.row} came sooner than the last answer asked for"
     if not any("wants_less" in planned.fault.traits for planned in faults):
         for call in [each for each in calls if each.forgot][:1]:
-            lost = f"the request after the failure lacks {pluralize(call.forgot, 'message')} of its conversation"
-            yield "wrong", lost
+            lost = f"the request after the failure lacks {pluralize(call.forgot, 'message')} {_LOST_MESSAGES}"
+            yield "lost messages", lost
     attempts = {(call.number, call.attempt) for call in calls}
     for call in calls:
         statuses = [getattr(planned.fault, "status_code", None) for planned in _faults_at(call, faults)]
         if statuses and statuses[0] in _HOPELESS and (call.number, call.attempt + 1) in attempts:
             again = f"call {call.number} was sent again unchanged after HTTP {statuses[0]}, which cannot help"
-            yield "retried in vain", again
+            yield "in vain", again
             break
     for storm in _storms(calls):
-        yield "retry storm", storm
+        yield "storm", storm
 
 
 def _storms(calls: Iterable[ModelCall]) -> Iterator[str]:

@@ -16,7 +16,6 @@ from offbook.cli.output.console import echo_json, print_message
 from offbook.explore.compare import compare_explorations
 from offbook.explore.explorer import CaseResult, Exploration
 from offbook.explore.schedule import Pace, in_case_order
-from offbook.explore.verdict import Verdict
 from offbook.report.exploration import ExplorationReporter, exploration_reporter_of
 from offbook.report.exploration.json_report import exploration_json
 from offbook.report.exploration.report_input import ReportOptions, group_findings, undeclared_errors
@@ -56,7 +55,7 @@ class QuietExplorationOutput:
         for finding in group_findings(exploration):
             more = len(finding.results) - 1
             also = f" (and {pluralize(more, 'further case')})" if more else ""
-            print_message(f"{finding.verdict}: ", f"{finding.headline} at {finding.first}{also}")
+            print_message(f"{finding.assessment.title}: ", f"{finding.headline} at {finding.first}{also}")
 
 
 class WrittenReports:
@@ -156,7 +155,7 @@ class ExplorationOutput(Struct, frozen=True, kw_only=True):
 
 
 def exploration_exit_code(
-    exploration: Exploration, *, fail_on: Collection[Verdict], before: Exploration | None = None
+    exploration: Exploration, *, fail_on: Collection[str], before: Exploration | None = None
 ) -> int:
     """Return 1 for what must not be; with an earlier exploration, for what is worse than it was there.
 
@@ -167,25 +166,27 @@ def exploration_exit_code(
         return FAILED
     if before is not None:
         return FAILED if compare_explorations(before, exploration).worse else FINE
-    return FAILED if any(each.verdict in fail_on for each in exploration.results) else FINE
+    return FAILED if any(each.title in fail_on for each in exploration.results) else FINE
 
 
 def print_regression(regression: Regression, explored: CaseResult) -> None:
     """Print the verdict on a regression that was run again, beside the one that it had."""
     print_message("", str(regression))
     style = "bold red" if explored.is_finding else "green"
-    is_same = explored.verdict == regression.verdict
-    was = "" if is_same else f" (it was: {regression.verdict})"
+    before = regression.assessment.title
+    is_same = explored.title == before
+    was = "" if is_same else f" (it was: {before})"
     label = ("still " if is_same else "now ") if explored.is_finding else "fixed: "
-    print_message(f"{label}{explored.verdict}{was}: ", "\n".join(explored.assessment.evidence), style=style)
+    print_message(f"{label}{explored.title}{was}: ", "\n".join(explored.assessment.evidence), style=style)
 
 
 def regression_document(regression: Regression, explored: CaseResult) -> bytes:
     """Return the same as JSON."""
     document = {
         "case": str(regression),
-        "before": regression.verdict,
+        "before": regression.assessment.title,
         "verdict": explored.verdict,
+        "reason": explored.assessment.reason,
         "is_finding": explored.is_finding,
         "evidence": explored.assessment.evidence,
     }

@@ -169,7 +169,9 @@ class ExplorationConsoleReporter:
         count = len(finding.results)
         cases = first if count == 1 else f"{pluralize(count, 'case')}, the first: {first}"
         headline = one_line(finding.headline, MAX_EVIDENCE_COLUMNS)
-        self._print(self._drawing.symbol(finding.verdict), (f" {finding.verdict}: ", "bold"), headline)
+        self._print(
+            self._drawing.symbol(finding.assessment.label), (f" {finding.assessment.title}: ", "bold"), headline
+        )
         self._print((self._bar, "red"), cases)
         text = "\n".join(finding.evidence)
         for line in cut_lines(text, lines=MAX_EVIDENCE_LINES, columns=MAX_EVIDENCE_COLUMNS):
@@ -184,8 +186,8 @@ class ExplorationConsoleReporter:
         for evidence, each in list(first.items())[:MAX_OTHER_RESULTS]:
             self._print()
             self._print(
-                self._drawing.symbol(each.verdict),
-                (f" {each.verdict}: ", "bold"),
+                self._drawing.symbol(each.label),
+                (f" {each.title}: ", "bold"),
                 one_line(str(each.case), MAX_CASE_CHARS),
             )
             for line in cut_lines(evidence, lines=MAX_EVIDENCE_LINES, columns=MAX_EVIDENCE_COLUMNS):

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from offbook.explore.explorer import CaseResult, Exploration
 from offbook.explore.run import ModelCall
-from offbook.explore.verdict import VERDICTS, Verdict
+from offbook.explore.verdict import LABELS
 from offbook.report.reporter import one_line
 from offbook.text import call_text, pluralize, shorten
 
@@ -82,7 +82,7 @@ def _model_labels(calls: Sequence[ModelCall]) -> Iterator[tuple[str, str]]:
 
 
 class VerdictStyle(Struct, frozen=True):
-    """The symbol of a verdict, its ASCII symbol, its style, and the meaning of the verdict."""
+    """The symbol of a label, its ASCII symbol, its style, and the meaning of the verdict."""
 
     letter: str
     ascii: str
@@ -90,24 +90,22 @@ class VerdictStyle(Struct, frozen=True):
     meaning: str
 
 
-VERDICT_STYLES: dict[Verdict, VerdictStyle] = {
-    "repeated side effect": VerdictStyle(
-        "2×", "2x", "bold white on red", "it changed something once more than it should"
-    ),
+VERDICT_STYLES: dict[str, VerdictStyle] = {
+    "repeated effect": VerdictStyle("2×", "2x", "bold white on red", "it changed something once more than it should"),
     "wrong effect": VerdictStyle(
         "≠", "#", "bold white on red", "it changed something that it should not, or otherwise"
     ),
     "missing effect": VerdictStyle("∅", "o", "bold white on red", "it ended as if it had changed what it has not"),
-    "wrong": VerdictStyle("✗", "x", "bold red", "an assertion or an invariant is broken"),
-    "undetected": VerdictStyle("=", "=", "bold magenta", "it accepted broken or missing data as valid"),
-    "went on without": VerdictStyle(
-        "↷", ">", "bold magenta", "a call failed for good, and it went on as if it had not"
+    "undetected": VerdictStyle(
+        "=", "=", "bold magenta", "it took bad data for valid, went on without an answer, or failed a check"
     ),
-    "possible repeat": VerdictStyle("²", "r", "bold magenta", "it may have changed something once more than it should"),
+    "possible repeated effect": VerdictStyle(
+        "²", "r", "bold magenta", "it may have changed something once more than it should"
+    ),
     "hung": VerdictStyle("∞", "H", "bold white on red", "the run did not end"),
-    "retry storm": VerdictStyle("»", "s", "bold red", "it sent one call again and again"),
-    "retried in vain": VerdictStyle("↺", "v", "bold red", "it sent a request again that cannot succeed"),
-    "came too soon": VerdictStyle("<", "<", "bold red", "it tried again sooner than the answer asked for"),
+    "bad retry": VerdictStyle(
+        "»", "s", "bold red", "it sent a call again too often, too soon, in vain or without its conversation"
+    ),
     "crashed": VerdictStyle("!", "!", "bold red", "an error that was not declared ended it"),
     "undecided": VerdictStyle("?", "?", "cyan", "it made a request that was never recorded, and nothing answered"),
     "failed partway": VerdictStyle(
@@ -154,13 +152,13 @@ class HeatmapDrawing(Struct, frozen=True):
 
     def legend(self, results: Iterable[CaseResult]) -> Text:
         """Return the symbols of these cases with their verdicts, worst first."""
-        present = {each.verdict for each in results}
-        found = [verdict for verdict in VERDICTS if verdict in present]
-        return Text("  ").join(Text.assemble(self.symbol(verdict), f" {verdict}") for verdict in found)
+        present = {each.label for each in results}
+        found = [label for label in LABELS if label in present]
+        return Text("  ").join(Text.assemble(self.symbol(label), f" {label}") for label in found)
 
-    def symbol(self, verdict: Verdict) -> Text:
-        """Return the symbol of a verdict, in its style."""
-        style = VERDICT_STYLES[verdict]
+    def symbol(self, label: str) -> Text:
+        """Return the symbol of the label of a verdict, in its style."""
+        style = VERDICT_STYLES[label]
         return Text(style.ascii if self.is_ascii else style.letter, style=style.style)
 
     def _bands(self, heatmap: Heatmap, *, label: int) -> Iterator[Text]:
@@ -181,7 +179,7 @@ class HeatmapDrawing(Struct, frozen=True):
         for row in heatmap.rows:
             line = Text(set_cell_size(self._row_label(row), label))
             for name, cell in zip(heatmap.columns, row.cells, strict=True):
-                symbol = Text(" ") if cell is None else self.symbol(cell.verdict)
+                symbol = Text(" ") if cell is None else self.symbol(cell.label)
                 line.append(" " * (gap + cell_len(name) - symbol.cell_len))
                 line.append_text(symbol)
             yield line

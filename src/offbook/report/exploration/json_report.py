@@ -13,7 +13,7 @@ from offbook.explore.compare import Coverage, ExplorationComparison, coverage_of
 from offbook.explore.explorer import CaseResult, Exploration
 from offbook.explore.run import Run
 from offbook.explore.schedule import LeftOutFault, LeftOutGroup, in_case_order
-from offbook.explore.verdict import VERDICTS, Assessment, Verdict
+from offbook.explore.verdict import TITLES, FormerVerdict, Reason, Verdict, stored_assessment
 from offbook.faults import PlannedFault
 from offbook.files import read_file
 from offbook.report.exploration.report_input import NO_ORIGIN, ExploredShard, ReportInput, ReportOrigin
@@ -27,11 +27,11 @@ _HINT = "write one with the reporter json=exploration.json"
 
 
 class ChangeReport(Struct, frozen=True):
-    """A case whose verdict has changed, as JSON; or that a budget left out, then or now, so that it has none."""
+    """A case whose verdict or reason has changed, as JSON; None where a budget left it out or it did not exist."""
 
     case: str
-    before: Verdict | None
-    after: Verdict | None
+    before: str | None
+    after: str | None
     is_worse: bool
     was_left_out: bool
     is_left_out: bool
@@ -50,6 +50,7 @@ class ExploredCaseReport(Struct, frozen=True, kw_only=True):
     id: str
     case: str
     verdict: Verdict
+    reason: Reason
     is_finding: bool
     evidence: tuple[str, ...]
     reproduce: str
@@ -70,7 +71,7 @@ class ShardReport(Struct, frozen=True, kw_only=True):
     run: RunIdentity
     cases: int
     not_tried: tuple[str, ...]
-    fail_on: tuple[Verdict, ...]
+    fail_on: tuple[str, ...]
 
 
 class ExplorationReport(Struct, frozen=True, kw_only=True):
@@ -86,7 +87,7 @@ class ExplorationReport(Struct, frozen=True, kw_only=True):
     left_out: tuple[LeftOutFault, ...]
     left_groups: tuple[LeftOutGroup, ...]
     left_orders: int
-    tally: dict[Verdict, int]
+    tally: dict[str, int]
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     coverage: Coverage
@@ -99,7 +100,8 @@ class _StoredCase(Struct, frozen=True, kw_only=True):
     """What is read back of a case; the rest follows from it."""
 
     id: str
-    verdict: Verdict
+    verdict: Verdict | FormerVerdict
+    reason: Reason = ""
     evidence: tuple[str, ...]
     faults: tuple[PlannedFault, ...]
     cells: tuple[HeatmapCell, ...]
@@ -156,7 +158,7 @@ def _shard_report(explored: ExploredShard, exploration: Exploration) -> ShardRep
         run={**explored.run, "cases": digest_of(f"{case.id} {case}" for case in cases)},
         cases=len(cases),
         not_tried=tuple(sorted(exploration.not_tried)),
-        fail_on=tuple(verdict for verdict in VERDICTS if verdict in explored.fail_on),
+        fail_on=tuple(title for title in TITLES if title in explored.fail_on),
     )
 
 
@@ -247,6 +249,7 @@ def _case_report(explored: CaseResult, report_input: ReportInput) -> ExploredCas
         id=explored.case.id,
         case=str(explored.case),
         verdict=explored.verdict,
+        reason=explored.assessment.reason,
         is_finding=explored.is_finding,
         evidence=explored.assessment.evidence,
         reproduce=report_input.reproduce(explored.case),
@@ -264,5 +267,5 @@ def _read_case(kept: _StoredCase, place: str, source: str) -> CaseResult:
         except InputError as error:
             where = f"{place}.faults[{index}].at.{error.place}"
             raise InputError(error.reason, source=source, place=where, hint=error.hint) from None
-    case, assessment = FaultCase(kept.id, kept.faults, kept.cells), Assessment(kept.verdict, kept.evidence)
-    return CaseResult(case, kept.run, assessment, kept.same_as or "")
+    assessment = stored_assessment(kept.verdict, kept.evidence, kept.reason)
+    return CaseResult(FaultCase(kept.id, kept.faults, kept.cells), kept.run, assessment, kept.same_as or "")

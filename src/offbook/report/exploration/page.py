@@ -13,7 +13,7 @@ from offbook.explore.cases import FaultCase
 from offbook.explore.compare import Coverage, coverage_of
 from offbook.explore.explorer import CaseResult
 from offbook.explore.run import ModelCall, Run, RunFailure, ToolRun
-from offbook.explore.verdict import FINDINGS, VERDICTS, Verdict
+from offbook.explore.verdict import FINDING_LABELS, LABELS
 from offbook.faults import Site, ToolSite
 from offbook.messages import JsonObject
 from offbook.report.exploration.heatmap import VERDICT_STYLES, heatmap_of
@@ -192,9 +192,9 @@ def _call_key(step: TimelineStep) -> bytes:
 
 
 class PageVerdict(Struct, frozen=True):
-    """A verdict, how it is shown, how many cases have it, and the noun for so many."""
+    """The label of a verdict, how it is shown, how many cases have it, and the noun for so many."""
 
-    name: Verdict
+    name: str
     letter: str
     meaning: str
     is_finding: bool
@@ -206,12 +206,13 @@ class PageCase(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A case. Steps are numbers in the page's list of steps; `places` are a row and a column of the heatmap each.
 
     `pairs` are the calls of tools of the clean run beside those of this one. `result` is there if it is another one
-    than that of the clean run.
+    than that of the clean run. `verdict` is a label, `title` has the reason.
     """
 
     id: str
     faults: tuple[str, ...]
-    verdict: Verdict
+    verdict: str
+    title: str
     evidence: tuple[str, ...]
     reproduce: str
     timeline: tuple[int, ...]
@@ -228,7 +229,8 @@ class PageCase(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class PageFinding(Struct, frozen=True):
     """A finding: the numbers of its cases in the page's list of cases."""
 
-    verdict: Verdict
+    verdict: str
+    title: str
     headline: str
     cases: tuple[int, ...]
 
@@ -285,7 +287,7 @@ def page_data(report_input: ReportInput) -> PageData:
         left=exploration.left,
         notes=tuple(exploration_notes(exploration)),
         left_orders=exploration.left_orders,
-        verdicts=tuple(_page_verdict(name, tally.get(name, 0)) for name in VERDICTS),
+        verdicts=tuple(_page_verdict(name, tally.get(name, 0)) for name in LABELS),
         rows=tuple(row.label for row in heatmap.rows),
         names=tuple(rows),
         columns=tuple(columns),
@@ -317,7 +319,8 @@ class _CaseBuilder:
         return PageCase(
             id=case.id,
             faults=tuple(map(str, case.lines)),
-            verdict=explored.verdict,
+            verdict=explored.label,
+            title=explored.title,
             evidence=explored.assessment.evidence,
             reproduce=self._report_input.reproduce(case),
             timeline=self._steps.numbers(timeline.steps),
@@ -342,15 +345,16 @@ class _CaseBuilder:
         return None if step is None else self._steps.number(step)
 
 
-def _page_verdict(name: Verdict, cases: int) -> PageVerdict:
+def _page_verdict(name: str, cases: int) -> PageVerdict:
     sign = VERDICT_STYLES[name]
-    return PageVerdict(name, sign.letter, sign.meaning, name in FINDINGS, cases, verdict_noun(name, cases))
+    return PageVerdict(name, sign.letter, sign.meaning, name in FINDING_LABELS, cases, verdict_noun(name, cases))
 
 
 def _page_findings(findings: Iterable[FindingGroup], explored: Sequence[CaseResult]) -> Iterable[PageFinding]:
     numbers = {each.case.id: number for number, each in enumerate(explored)}
     for finding in findings:
-        yield PageFinding(finding.verdict, finding.headline, tuple(numbers[each.case.id] for each in finding.results))
+        cases = tuple(numbers[each.case.id] for each in finding.results)
+        yield PageFinding(finding.assessment.label, finding.assessment.title, finding.headline, cases)
 
 
 def exploration_page(report_input: ReportInput) -> bytes:

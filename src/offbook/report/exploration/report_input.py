@@ -13,7 +13,7 @@ from offbook.explore.cases import FaultCase
 from offbook.explore.compare import ExplorationComparison, VerdictChange, compare_explorations
 from offbook.explore.explorer import CaseResult, Exploration
 from offbook.explore.run import RunFailure
-from offbook.explore.verdict import FINDINGS, Verdict
+from offbook.explore.verdict import FINDING_TITLES, Assessment
 from offbook.faults.site import MARK_LETTERS
 from offbook.shard import RunIdentity, Shard
 from offbook.text import pluralize
@@ -53,11 +53,11 @@ class ReportInput(Struct, frozen=True, kw_only=True):
 
 
 class ExploredShard(Struct, frozen=True, kw_only=True):
-    """Which shard of which run an exploration is, and the verdicts that fail the run."""
+    """Which shard of which run an exploration is, and the titles of the verdicts that fail the run."""
 
     shard: Shard
     run: RunIdentity
-    fail_on: frozenset[Verdict] = FINDINGS
+    fail_on: frozenset[str] = FINDING_TITLES
 
 
 class ReportOptions(Struct, frozen=True):
@@ -82,7 +82,7 @@ class ReportOptions(Struct, frozen=True):
 
 
 class FindingGroup(Struct, frozen=True):
-    """A defect, and all cases that show it: those with the same verdict and, but for numbers, the same first evidence.
+    """A defect, and all cases that show it: those with the same verdict, reason and first evidence, but for numbers.
 
     Errors that merely ended the run are one group together.
     """
@@ -95,14 +95,15 @@ class FindingGroup(Struct, frozen=True):
         return self.results[0].case
 
     @property
-    def verdict(self) -> Verdict:
-        return self.results[0].verdict
+    def assessment(self) -> Assessment:
+        """The assessment of the first case."""
+        return self.results[0].assessment
 
     @property
     def headline(self) -> str:
         """What happened, on one line."""
         causes = self._causes()
-        if len(causes) == 1 or self.verdict != "crashed":
+        if len(causes) == 1 or self.assessment.verdict != "crashed":
             return _first_line(self.results[0])
         errors = Counter(line.partition(":")[0] for line, _ in causes)
         return f"it ended with an error that is not declared: {', '.join(errors)}"
@@ -111,7 +112,7 @@ class FindingGroup(Struct, frozen=True):
     def evidence(self) -> tuple[str, ...]:
         """The evidence beside the headline: the rest of that of the first case, or the errors of all cases."""
         causes = self._causes()
-        if len(causes) == 1 or self.verdict != "crashed":
+        if len(causes) == 1 or self.assessment.verdict != "crashed":
             first, *rest = self.results[0].evidence or ("",)
             return (*filter(None, [first.partition("\n")[2]]), *rest)
         return tuple(f"{line} ({pluralize(count, 'case')})" for line, count in causes)
@@ -130,10 +131,10 @@ def group_findings(exploration: Exploration) -> list[FindingGroup]:
     return _grouped(exploration, lambda each: cause_of(each)[1])
 
 
-def cause_of(result: CaseResult) -> tuple[Verdict, str]:
-    """Return what the findings of one group have in common: the verdict, and the cause unless an error ended the run
+def cause_of(result: CaseResult) -> tuple[str, str]:
+    """Return what the findings of one group have in common: the title, and the cause unless an error ended the run
     before it had changed anything."""
-    return result.verdict, "" if _merely_ended(result) else _cause(result)
+    return result.title, "" if _merely_ended(result) else _cause(result)
 
 
 def causes_of_findings(exploration: Exploration) -> list[FindingGroup]:
@@ -142,9 +143,9 @@ def causes_of_findings(exploration: Exploration) -> list[FindingGroup]:
 
 
 def _grouped(exploration: Exploration, cause: Callable[[CaseResult], str]) -> list[FindingGroup]:
-    causes: dict[tuple[Verdict, str], list[CaseResult]] = {}
+    causes: dict[tuple[str, str], list[CaseResult]] = {}
     for each in exploration.findings:
-        causes.setdefault((each.verdict, cause(each)), []).append(each)
+        causes.setdefault((each.title, cause(each)), []).append(each)
     return [FindingGroup(tuple(explored)) for explored in causes.values()]
 
 
@@ -188,7 +189,7 @@ def _declarable_name(error: RunFailure) -> str:
 
 
 def exploration_totals(exploration: Exploration) -> str:
-    """`44 cases, 13 findings: 1 repeated side effect, 12 crashed, 31 recovered`"""
+    """`44 cases, 13 findings: 1 repeated effect, 12 crashed, 31 recovered`"""
     counts = verdict_counts(exploration)
     found = pluralize(len(exploration.findings), "finding")
     left = f"; the budget left out {pluralize(exploration.left, 'case')}" if exploration.left else ""
@@ -247,16 +248,18 @@ def _sharing_notes(exploration: Exploration) -> Iterator[str]:
 
 
 def verdict_counts(exploration: Exploration) -> str:
-    """`2 repeated side effects, 12 crashed, 31 recovered`"""
-    return ", ".join(f"{count:,} {verdict_noun(verdict, count)}" for verdict, count in exploration.counts.items())
+    """`2 repeated effects, 12 crashed, 31 recovered`"""
+    return ", ".join(f"{count:,} {verdict_noun(label, count)}" for label, count in exploration.counts.items())
 
 
-_NOUNS = ("effect", "repeat", "storm", "result")
+_NOUNS = ("effect", "result")
 
 
-def verdict_noun(verdict: Verdict, count: int) -> str:
-    """Return `repeated side effects` for two of them; what is no noun, like `recovered`, stays as it is."""
-    return f"{verdict}s" if count != 1 and verdict.endswith(_NOUNS) else verdict
+def verdict_noun(label: str, count: int) -> str:
+    """Return `repeated effects` or `bad retries` for two of them; what is no noun, like `recovered`, stays as it is."""
+    if count == 1:
+        return label
+    return f"{label}s" if label.endswith(_NOUNS) else label.replace("retry", "retries")
 
 
 def comparison_totals(comparison: ExplorationComparison) -> str:
