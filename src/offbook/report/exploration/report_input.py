@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from offbook.explore.cases import FaultCase
 from offbook.explore.compare import ExplorationComparison, VerdictChange, compare_explorations
 from offbook.explore.explorer import CaseResult, Exploration
-from offbook.explore.run import RunFailure
+from offbook.explore.run import Run, RunFailure
+from offbook.explore.schedule import in_case_order
 from offbook.explore.verdict import FINDING_TITLES, Assessment
 from offbook.faults.site import MARK_LETTERS
 from offbook.shard import RunIdentity, Shard
@@ -79,6 +80,28 @@ class ReportOptions(Struct, frozen=True):
             shard=self.shard,
             origin=self.origin,
         )
+
+
+class EndedCases:
+    """The exploration so far, with the cases that have ended, in case order: for one that runs or was interrupted."""
+
+    def __init__(self) -> None:
+        self._start = Exploration("", Run())
+        self._results: list[CaseResult] = []
+        self.has_begun = False
+
+    def begin(self, exploration: Exploration, cases: int) -> None:
+        self._start, self._results, self.has_begun = exploration, [], True
+
+    def on_case(self, result: CaseResult) -> None:
+        self._results.append(result)
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    @property
+    def exploration(self) -> Exploration:
+        return replace(self._start, results=tuple(in_case_order(self._results, lambda each: each.case)))
 
 
 class FindingGroup(Struct, frozen=True):
