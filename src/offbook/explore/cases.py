@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from offbook.errors import InputError
 from offbook.explore.options import FaultVariant
-from offbook.explore.run import ExploredSite, Run, sites_of
-from offbook.faults import At, FaultPlan, PlannedFault
+from offbook.explore.run import ExploredSite, ModelCall, Run, ToolRun, sites_of
+from offbook.faults import At, FaultPlan, PlannedFault, Site, ToolSite
 from offbook.faults.fault import FaultFamily
 from offbook.faults.order import HeldUntil
 
@@ -22,6 +22,13 @@ LASTING = "always"
 
 CaseGroup: TypeAlias = Literal["single faults", "crashes", "orders", "pairs"]
 _GROUPS: dict[FaultFamily, CaseGroup] = {"crash": "crashes", "order": "orders"}
+
+
+def site_of(call: ModelCall | ToolRun) -> Site | ToolSite:
+    """Return the site of a call in its run."""
+    if isinstance(call, ToolRun):
+        return ToolSite(call.tool, call.call)
+    return Site("", call.step_id, call.step_call or call.number, call.number, call.attempt)
 
 
 class HeatmapCell(Struct, frozen=True):

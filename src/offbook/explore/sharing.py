@@ -12,16 +12,16 @@ one differently.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.decoding import decode_msgpack
-from offbook.explore.cases import FaultCase
+from offbook.explore.cases import FaultCase, site_of
 from offbook.explore.run import Run
-from offbook.faults import At, FaultPlan, PlannedFault, Site, ToolSite
+from offbook.faults import At, FaultPlan, PlannedFault
 from offbook.faults.site import mark_of
 from offbook.recording.match.continuation import gave_up_mark
 
@@ -107,20 +107,9 @@ def _first_of(at: At) -> At:
 
 def _decide_alike(plan: FaultPlan, other: FaultPlan, run: Run) -> bool:
     """Return whether two plans have the same fault at each site of a run whose sites are all known."""
-    is_known = not run.hung and bool(run.calls or run.tools)
-    return is_known and all(_fault_at(plan, site) == _fault_at(other, site) for site in _sites(run))
-
-
-def _sites(run: Run) -> Iterator[Site | ToolSite]:
-    for call in run.calls:
-        yield Site("", call.step_id, call.step_call or call.number, call.number, call.attempt)
-    for each in run.tools:
-        yield ToolSite(each.tool, each.call)
-
-
-def _fault_at(plan: FaultPlan, site: Site | ToolSite) -> object:
-    line = plan.line_at(site)
-    return None if line is None else line.fault
+    sites = [*map(site_of, run.calls), *map(site_of, run.tools)]
+    faults = [[line and line.fault for line in map(each.line_at, sites)] for each in (plan, other)]
+    return not run.hung and bool(sites) and faults[0] == faults[1]
 
 
 def _with_marks(run: Run, marks: Mapping[str, str]) -> Run:
