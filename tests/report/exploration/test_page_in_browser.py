@@ -53,9 +53,9 @@ def open_all(page):
 
 
 def all_kinds():
-    """An exploration with every verdict there is."""
+    """An exploration with every label of verdicts."""
     exploration = explorations.large(calls=1)
-    explored = zip(exploration.results, VERDICTS, strict=False)
+    explored = zip(exploration.results, (*VERDICTS, "possible repeat"), strict=False)
     return replace(
         exploration,
         results=tuple(replace(each, assessment=stored_assessment(verdict, ())) for each, verdict in explored),
