@@ -10,7 +10,6 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from offbook.explore.explorer import CaseResult, Exploration
-from offbook.explore.run import ModelCall
 from offbook.explore.verdict import LABELS
 from offbook.report.reporter import one_line
 from offbook.text import call_text, pluralize, shorten
@@ -63,22 +62,18 @@ def row_labels(exploration: Exploration) -> dict[str, str]:
     A step is named only if there are several. Rows that no call of the clean run explains keep their names.
     """
     labels = {row: row for row in exploration.rows}
-    labels |= dict(_model_labels(exploration.clean.calls))
-    tools = exploration.clean.tools
-    texts = Counter(call_text(each.tool, each.arguments, MAX_LABEL_CHARS) for each in tools)
-    for each in tools:
-        text = call_text(each.tool, each.arguments, MAX_LABEL_CHARS)
-        labels[f"{each.tool} {each.call}"] = text if texts[text] == 1 else f"{text}, call {each.call}"
-    return labels
-
-
-def _model_labels(calls: Sequence[ModelCall]) -> Iterator[tuple[str, str]]:
+    calls, tools = exploration.clean.calls, exploration.clean.tools
     has_steps = len({call.step_id for call in calls}) > 1
     for call in calls:
         asked = ", ".join(call_text(tool, arguments, MAX_LABEL_CHARS) for tool, arguments in call.asks_for)
         number = f"{call.number} {call.step_id}" if has_steps and call.step_id else str(call.number)
         again = f", try {call.attempt}" if call.attempt > 1 else ""
-        yield call.row, f"{number} → {shorten(asked, MAX_LABEL_CHARS) or 'answer'}{again}"
+        labels[call.row] = f"{number} → {shorten(asked, MAX_LABEL_CHARS) or 'answer'}{again}"
+    texts = Counter(call_text(each.tool, each.arguments, MAX_LABEL_CHARS) for each in tools)
+    for each in tools:
+        text = call_text(each.tool, each.arguments, MAX_LABEL_CHARS)
+        labels[f"{each.tool} {each.call}"] = text if texts[text] == 1 else f"{text}, call {each.call}"
+    return labels
 
 
 class VerdictStyle(Struct, frozen=True):
@@ -138,7 +133,9 @@ class HeatmapDrawing(Struct, frozen=True):
 
         A heatmap that is too wide is drawn in several bands. If there are too many calls, only those with findings are.
         """
-        rows = _worth_showing(heatmap.rows)
+        rows = heatmap.rows
+        if len(rows) > MAX_ROWS:
+            rows = tuple(row for row in rows if row.has_finding)[:MAX_ROWS]
         label = max((cell_len(self._row_label(row)) for row in rows), default=0)
         names = [one_line(name, MAX_COLUMN_CHARS) for name in heatmap.columns]
         shown = Heatmap(tuple(names), rows)
@@ -157,7 +154,7 @@ class HeatmapDrawing(Struct, frozen=True):
         return Text("  ").join(Text.assemble(self.symbol(label), f" {label}") for label in found)
 
     def symbol(self, label: str) -> Text:
-        """Return the symbol of the label of a verdict, in its style."""
+        """Return the symbol of a label, in its style."""
         style = VERDICT_STYLES[label]
         return Text(style.ascii if self.is_ascii else style.letter, style=style.style)
 
@@ -195,9 +192,3 @@ class HeatmapDrawing(Struct, frozen=True):
         for start in range(lines):
             line = "".join(set_cell_size(entry, each) for entry in entries[start::lines])
             yield Text(line.rstrip(), style="dim")
-
-
-def _worth_showing(rows: tuple[HeatRow, ...]) -> tuple[HeatRow, ...]:
-    if len(rows) <= MAX_ROWS:
-        return rows
-    return tuple(row for row in rows if row.has_finding)[:MAX_ROWS]

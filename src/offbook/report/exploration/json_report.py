@@ -125,7 +125,7 @@ class _StoredExploration(Struct, frozen=True, kw_only=True):
 
 
 def exploration_json(report_input: ReportInput) -> bytes:
-    """The exploration as JSON, a line for each case, the same bytes for equal ones. `load_exploration` reads it."""
+    """Return the exploration as JSON, a line for each case. Equal explorations give equal bytes."""
     exploration = report_input.exploration
     report = ExplorationReport(
         version=VERSION,
@@ -163,7 +163,7 @@ def _shard_report(explored: ExploredShard, exploration: Exploration) -> ShardRep
 
 
 def comparison_report(comparison: ExplorationComparison | None) -> ComparisonReport | None:
-    """The comparison as JSON."""
+    """Return the comparison as JSON has it."""
     if comparison is None:
         return None
     changes = (
@@ -174,27 +174,22 @@ def comparison_report(comparison: ExplorationComparison | None) -> ComparisonRep
 
 
 def load_exploration(path: str | os.PathLike[str]) -> Exploration:
-    """The exploration in a JSON report.
+    """Return the exploration in a JSON report.
 
     Raises:
         InputError: it cannot be read as one; names the file, the place in it and the reason.
     """
-    source = os.fspath(path)
-    return _exploration(_decode(_read(source), source), source)
-
-
-def _read(source: str) -> bytes:
-    try:
-        return read_file(source)
-    except OSError as error:
-        hint = did_you_mean_file(source, _HINT)
-        raise InputError(error.strerror or str(error), source=source, hint=hint) from None
+    return load_reported(path).exploration
 
 
 def load_reported(path: str | os.PathLike[str]) -> ReportInput:
-    """The exploration in a JSON report, as the input of further reports. Raises like `load_exploration`."""
+    """Return the exploration in a JSON report, as the input of further reports. Raises like `load_exploration`."""
     source = os.fspath(path)
-    kept = _decode(_read(source), source)
+    try:
+        kept = _decode(read_file(source), source)
+    except OSError as error:
+        hint = did_you_mean_file(source, _HINT)
+        raise InputError(error.strerror or str(error), source=source, hint=hint) from None
     commands = {each.id: each.reproduce for each in kept.explored}
     return ReportInput(
         exploration=_exploration(kept, source),
@@ -205,7 +200,7 @@ def load_reported(path: str | os.PathLike[str]) -> ReportInput:
 
 
 class LoadedShard(Struct, frozen=True):
-    """The report of a shard, the exploration in it, by case the commands that run it again, and what it came from."""
+    """The report of a shard, the exploration in it, the commands that run its cases again by id, and its origin."""
 
     part: ShardPart
     report: ShardReport
@@ -233,11 +228,10 @@ def _decode(data: bytes, source: str) -> _StoredExploration:
 
 
 def _exploration(kept: _StoredExploration, source: str) -> Exploration:
-    results = tuple(_read_case(each, f"explored[{place}]", source) for place, each in enumerate(kept.explored))
     return Exploration(
         kept.subject,
         kept.clean,
-        results,
+        tuple(_read_case(each, f"explored[{place}]", source) for place, each in enumerate(kept.explored)),
         left_out=kept.left_out,
         left_groups=kept.left_groups,
         left_orders=kept.left_orders,

@@ -133,7 +133,7 @@ class FindingGroup(Struct, frozen=True):
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """The evidence beside the headline: the rest of that of the first case, or the errors of all cases."""
+        """The evidence below the headline: the rest of that of the first case, or the errors of all cases."""
         causes = self._causes()
         if len(causes) == 1 or self.assessment.verdict != "crashed":
             first, *rest = self.results[0].evidence or ("",)
@@ -155,9 +155,12 @@ def group_findings(exploration: Exploration) -> list[FindingGroup]:
 
 
 def cause_of(result: CaseResult) -> tuple[str, str]:
-    """Return what the findings of one group have in common: the title, and the cause unless an error ended the run
-    before it had changed anything."""
-    return result.title, "" if _merely_ended(result) else _cause(result)
+    """Return what the findings of one group have in common: their title and their cause.
+
+    Errors that ended a run before it had changed anything have no cause of their own.
+    """
+    merely_ended = result.verdict == "crashed" and not result.run.effects
+    return result.title, "" if merely_ended else _cause(result)
 
 
 def causes_of_findings(exploration: Exploration) -> list[FindingGroup]:
@@ -170,11 +173,6 @@ def _grouped(exploration: Exploration, cause: Callable[[CaseResult], str]) -> li
     for each in exploration.findings:
         causes.setdefault((each.title, cause(each)), []).append(each)
     return [FindingGroup(tuple(explored)) for explored in causes.values()]
-
-
-def _merely_ended(result: CaseResult) -> bool:
-    """Return whether an error ended the run before it had changed anything."""
-    return result.verdict == "crashed" and not result.run.effects
 
 
 _PARTICULARS = re.compile(rf"\b(?:call \d+|HTTP \d+|\d+ times|(?:fault|injected)-[{MARK_LETTERS}]+)\b")
@@ -193,8 +191,7 @@ _CLASS = re.compile(r"(?:\w+\.)*([A-Za-z_]\w*)(?=:|$)")
 
 
 def undeclared_errors(exploration: Exploration) -> list[str]:
-    """Return the errors that have ended runs and are not declared, by the names to declare them by, most frequent
-    first.
+    """Return the names by which the undeclared errors that ended runs can be declared, most frequent first.
 
     For a program, that is the class that its output names, else its exit code.
     """
@@ -223,17 +220,14 @@ def exploration_totals(exploration: Exploration) -> str:
 MAX_LEFT_OUT = 12
 
 
-def exploration_notes(exploration: Exploration) -> list[str]:
-    """Return what the totals leave to say: which cases the budget left out, and which share a run with others."""
-    return [*_left_out_notes(exploration), *_sharing_notes(exploration)]
-
-
 LEFT_OUT_HINT = "for the rest: a larger --budget, or a --shard for each of several machines, like 1/4"
 
 
-def _left_out_notes(exploration: Exploration) -> Iterator[str]:
-    """Yield how many cases were left out, of which groups and of which faults, then the faults and the families of
-    which none was tried, and how to run the rest."""
+def exploration_notes(exploration: Exploration) -> Iterator[str]:
+    """Yield what the totals do not say: which cases the budget left out, and which share a run with others.
+
+    Cases are left out by group and by fault. Faults and families of which none was tried are named.
+    """
     left = exploration.left_out
     if exploration.left_groups:
         yield f"left out: {left_out_by_group(exploration)}"
@@ -247,6 +241,11 @@ def _left_out_notes(exploration: Exploration) -> Iterator[str]:
         yield f"no fault of the family {family!r} was tried"
     if left:
         yield LEFT_OUT_HINT
+    for noun, lines in (("case", 1), ("pair", 2)):
+        results = tuple(each for each in exploration.results if len(each.case.lines) == lines)
+        cases, runs = replace(exploration, results=results).shared
+        if cases:
+            yield f"{pluralize(cases, noun)} share {pluralize(runs, 'run')}: a lasting fault that was met only once"
 
 
 def left_out_by_group(exploration: Exploration) -> str:
@@ -260,14 +259,6 @@ def left_out_by_group(exploration: Exploration) -> str:
 def _listed(items: Sequence[str]) -> str:
     more = len(items) - MAX_LEFT_OUT
     return "; ".join([*items[:MAX_LEFT_OUT], *([f"and {pluralize(more, 'further fault')}"] if more > 0 else [])])
-
-
-def _sharing_notes(exploration: Exploration) -> Iterator[str]:
-    singles, pairs = ([each for each in exploration.results if len(each.case.lines) == n] for n in (1, 2))
-    for noun, results in (("case", singles), ("pair", pairs)):
-        cases, runs = replace(exploration, results=tuple(results)).shared
-        if cases:
-            yield f"{pluralize(cases, noun)} share {pluralize(runs, 'run')}: a lasting fault that was met only once"
 
 
 def verdict_counts(exploration: Exploration) -> str:
