@@ -56,7 +56,7 @@ class FaultCase(Struct, frozen=True):
 
     @property
     def group(self) -> CaseGroup:
-        """What it is one of: cases of the same group share a budget with those of the others."""
+        """The group of the case: groups take turns within a budget."""
         is_pair = not self.cells and len(self.lines) > 1
         return "pairs" if is_pair else _GROUPS.get(self.family, "single faults")
 
@@ -88,8 +88,11 @@ def cases_of(sites: Sequence[ExploredSite], variants: Iterable[FaultVariant]) ->
     """Return every fault at every site where it can fire: each fault at all sites in turn. Equivalent cases are one."""
     found: dict[str, tuple[PlannedFault, list[HeatmapCell]]] = {}
     variants = list(variants)
+    spread = [each for each in variants if each.is_spread]  # these take turns at the model calls
+    of_models = [site for site in sites if not site.is_tool]
     for variant in variants:
-        for column, line, site in _planned_faults(variant, _its_turns(variant, variants, sites)):
+        its_sites = of_models[spread.index(variant) :: len(spread)] if variant in spread else sites
+        for column, line, site in _planned_faults(variant, its_sites):
             found.setdefault(str(line), (line, []))[1].append(HeatmapCell(site.row, column))
     numbered = enumerate(found.values(), 1)
     return [FaultCase(f"{number:04}", (line,), tuple(cells)) for number, (line, cells) in numbered]
@@ -103,21 +106,10 @@ def require_case(cases: Sequence[FaultCase], variants: Iterable[FaultVariant]) -
         raise InputError(f"no call of the run can fail so: {names}", source="faults", hint=hint)
 
 
-def _its_turns(
-    variant: FaultVariant, variants: Sequence[FaultVariant], sites: Sequence[ExploredSite]
-) -> Sequence[ExploredSite]:
-    """Return the sites at which it is the turn of a variant: all, unless it is spread."""
-    spread = [each for each in variants if each.is_spread]
-    if variant not in spread:
-        return sites
-    of_models = [site for site in sites if not site.is_tool]
-    return of_models[spread.index(variant) :: len(spread)]
-
-
 def _planned_faults(
     variant: FaultVariant, sites: Sequence[ExploredSite]
 ) -> Iterator[tuple[str, PlannedFault, ExploredSite]]:
-    """Yield the faults of a variant with their columns: at all sites once, then as faults that last."""
+    """Yield the faults of a variant with their columns: once at each site, then as faults that last."""
     fitting = [site for site in sites if variant.fits(site)]
     for site in fitting if not variant.is_only_persistent else ():
         if not variant.needs_stream:
@@ -226,13 +218,10 @@ def _orders_of(count: int) -> Iterator[tuple[int, ...]]:
 def _lines_of(sites: Sequence[ExploredSite], order: Sequence[int], *, is_held: bool) -> Iterator[PlannedFault]:
     """Yield the lines by which calls end in this order: each is held until the one before it has ended.
 
-    Unless `is_held`, those at the start of the order that end so by themselves are not held.
+    Unless `is_held`, calls at the start of the order that end in that order anyway are not held.
     """
     for position, (before, place) in enumerate(pairwise(order), 1):
         is_held = is_held or place < max(order[:position])
         if is_held:
-            yield sites[place].at.fail(_until(sites[before].at))
-
-
-def _until(at: At) -> HeldUntil:
-    return HeldUntil(tool=at.tool or "", step=at.step_id or "", call=at.call or 0)
+            at = sites[before].at
+            yield sites[place].at.fail(HeldUntil(tool=at.tool or "", step=at.step_id or "", call=at.call or 0))

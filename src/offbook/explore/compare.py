@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -50,7 +49,7 @@ class ExplorationComparison(Struct, frozen=True):
 
     @property
     def left_out(self) -> list[VerdictChange]:
-        """The earlier findings that the budget left out this time: nobody knows whether they are fixed."""
+        """The earlier findings that the budget left out this time: they may be fixed or not."""
         return [change for change in self.changes if change.is_left_out]
 
 
@@ -92,11 +91,6 @@ class Coverage(Struct, frozen=True):
     never_ran: list[str]
 
 
-def _visible_paths(exploration: Exploration) -> Sequence[str]:
-    """Return the recovery paths that can be seen: fallbacks and breakers only where the gateway is offbook's own."""
-    return ("retry",) if exploration.clean.is_program else RECOVERY_PATHS
-
-
 def coverage_of(exploration: Exploration) -> Coverage:
     """Return what the cases of an exploration have covered."""
     met: dict[str, list[str]] = {row: [] for row in exploration.rows}
@@ -105,9 +99,11 @@ def coverage_of(exploration: Exploration) -> Coverage:
         paths.update(result.run.paths)
         for cell in result.case.cells if result.verdict != "not reached" else ():
             met.setdefault(cell.row, []).append(cell.column)
+    # Only offbook's own gateway shows fallbacks and breakers, and a program may have another one.
+    visible = ("retry",) if exploration.clean.is_program else RECOVERY_PATHS
     return Coverage(
         met={row: faults for row, faults in met.items() if faults},
         missed=[row for row, faults in met.items() if not faults],
         paths=dict(sorted(paths.items())),
-        never_ran=[path for path in _visible_paths(exploration) if not paths[path]],
+        never_ran=[path for path in visible if not paths[path]],
     )

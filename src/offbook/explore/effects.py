@@ -10,7 +10,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.messages import JsonObject
 from offbook.tools.effects import UNDECLARED, Effect, ToolDeclaration
 
 
@@ -18,7 +17,7 @@ class EffectDifference(Struct, frozen=True, kw_only=True):
     """How the effects of a run differ from those of the clean run.
 
     `repeated` are effects of the clean run that happened again, with how often they happened in all and in the clean
-    run. `other` are those that the clean run has not, `missing` those that did not happen.
+    run. `other` are those that the clean run does not have, `missing` those that did not happen.
     """
 
     repeated: tuple[tuple[Effect, int, int], ...] = ()
@@ -96,14 +95,13 @@ def _settle(
 
 
 def _take_undone(effect: Effect, undoes: str | None, effects: list[Effect]) -> Effect | None:
-    """Remove the effect that this one undoes, the latest of that tool that has no other arguments, and return it."""
-    places = [place for place, each in enumerate(effects) if each.tool == undoes]
-    place = next((each for each in reversed(places) if _agree(effect.arguments, effects[each].arguments)), None)
-    return None if place is None else effects.pop(place)
-
-
-def _agree(arguments: JsonObject, others: JsonObject) -> bool:
-    return all(arguments[name] == others[name] for name in arguments.keys() & others.keys())
+    """Remove and return the effect that this one undoes: the latest of that tool whose common arguments are equal."""
+    for place in reversed(range(len(effects))):
+        common = effect.arguments.keys() & effects[place].arguments.keys()
+        is_same = all(effect.arguments[name] == effects[place].arguments[name] for name in common)
+        if effects[place].tool == undoes and is_same:
+            return effects.pop(place)
+    return None
 
 
 def _idempotency_key(effect: Effect, declared: bool | str) -> bytes | None:

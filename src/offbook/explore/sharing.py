@@ -1,9 +1,9 @@
 """Cases that are the same run: a fault that lasts, where the run meets it only once.
 
 `call=1: timeout` and `call=1 attempt=1: timeout` are two cases. If the agent never sends call 1 again, they are one
-run: at every call that it makes, both plans decide alike. Whoever runs the second one gets, call by call, the same
-answers and the same faults, and a run that depends on nothing else makes the same next request, with the same attempt
-number and after the same effects. So neither the plans need be equal, nor the runs be compared: it is enough that the
+run: both plans decide alike at every call that it makes. A run of the second case gets, call by call, the same answers
+and the same faults, and a run that depends on nothing else makes the same next request, with the same attempt number
+and after the same effects. So the plans need not be equal, and the runs need not be compared: it is enough that the
 plans agree at each site that the known run has reached. That holds for single faults and for pairs.
 
 Equal requests after *different* faults are not enough. An agent may remember which error it has met, and treat the next
@@ -53,13 +53,12 @@ class KnownRuns:
     def find(self, case: FaultCase) -> SharedRuns | None:
         """Return the runs of a case, if those of another one are known to be the same."""
         narrow = _narrowed_lines(case)
-        known = None if narrow is None else self._known.get(_key(narrow))
-        if known is None:
+        if narrow is None or (key := _key(narrow)) not in self._known:
             return None
-        other, runs = known
+        other, runs = self._known[key]
         if not all(_decide_alike(case.plan, other.plan, run) for run in runs):
             return None
-        marks = {mark_of(theirs): mark_of(mine) for theirs, mine in zip(narrow or (), case.lines, strict=True)}
+        marks = {mark_of(theirs): mark_of(mine) for theirs, mine in zip(narrow, case.lines, strict=True)}
         marks[gave_up_mark(other.plan)] = gave_up_mark(case.plan)
         return SharedRuns(other.id, tuple(_with_marks(run, marks) for run in runs))
 
