@@ -261,8 +261,9 @@ class Explorer:
         start_s = SYSTEM_CLOCK.monotonic_s()
         run = self._subject.run(FaultPlan())
         self._pace.clean_s = SYSTEM_CLOCK.monotonic_s() - start_s
-        problem = _clean_run_problem(run) or next(iter(broken_invariants(run, self._options.invariants)), "")
-        if problem:
+        ended = "" if run.error is None else f"{run.error.type}: {run.error.message}"
+        broken = [*run.broken, *broken_invariants(run, self._options.invariants)]
+        if problem := run.diverged or ended or run.hung or next(iter(broken), ""):
             hint = "an exploration starts from a run that succeeds: record it again, or fix it first"
             raise InputError(f"the run fails without any fault: {problem}", source=self._subject.name, hint=hint)
         if not run.calls and not run.tools:
@@ -333,7 +334,7 @@ class Explorer:
                 return
 
     def _is_own(self, case: FaultCase) -> bool:
-        """Return whether it is a case of this shard; others run, too, if pairs depend on them, but are not reported."""
+        """Return whether it is a case of this shard. Others run if pairs depend on them, and are not reported."""
         return case.id in self._own_ids
 
     def _own(self, cases: Sequence[FaultCase], among: Sequence[FaultCase]) -> list[FaultCase]:
@@ -410,8 +411,7 @@ class Explorer:
         in_time = (case for case in left if self._deadline.allows(self._pace.expected_s(case)))
         executed = self._executor.run(in_time, self._deadline)
         try:
-            for each in executed:
-                yield self._note(each)
+            yield from map(self._note, executed)
         finally:
             if isinstance(executed, Generator):  # stop what is still running if a callback raises
                 executed.close()
@@ -434,14 +434,11 @@ class Explorer:
         self._pace.note(executed.case, None if same_as else executed.real_s)
         if self._is_own(executed.case):
             self._shown += 1
-            self._report(result)
+            start_s = self._clock.monotonic_s()
+            self._on_case(result)
+            # The last reports may have twice as many cases as any before, and take twice as long.
+            self._deadline.keep_for_closing(2 * (self._clock.monotonic_s() - start_s))
         return result
-
-    def _report(self, result: CaseResult) -> None:
-        """Report a case, and keep time for the last reports, which may have twice as many cases as any before."""
-        start_s = self._clock.monotonic_s()
-        self._on_case(result)
-        self._deadline.keep_for_closing(2 * (self._clock.monotonic_s() - start_s))
 
     def _worst(self, runs: Iterable[Run]) -> tuple[Run, Assessment]:
         options = self._options
@@ -449,9 +446,3 @@ class Explorer:
             (run, assess(run, self.clean, invariants=options.invariants, optional=options.optional)) for run in runs
         ]
         return min(assessed, key=lambda each: each[1].severity)
-
-
-def _clean_run_problem(run: Run) -> str:
-    if run.diverged or run.error is None:
-        return run.diverged or run.hung or next(iter(run.broken), "")
-    return f"{run.error.type}: {run.error.message}"
