@@ -244,6 +244,7 @@ def test_a_run_may_go_on_without_what_is_optional():
         ("bad retry (in vain)", fault_run("context_overflow", calls=(FAILED, AGAIN))),
         ("recovered", fault_run("http_error 503", calls=(FAILED, AGAIN))),
         ("recovered", fault_run("http_error 401", calls=(FAILED, model_call(2)))),
+        ("recovered", fired_run(fired=("since=2: http_error 401",), calls=(FAILED, AGAIN, model_call(2)))),
         ("bad retry (storm)", fired_run(calls=tuple(model_call(attempt=number) for number in range(1, 12)))),
         ("bad retry (storm)", fired_run(calls=tuple(model_call(attempt=each, waited_s=0.0) for each in range(1, 6)))),
         ("recovered", fired_run(calls=tuple(model_call(attempt=each, waited_s=1.0) for each in range(1, 6)))),

@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.errors import InputError
+from offbook.explore.cases import site_of
 from offbook.explore.effects import (
     EffectDifference,
     compare_effects,
@@ -26,7 +27,7 @@ from offbook.explore.effects import (
     without_volatile,
 )
 from offbook.explore.options import Invariant, broken_invariants
-from offbook.explore.run import ModelCall, Run, ToolRun
+from offbook.explore.run import ModelCall, Run, RunFailure, ToolRun
 from offbook.faults import PlannedFault, parse_fault
 from offbook.faults.fault import FaultTrait
 from offbook.faults.tools import InjectedText
@@ -257,7 +258,9 @@ class _Claims:
         difference = compare_effects(self._effects, self._clean.effects, self._declarations, stable=self._stable)
         yield from self._more_effects(difference)
         yield from self._changed_keys(difference)
-        yield from self._broken_checks()
+        broken = () if run.diverged else run.broken  # an assertion says what the recorded model leads to
+        for line in (*broken, *broken_invariants(run, self._invariants)):
+            yield Assessment("undetected", (line,), "failed check")
         if run.hung:
             yield Assessment("hung", (run.hung,))
         if not run.fired:
@@ -268,7 +271,7 @@ class _Claims:
         if run.diverged and not run.continuation:
             yield Assessment("undecided", (run.diverged,))
         elif run.error is not None:
-            yield self._failure()
+            yield self._failure(run.error)
         elif not run.hung:
             yield from self._success(difference)
 
@@ -292,7 +295,7 @@ class _Claims:
         yield from self._obeyed()
 
     def _changed_keys(self, difference: EffectDifference) -> Iterator[Assessment]:
-        """Yield why a tool with an idempotency key has repeated its effect: it got another key each time."""
+        """Yield the tools with an idempotency key that have repeated their effect because they got different keys."""
         repeated = [] if self._has_fired("asks_for_more") else [effect.tool for effect, _, _ in difference.repeated]
         for tool in filter(self._is_observed, dict.fromkeys(repeated)):
             declared = self._declarations.get(tool, UNDECLARED)
@@ -301,33 +304,31 @@ class _Claims:
                 yield Assessment("repeated effect", (text,), "certain")
 
     def _undeclared_runs(self, run: Run) -> list[Effect]:
-        """Return the calls that ran, of tools that nothing is declared about, as if they had an effect."""
+        """Return the calls of undeclared tools that ran, as effects."""
         ran = [each for each in run.tools if each.has_run and each.is_observed and not each.side_effect]
         undeclared = [each for each in ran if self._declarations.get(each.tool, UNDECLARED) == UNDECLARED]
         return [Effect(tool=each.tool, arguments=each.arguments) for each in undeclared]
 
     @property
     def _instructions(self) -> list[str]:
-        """The instructions that faults have injected into results of tools, for the evidence."""
+        """The instructions that faults have injected into tool results, for the evidence."""
         injected = [(each.at.tool, each.fault) for each in self._faults if isinstance(each.fault, InjectedText)]
         lines = (f"the result of {tool} had an instruction in it: {fault.instruction_text}" for tool, fault in injected)
         return [shorten(line, 200) for line in dict.fromkeys(lines)]
 
     def _obeyed(self) -> Iterator[Assessment]:
-        """Yield the calls of tools that only read and that the clean run does not make, after an injected instruction.
+        """Yield the read-only calls after an injected instruction that the clean run does not make.
 
-        Those that change something are effects.
+        Calls that change something are effects.
         """
         known = {_call_identity(each) for each in self._clean.tools}
         for each in self._run.tools if self._instructions else ():
             if each.has_run and not each.side_effect and _call_identity(each) not in known:
                 called = str(Effect(tool=each.tool, arguments=each.arguments))
-                yield Assessment(
-                    "undetected", (f"{called} ran; without the fault it does not", *self._instructions), "broken data"
-                )
+                yield _broken_data(f"{called} ran; without the fault it does not", *self._instructions)
 
     def _advice(self, tool: str) -> str:
-        """Return how to be certain about a tool of a program."""
+        """Say how to be certain about a tool of a program."""
         report = f'report what {tool} really does with offbook.effect("{tool}", …)'
         has_effect = self._declarations.get(tool, UNDECLARED).has_effect
         return report if has_effect else f"{report}, or declare it: --read-only {tool} or --idempotent {tool}"
@@ -335,23 +336,14 @@ class _Claims:
     def _is_observed(self, tool: str) -> bool:
         return all(each.source == "observed" for each in self._run.effects if each.tool == tool)
 
-    def _broken_checks(self) -> Iterator[Assessment]:
-        run = self._run
-        broken = () if run.diverged else run.broken  # an assertion says what the recorded model leads to
-        for line in (*broken, *broken_invariants(run, self._invariants)):
-            yield Assessment("undetected", (line,), "failed check")
-
-    def _failure(self) -> Assessment:
-        error = self._run.error
-        assert error is not None
-        message = f"{error.type}: {error.message}" if error.message else error.type
-        if error.kind == "undeclared":
-            return Assessment("crashed", (message, *self._had_run()))
+    def _failure(self, error: RunFailure) -> Assessment:
         is_done = any(effect.outcome == "done" for effect in net_effects(self._effects, self._declarations))
-        return Assessment("failed partway" if is_done else "failed cleanly", (message, *self._had_run()))
+        declared: Verdict = "failed partway" if is_done else "failed cleanly"
+        message = f"{error.type}: {error.message}" if error.message else error.type
+        return Assessment("crashed" if error.kind == "undeclared" else declared, (message, *self._had_run()))
 
     def _had_run(self) -> Iterator[str]:
-        """Yield what had been changed when the run gave up, what may have been, and of what nobody knows whether."""
+        """Describe the completed, possible and undeclared effects of a run that gave up."""
         known = self._stable | volatile_values([effect.arguments for effect in self._clean.effects])
         net = [without_volatile(each, known) for each in net_effects(self._effects, self._declarations)]
         for outcome, verb in (("done", "had run"), ("unknown", "may have run")):
@@ -383,7 +375,7 @@ class _Claims:
             yield Assessment("different result", tuple(self._other_result(difference)))
 
     def _missing_effects(self, difference: EffectDifference) -> Iterator[Assessment]:
-        """Yield the effects that did not run, and those that were undone though the result says nothing of it."""
+        """Yield the effects that did not run, and those that were undone though the result is the same."""
         for effect in (each for each in difference.missing if each.tool not in self._optional):
             if not (undone := self._undone_text(effect)):
                 not_run = f"{effect.beside(difference.other)} did not run, and the run ended as if it had"
@@ -395,14 +387,14 @@ class _Claims:
                 yield Assessment("missing effect", (f"{undone}, and the result is the same",))
 
     def _unclear_result(self) -> Iterator[str]:
-        """Yield the result of a run that did too little, and how one says that it failed, if this is to say so."""
+        """Yield the result of a run that did too little, and how a run says that it failed."""
         if self._run.result == self._clean.result or is_empty_result(self._run.result):
             return
         yield result_difference(self._run.result, self._clean.result)
         yield "if that says that it failed, end with an error that is declared: other words are not recognised"
 
     def _undone_text(self, missing: Effect) -> str:
-        """Return by what a missing effect was undone, if it ran."""
+        """Say what a missing effect was undone by, if it ran."""
         for effect, undo in undone_effects(self._effects, self._declarations):
             if not compare_effects([effect], [missing], {}, stable=self._stable).missing:
                 return f"{effect} ran and was undone by {undo}"
@@ -419,7 +411,7 @@ class _Claims:
         is_empty = is_empty_result(run.result) and run.result is not None
         for part in broken_parts(run.result, clean.result, run.marks) if run.result != clean.result else ():
             if not (is_empty and self._has_fired("may_be_true")):
-                yield Assessment("undetected", (part, *self._instructions), "broken data")
+                yield _broken_data(part, *self._instructions)
         if run.result == clean.result and not run.continuation:
             yield from self._ignored_results()
 
@@ -427,55 +419,47 @@ class _Claims:
         for effect in self._run.effects:
             is_marked = effect.source == "observed" and _carries(effect.arguments, self._run.marks)
             if is_marked and not self._was_approved(effect):
-                yield Assessment(
-                    "undetected",
-                    (f"what the fault injected reached a side effect: {effect}", *self._instructions),
-                    "broken data",
-                )
+                yield _broken_data(f"what the fault injected reached a side effect: {effect}", *self._instructions)
 
     def _was_approved(self, effect: Effect) -> bool:
-        """Return whether a model saw the refusal that stands in an effect: nothing but a model can tell what it is."""
+        """Return whether a model saw the refusal that an effect carries: only a model can recognise one."""
         return self._has_fired("reads_like_answer") and self._was_told and _carries(effect.arguments, self._run.marks)
 
     def _ignored_results(self) -> Iterator[Assessment]:
-        """Yield what shows that a broken answer of a tool or a model made no difference."""
+        """Yield the broken answers of tools and models that made no difference."""
         run, clean = self._run, self._clean
         for planned in self._faults:
             tool = planned.at.tool
             is_broken = "breaks_result" in planned.fault.traits and tool not in self._optional
             if is_broken and len(run.tools) == len(clean.tools) and run.tools != clean.tools:
-                yield Assessment(
-                    "undetected", (f"{tool} returned a broken result, and the answer is the same",), "broken data"
-                )
+                yield _broken_data(f"{tool} returned a broken result, and the answer is the same")
         for call in filter(self._answers.is_needed, self._answers.cut_off()):
-            cut = f"the answer to call {call.row} was cut off (length), and the run went on with it"
-            yield Assessment("undetected", (cut,), "broken data")
+            yield _broken_data(f"the answer to call {call.row} was cut off (length), and the run went on with it")
 
     def _endless_requests(self, difference: EffectDifference) -> Iterator[Assessment]:
         """Yield what ran once more for a model that never ends, if the result is the same as if it had ended."""
         if not self._has_fired("asks_for_more"):
             return
-        tools = [each[0].tool for each in difference.repeated]
-        known = {
-            tool for tool in tools if self._declarations.get(tool, UNDECLARED).has_effect or self._is_observed(tool)
-        }
-        for often in _how_often([each for each in difference.repeated if each[0].tool in known]):
+        known = [
+            each
+            for each in difference.repeated
+            if self._is_observed(each[0].tool) or self._declarations.get(each[0].tool, UNDECLARED).has_effect
+        ]
+        for often in _how_often(known):
             ended = "the model never stopped asking for tools, and the result is the same as if it had"
-            yield Assessment("undetected", (f"{often}: {ended}",), "broken data")
+            yield _broken_data(f"{often}: {ended}")
 
     def _went_on_without(self) -> Iterator[Assessment]:
         """Yield the calls that failed for good, though the result is the same as if they had not."""
         if self._was_told:
             return
-        for call, lacking in self._answers.describe():
-            if self._answers.is_needed(call):
-                yield Assessment("undetected", (f"{lacking}, and the result is the same",), "went on without")
-        for run in self._failed_tools():
-            failed = f"{run.tool} failed for good ({run.error or 'no result'}), and the result is the same"
-            yield Assessment("undetected", (failed,), "went on without")
+        lacking = [text for call, text in self._answers.describe() if self._answers.is_needed(call)]
+        failed = [f"{run.tool} failed for good ({run.error or 'no result'})" for run in self._failed_tools()]
+        for text in (*lacking, *failed):
+            yield Assessment("undetected", (f"{text}, and the result is the same",), "went on without")
 
     def _failed_tools(self) -> list[ToolRun]:
-        """Return the calls of tools that a fault prevented and that nothing replaced."""
+        """Return the tool calls that a fault prevented and that no other call replaced."""
         run, clean = self._run, self._clean
         prevented = [each for each in run.tools if not each.has_run and each.tool not in self._optional]
         others = Counter(_call_identity(each) for each in run.tools if each.has_run)
@@ -496,8 +480,12 @@ class _Claims:
         return any(trait in planned.fault.traits for planned in self._faults)
 
 
+def _broken_data(*evidence: str) -> Assessment:
+    return Assessment("undetected", evidence, "broken data")
+
+
 def _declaration_advice(tool: str) -> str:
-    """Return how to say what a tool of this process does."""
+    """Say how to declare a tool of this process."""
     reads = f"if it only reads: read_only=True or --read-only {tool}"
     return f"nothing is declared about {tool}; {reads}; if not: side_effect=True or --side-effects {tool}"
 
@@ -552,13 +540,9 @@ _HOPELESS = frozenset((400, 401, 403, 404, 422))
 
 
 def _faults_at(call: ModelCall, faults: Iterable[PlannedFault]) -> Iterator[PlannedFault]:
-    """Yield the faults that fired at this attempt of a call."""
-    for planned in faults:
-        at = planned.at
-        number = call.number if at.step_id is None else call.step_call
-        fields = ((at.step_id, call.step_id), (at.call, number), (at.attempt, call.attempt))
-        if at.tool is None and all(wanted in (None, value) for wanted, value in fields):
-            yield planned
+    """Yield the faults that fired at this attempt of a call. A run has one workflow, which sites need not name."""
+    site = site_of(call)
+    return (planned for planned in faults if replace(planned.at, workflow=None).covers(site))
 
 
 def _bad_retries(calls: Sequence[ModelCall], faults: Sequence[PlannedFault]) -> Iterator[tuple[Reason, str]]:
@@ -567,29 +551,26 @@ def _bad_retries(calls: Sequence[ModelCall], faults: Sequence[PlannedFault]) -> 
         yield "too soon", f"call {call.row} came sooner than the last answer asked for"
     if not any("wants_less" in planned.fault.traits for planned in faults):
         for call in [each for each in calls if each.forgot][:1]:
-            lost = f"the request after the failure lacks {pluralize(call.forgot, 'message')} {_LOST_MESSAGES}"
-            yield "lost messages", lost
+            lost = pluralize(call.forgot, "message")
+            yield "lost messages", f"the request after the failure lacks {lost} {_LOST_MESSAGES}"
     attempts = {(call.number, call.attempt) for call in calls}
     for call in calls:
         statuses = [getattr(planned.fault, "status_code", None) for planned in _faults_at(call, faults)]
         if statuses and statuses[0] in _HOPELESS and (call.number, call.attempt + 1) in attempts:
-            again = f"call {call.number} was sent again unchanged after HTTP {statuses[0]}, which cannot help"
-            yield "in vain", again
+            yield "in vain", f"call {call.number} was sent again unchanged after HTTP {statuses[0]}, which cannot help"
             break
-    for storm in _storms(calls):
-        yield "storm", storm
+    yield from (("storm", storm) for storm in _storms(calls))
 
 
 def _storms(calls: Iterable[ModelCall]) -> Iterator[str]:
-    pauses_of: dict[int, list[float | None]] = {}
+    waits_of: dict[int, list[float | None]] = {}
     for call in calls:
-        pauses_of.setdefault(call.number, []).append(call.waited_s)
-    for number, waits in pauses_of.items():
-        count, pauses = len(waits), waits[1:]
-        if count > MAX_ATTEMPTS:
-            yield f"call {number} was sent {count} times"
+        waits_of.setdefault(call.number, []).append(call.waited_s)
+    for number, (_, *pauses) in waits_of.items():
+        if len(pauses) >= MAX_ATTEMPTS:
+            yield f"call {number} was sent {len(pauses) + 1} times"
         elif len(pauses) >= MAX_HASTY_RETRIES and not any(pause is None or pause > 0 for pause in pauses):
-            yield f"call {number} was sent {count} times without a pause"
+            yield f"call {number} was sent {len(pauses) + 1} times without a pause"
 
 
 class _UnansweredCalls:
