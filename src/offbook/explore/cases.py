@@ -51,7 +51,7 @@ class FaultCase(Struct, frozen=True):
 
     @property
     def family(self) -> FaultFamily:
-        """What fails; of a pair, in its second fault."""
+        """The family of its fault; of a pair, of its second fault."""
         return self.lines[-1].fault.family
 
     @property
@@ -99,7 +99,7 @@ def cases_of(sites: Sequence[ExploredSite], variants: Iterable[FaultVariant]) ->
 
 
 def require_case(cases: Sequence[FaultCase], variants: Iterable[FaultVariant]) -> None:
-    """Raise InputError if there is no case, and nothing to be learned: orders show that no calls overlap."""
+    """Raise InputError if there is no case, unless orders are tried: they show that no calls overlap."""
     types = dict.fromkeys(variant.fault.type for variant in variants if not cases and not variant.needs_overlap)
     if types:
         names, hint = ", ".join(types), "faults of streams need a streamed answer, those of tools a tool that is called"
@@ -158,7 +158,7 @@ def minimise(
 
 
 MAX_ORDERS = 24
-"""How many orders of one set of calls are all tried: those of four calls. Of more calls, neighbours change places."""
+"""The most orders of one set of calls that are all tried: those of four calls. Of more calls, neighbours swap."""
 
 
 class OrderCases(Struct, frozen=True):
@@ -169,7 +169,7 @@ class OrderCases(Struct, frozen=True):
 
 
 def probe_plan(clean: Run) -> FaultPlan:
-    """Return a plan by which a run shows which of its calls are under way together.
+    """Return a plan by which a run shows which of its calls overlap.
 
     Every answer is held until nothing else happens; then the one that was held longest is given, and so on.
     """
@@ -180,9 +180,8 @@ def probe_plan(clean: Run) -> FaultPlan:
 def order_cases(clean: Run, overlaps: Iterable[Sequence[At]], *, first_number: int) -> OrderCases:
     """Return a case for each order in which the calls of each set of `overlaps` can end.
 
-    Calls that are not under way together can end in one order only, so that nothing else has to be tried. Each set
-    is changed alone. The calls in each are in the order in which they end without a fault, which is not tried again; in
-    a program that is not certain, and is tried.
+    Calls that do not overlap can end in one order only. Each set is permuted alone. Its calls are in the order in which
+    they end without a fault. That order is not tried again, except in a program, where it is not certain.
     """
     sites = {site.at: site for site in sites_of(clean)}
     found: dict[tuple[str, ...], tuple[tuple[PlannedFault, ...], HeatmapCell]] = {}
@@ -204,7 +203,7 @@ def order_cases(clean: Run, overlaps: Iterable[Sequence[At]], *, first_number: i
 
 
 def _orders_of(count: int) -> Iterator[tuple[int, ...]]:
-    """Yield all orders, the usual one first. If they are many, two neighbours change places, or all are reversed."""
+    """Yield all orders, the usual one first. If there are too many, swap two neighbours, or reverse all."""
     usual = tuple(range(count))
     if factorial(count) <= MAX_ORDERS:
         yield from permutations(usual)

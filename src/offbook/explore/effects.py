@@ -53,9 +53,9 @@ def compare_effects(
 
 
 def net_effects(effects: Iterable[Effect], declarations: Mapping[str, ToolDeclaration]) -> list[Effect]:
-    """Return the effects that are left: done or perhaps done, idempotent ones once, without what was undone.
+    """Return the effects that remain: done or perhaps done, idempotent ones once, without those that were undone.
 
-    To undo a call that has failed is no effect: its caller cannot know whether it changed something.
+    Undoing a call that has failed is no effect: its caller cannot know whether it changed something.
     """
     return _settle(effects, declarations)[0]
 
@@ -126,7 +126,7 @@ def volatile_values(value: object) -> set[str]:
 
 
 def without_volatile(effect: Effect, known: Collection[str]) -> Effect:
-    """Return the effect with `…` in place of what may differ in every run, so that two reports of it are the same."""
+    """Return the effect with `…` in place of what may differ in every run. Two reports of it are then the same."""
     text = _mask(msgspec.json.encode(effect.arguments).decode(), known)
     return replace(effect, arguments=msgspec.json.decode(text))
 

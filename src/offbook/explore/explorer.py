@@ -59,14 +59,14 @@ def runs_of(subject: Subject, plan: FaultPlan) -> tuple[Run, ...]:
 
 
 def next_continuation(runs: Sequence[Run]) -> Continuation | None:
-    """Return with which continuation a case is run next, after these runs; None if it needs no other run."""
+    """Return the continuation of the next run of a case, after these runs; None if it needs no other run."""
     if runs and runs[0].continuation != CONTINUATIONS[0]:
         return None
     return next(iter(CONTINUATIONS[len(runs) :]), None)
 
 
 class CaseResult(Struct, frozen=True):
-    """A case, its run, and the assessment of the run. If it was run several times, it is the worst one.
+    """A case, its run, and the assessment of the run: the worst of its runs if there are several.
 
     `same_as` is the id of the case whose run it shares; empty if it was run itself.
     """
@@ -108,8 +108,8 @@ class Exploration(Struct, frozen=True):
     """The results of all cases of a subject, in order.
 
     `left_out` is what the budget left out, by fault, `left_groups` by group, and `not_tried` has the texts of those
-    cases; an exploration that was loaded from a report does not have them. `left_orders` is how many orders of calls
-    were not tried because they are too many. `elsewhere` are the cases of other shards.
+    cases; an exploration that was loaded from a report does not have the texts. `left_orders` is the number of orders
+    of calls that were too many to try. `elsewhere` are the cases of other shards.
     """
 
     subject: str
@@ -123,12 +123,12 @@ class Exploration(Struct, frozen=True):
 
     @property
     def left(self) -> int:
-        """How many cases the budget left out."""
+        """The number of cases that the budget left out."""
         return sum(each.cases for each in self.left_out)
 
     @property
     def shared(self) -> tuple[int, int]:
-        """How many cases share a run with others, and how many runs those are."""
+        """The number of cases that share a run with others, and the number of those runs."""
         sharing = [each for each in self.results if each.same_as]
         runs = len({each.same_as for each in sharing})
         return len(sharing) + runs, runs
@@ -147,7 +147,7 @@ class Exploration(Struct, frozen=True):
 
     @property
     def rows(self) -> list[str]:
-        """The calls of the clean run, as the heatmap names them; those of tools only if they can fail here."""
+        """The calls of the clean run, as the heatmap names them. Tool calls are left out if none can fail here."""
         has_tools = any(line.at.tool is not None for each in self.results for line in each.case.lines)
         is_partial = bool(self.left) or not self.results
         return [site.row for site in sites_of(self.clean) if has_tools or is_partial or not site.is_tool]
@@ -252,7 +252,7 @@ class Explorer:
 
     @property
     def has_time(self) -> bool:
-        """Whether the time of a budget is not over, so that the subject can still be run."""
+        """Whether a budget of time is not over: the subject can still be run."""
         return not self._deadline.has_passed
 
     @cached_property

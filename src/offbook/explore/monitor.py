@@ -126,7 +126,7 @@ GAVE_UP_ERRORS = (
 
 
 class RunDeadlineError(BaseException):
-    """A run exceeds its deadline. It is not an Exception, so that no agent catches it."""
+    """A run exceeds its deadline. It is not an Exception, because agents catch those."""
 
 
 class CaseReport(Struct, frozen=True, kw_only=True):
@@ -177,7 +177,7 @@ class RunMonitor:
 
     `declared` are the errors that the run is expected to raise when it gives up, as classes or names.
 
-    In the process of a case, a run that is late ends the process, so that it cannot catch that. Elsewhere it gets a
+    In the process of a case, a run that is late ends the process, which it cannot catch. Elsewhere it gets a
     RunDeadlineError. `on_crash` is called with the run so far where its plan has a crash. `finish` returns the run to
     report: by default the run itself.
     """

@@ -1,4 +1,4 @@
-"""Which cases of an exploration run first, how many a budget allows and leaves out, and how long the rest takes."""
+"""The order in which cases run, the budget and what it leaves out, and the time that the rest takes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from offbook.text import pluralize
 _TIME = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
 _UNITS_S = (3600.0, 60.0, 1.0)
 LONG_S = 5.0
-"""How long an exploration is that is announced with an estimate."""
+"""An exploration that takes at least so long is announced with an estimate."""
 
 
 class CaseBudget(Struct, frozen=True):
@@ -299,18 +299,18 @@ class Pace:
 
     @property
     def has_guesses(self) -> bool:
-        """Whether pairs are to come of which only the number is known, and that only about."""
+        """Whether pairs are to come whose number is only estimated."""
         return self._pairs > 0
 
     @property
     def waiting(self) -> int:
-        """How many of the cases to come hold an answer back: what their callers wait is not known before."""
+        """The number of cases to come that hold an answer back. How long their callers wait is not known in advance."""
         with self._lock:
             return sum(count for names, count in self._left.items() if names in self._held)
 
     @property
     def remaining_s(self) -> float:
-        """How long the cases to come will take, at most as long as they may."""
+        """The expected time of the cases to come, limited by the deadline."""
         left_s = self.deadline.left_s
         return self._total_s if left_s is None else min(self._total_s, left_s)
 

@@ -229,7 +229,7 @@ CONTINUATION_TEXTS = {
 
 
 NEAREST_RESULT, DEFAULT_RESULT = "nearest result", "default result"
-"""What answered a tool that was called as it never was when it was recorded, if no model was asked anything new."""
+"""The result that answered a tool call that was never recorded, if no model was asked anything new."""
 
 _RESULT_TEXTS = {NEAREST_RESULT: "the result of the nearest recorded call", DEFAULT_RESULT: "the default response"}
 
@@ -402,7 +402,7 @@ class _Claims:
 
     @property
     def _was_told(self) -> bool:
-        """Whether the model was told about the failure, so that what follows is its decision."""
+        """Whether the model was told about the failure. What follows is then its decision."""
         return bool(self._run.continuation) and any(call.told for call in self._run.calls)
 
     def _accepted_broken_data(self) -> Iterator[Assessment]:
@@ -531,10 +531,10 @@ def _recovery_text(run: Run, clean: Run) -> str:
 
 
 MAX_ATTEMPTS = 10
-"""How often one call may be sent before that is a storm."""
+"""The number of times that one call may be sent. More are a storm."""
 
 MAX_HASTY_RETRIES = 4
-"""How many retries in a row without any pause are a storm, in virtual time."""
+"""The number of retries without any pause, in virtual time, that are a storm."""
 
 _HOPELESS = frozenset((400, 401, 403, 404, 422))
 
@@ -582,7 +582,7 @@ class _UnansweredCalls:
     def describe(self) -> list[tuple[ModelCall, str]]:
         """Return the calls that got no good answer, each with a text that says so.
 
-        They failed for good, or their answer was empty or a refusal, and they were not asked again.
+        They failed for good, or got an empty answer or a refusal, and were not asked again.
         """
         good = [call for call in self._run.calls if not self._has_none(call)]
         lacking = self._without(self._has_none)
@@ -594,9 +594,9 @@ class _UnansweredCalls:
         return self._without(lambda call: self._is_hit(call, "cuts_answer"))
 
     def is_needed(self, call: ModelCall) -> bool:
-        """Return whether the run needed the answer: it is no closing turn of a conversation whose effects are done.
+        """Return whether the run needed the answer: it was not a closing turn after which no effect was left to do.
 
-        Something else came after it, or it is a question of its own, or there are no effects but the result alone.
+        Something else came after it, or it is a question of its own, or the run has a result and no effects.
         """
         if call.follows != "continues":
             return True
@@ -629,7 +629,7 @@ class _UnansweredCalls:
 
 
 def _asks_again(call: ModelCall, before: ModelCall) -> bool:
-    """Return whether a call of the same named step asks again after an empty answer: it shows that to its model."""
+    """Return whether a call of the same named step asks again after an empty answer, and shows that to its model."""
     is_later = call.number > before.number and call.step_id == before.step_id is not None
     return is_later and before.outcome == "answered" and bool(call.follows)
 
@@ -650,7 +650,7 @@ _BARE_ADMISSION = re.compile(
     r"|^\W*(?:pending|cancell?ed|rejected)\W*$",
     re.IGNORECASE | re.MULTILINE,
 )
-"""Words that error messages have too: they count only if no injected error is quoted."""
+"""Words that also occur in error messages: they count only if no injected error is quoted."""
 
 _SENTENCE_END = re.compile(r"[.!?;]+(?=\s|$)|\n")
 _WORD = re.compile(r"[^\W\d_]{3,}")
@@ -668,8 +668,8 @@ _STATUS_FIELDS = frozenset(("ok", "success", "succeeded", "status", "state", "ou
 def admits_failure(result: Any, clean: Any, marks: Sequence[str] = ()) -> bool:
     """Return whether a result says, unlike the clean one, that the run failed: in English words, or in a field.
 
-    One that has all words of the clean result, or claims the same in sentences of their own, says that it succeeded,
-    whatever else it says. So does a program that prints the same, whatever is in the files that it writes.
+    A result that has all words of the clean one, or claims the same in separate sentences, says that the run succeeded,
+    whatever else it says. So does a program that prints the same, whatever it writes to files.
     """
     if _is_of_program(clean) and _is_of_program(result) and clean["stdout"].strip():
         result, clean = result["stdout"], clean["stdout"]
@@ -717,7 +717,7 @@ def _claim(sentence: str) -> set[str]:
 
 
 def _flips_status(result: Any, clean: Any, marks: Sequence[str]) -> bool:
-    """Return whether a field that says how it ended is another one, and neither empty nor what a fault injected."""
+    """Return whether a status field has another value, which is neither empty nor what a fault injected."""
     if not isinstance(result, dict) or not isinstance(clean, dict):
         return False
     names = [name for name in result if name.casefold() in _STATUS_FIELDS and isinstance(result[name], str | bool)]
@@ -751,7 +751,7 @@ def _placeholders(text: str) -> int:
 
 
 def _is_doubled(text: str, whole: str) -> bool:
-    """Return whether a text is the whole one with a part of it, from its start, in front of it or behind it."""
+    """Return whether a text is the whole one with a part of it repeated before or after it."""
     text, whole = text.strip(), whole.strip()
     if len(text) <= len(whole) or not whole:
         return False
@@ -761,7 +761,7 @@ def _is_doubled(text: str, whole: str) -> bool:
 
 
 def _result_text(value: Any) -> str:
-    """Return all strings of a result, one a line, other values as JSON; of a program, what it printed and wrote."""
+    """Return all strings of a result, one per line, and other values as JSON. Of a program: its output and files."""
     if isinstance(value, str):
         return value
     if _is_of_program(value):
@@ -774,7 +774,7 @@ def _result_text(value: Any) -> str:
 
 
 def is_empty_result(result: Any) -> bool:
-    """Return whether a result is empty. That of a program is if it printed nothing, and wrote nothing."""
+    """Return whether a result is empty. The result of a program is if it printed and wrote nothing."""
     if isinstance(result, str):
         return not result.strip()
     if _is_of_program(result):
@@ -803,7 +803,7 @@ def is_truncated(result: Any, whole: Any) -> bool:
 
 
 def _is_truncated_text(text: str, whole: str) -> bool:
-    """Return whether the text is a beginning of the other, its lines are beginnings of the other's, or some of them."""
+    """Return whether the text is the start of the whole, has some of its lines, or has the start of each line."""
     text, whole = text.strip(), whole.strip()
     if whole.startswith(text):
         return text != whole
@@ -819,7 +819,7 @@ DIFFERENT_LINES, DIFFERENT_CHARS, CHARS_BEFORE = 4, 160, 40
 
 
 def result_difference(result: Any, clean: Any) -> str:
-    """Return how a result differs from the clean one: the lines that do, at most a few of each, and cut."""
+    """Return the first few lines in which a result differs from the clean one, shortened."""
     before, after = (_lines(each) for each in (clean, result))
     if before == after:  # the text of a number, and the number
         before, after = ([msgspec.json.encode(each).decode()] for each in (clean, result))
@@ -838,7 +838,7 @@ def _lines(result: Any) -> list[str]:
 
 
 def _shown(lines: Sequence[str], sign: str, skipped: int) -> Iterator[str]:
-    """Yield the first lines behind a sign, the first one without what both have before they differ."""
+    """Yield the first lines after a sign, the first line without what both have in common before they differ."""
     for place, line in enumerate(lines[:DIFFERENT_LINES]):
         rest = f"…{line[skipped + 1 :]}" if place == 0 and skipped else line
         yield f"  {sign}{shorten(rest, DIFFERENT_CHARS)}"

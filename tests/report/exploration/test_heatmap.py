@@ -22,10 +22,8 @@ def test_rows_are_calls_and_columns_faults():
     }
 
 
-def test_cases_of_several_faults_stand_beside_it():
-    heatmap = heatmap_of(explorations.with_pair())
-    assert [each.case.id for each in heatmap.beside] == ["0007"]
-    assert verdicts(heatmap) == verdicts(heatmap_of(explorations.naive()))
+def test_cases_of_several_faults_have_no_cell():
+    assert verdicts(heatmap_of(explorations.with_pair())) == verdicts(heatmap_of(explorations.naive()))
 
 
 def test_a_band_has_its_columns_and_the_rows_that_were_explored_there():

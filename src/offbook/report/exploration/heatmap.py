@@ -28,11 +28,10 @@ class HeatRow(Struct, frozen=True):
 
 
 class Heatmap(Struct, frozen=True):
-    """Calls by faults. `beside` are the cases without a cell: those of several faults."""
+    """Calls by faults, without the cases of several faults, which have no cell."""
 
     columns: tuple[str, ...]
     rows: tuple[HeatRow, ...]
-    beside: tuple[CaseResult, ...] = ()
 
     def band(self, columns: Sequence[int]) -> Heatmap:
         """Return the part with these columns, without rows that have no case there."""
@@ -53,7 +52,7 @@ def heatmap_of(exploration: Exploration) -> Heatmap:
     rows = (
         HeatRow(name, labels.get(name, name), tuple(found.get((name, column)) for column in columns)) for name in names
     )
-    return Heatmap(columns, tuple(rows), tuple(each for each in exploration.results if not each.case.cells))
+    return Heatmap(columns, tuple(rows))
 
 
 def row_labels(exploration: Exploration) -> dict[str, str]:

@@ -61,7 +61,7 @@ class ExploredCaseReport(Struct, frozen=True, kw_only=True):
 
 
 class ShardReport(Struct, frozen=True, kw_only=True):
-    """What `offbook merge` needs of a shard beside its cases, as JSON.
+    """What `offbook merge` needs of a shard in addition to its cases, as JSON.
 
     `run` is the same in all shards of a run, `cases` how many they have together. `not_tried` are the cases that a
     budget left out, as texts.

@@ -26,8 +26,8 @@ Reproduce = Callable[[FaultCase], str]
 class ReportOrigin(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an exploration came from: the version of offbook, the command, the recording, and when it was recorded.
 
-    All of it is the same in every run of the command, so that equal explorations give equal reports. When a report was
-    written is the time of its file.
+    All of it is the same in every run of the command: equal explorations give equal reports. The time of a report is
+    that of its file.
     """
 
     version: str = ""
@@ -270,7 +270,7 @@ _NOUNS = ("effect", "result")
 
 
 def verdict_noun(label: str, count: int) -> str:
-    """Return `repeated effects` or `bad retries` for two of them; what is no noun, like `recovered`, stays as it is."""
+    """Return the plural of a label unless `count` is 1: `bad retries`. Labels like `recovered` have none."""
     if count == 1:
         return label
     return f"{label}s" if label.endswith(_NOUNS) else label.replace("retry", "retries")

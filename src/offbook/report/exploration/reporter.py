@@ -89,8 +89,8 @@ def report_exploration(exploration: Exploration, reporter: ExplorationReporter) 
 class ExplorationFileReporter:
     """Writes a report of the cases so far to a file, and at the end that of the whole exploration.
 
-    It first writes when the exploration begins, so that a path that cannot be written is found before any case runs,
-    and then each time that the number of cases has doubled: an exploration that is killed leaves at least half of its
+    It first writes when the exploration begins: a path that cannot be written is found before any case runs. Then it
+    writes each time that the number of cases has doubled: an exploration that is killed leaves at least half of its
     cases, and all writing together costs at most twice the last one.
     """
 
