@@ -63,7 +63,7 @@ def test_the_search_finds_a_verdict(chromium, address):
     page = opened(chromium, width=1400, scheme="light", happened=[])
     page.goto(address, wait_until="networkidle")
     page.keyboard.press("Control+k")
-    page.get_by_role("combobox").or_(page.get_by_placeholder("Search")).first.fill("repeated side effect")
+    page.get_by_role("combobox").or_(page.get_by_placeholder("Search")).first.fill("repeated effect")
     page.get_by_text("offbook explore").first.wait_for()  # a heading of the reference, which is written from the code
 
 

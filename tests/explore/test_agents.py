@@ -79,7 +79,7 @@ def test_the_same_exploration_has_the_same_bytes_with_any_number_of_workers(name
     planted = next(each for each in ANIMALS if f"{each.kind}: {each.name}" == name)
     reports = [report_of(planted, tmp_path, faults, workers=workers) for workers in (1, 1, 2)]
     assert reports[0] == reports[1] == reports[2]
-    assert f'"{planted.verdict}"'.encode() in reports[0]
+    assert f'"{planted.verdict.partition(" (")[0]}"'.encode() in reports[0]
 
 
 def report_of(planted, folder, faults, *, workers):

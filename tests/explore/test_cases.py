@@ -273,4 +273,4 @@ def test_a_run_that_retries_what_was_cancelled_repeats_it(tmp_path):
             return await pay(order=42)
 
     _, verdicts = explored_orders(agent, recording(tmp_path, "a"), faults="orders")
-    assert ("cancelled after", "repeated side effect") in verdicts
+    assert ("cancelled after", "repeated effect") in verdicts

@@ -7,7 +7,7 @@ from offbook.explore.cases import FaultCase, HeatmapCell
 from offbook.explore.compare import VerdictChange, compare_explorations, coverage_of
 from offbook.explore.explorer import CaseResult, Exploration
 from offbook.explore.schedule import LeftOutFault
-from offbook.explore.verdict import Assessment
+from offbook.explore.verdict import stored_assessment
 from offbook.faults import parse_fault
 from offbook.report.exploration.report_input import comparison_totals
 from tests.explore.runs import clean_run, fired_run, model_call
@@ -16,7 +16,9 @@ from tests.explore.runs import clean_run, fired_run, model_call
 def exploration(**verdicts):
     """One with a case for each name, which is a fault at the first call."""
     cases = [
-        CaseResult(FaultCase(str(number), (parse_fault(f"call=1: {name}"),), ()), fired_run(), Assessment(verdict))
+        CaseResult(
+            FaultCase(str(number), (parse_fault(f"call=1: {name}"),), ()), fired_run(), stored_assessment(verdict, ())
+        )
         for number, (name, verdict) in enumerate(verdicts.items())
     ]
     return Exploration("it", clean_run(), tuple(cases))
@@ -28,7 +30,7 @@ def test_cases_are_compared_by_their_faults():
     comparison = compare_explorations(before, after)
     assert comparison.changes == (
         VerdictChange("call=1: connection_reset", "crashed", "recovered"),
-        VerdictChange("call=1: empty_response", None, "undetected"),
+        VerdictChange("call=1: empty_response", None, "undetected (broken data)"),
         VerdictChange("call=1: content_filter", "hung", None),
     )
     assert comparison.same == 1
@@ -39,8 +41,8 @@ def test_cases_are_compared_by_their_faults():
     ("before", "after", "is_worse"),
     [
         ("recovered", "crashed", True),
-        ("crashed", "wrong", True),
-        ("wrong", "crashed", False),
+        ("crashed", "undetected (failed check)", True),
+        ("undetected (failed check)", "crashed", False),
         ("recovered", "different result", True),
         ("recovered", "failed cleanly", True),
         ("not reached", "recovered", False),
@@ -61,7 +63,7 @@ def test_what_a_budget_left_out_then_or_now_is_not_known():
     after = replace(exploration(empty_response="undetected"), not_tried=frozenset({"call=1: timeout"}))
     comparison = compare_explorations(before, after)
     assert comparison.changes == (
-        VerdictChange("call=1: empty_response", None, "undetected", was_left_out=True),
+        VerdictChange("call=1: empty_response", None, "undetected (broken data)", was_left_out=True),
         VerdictChange("call=1: timeout", "crashed", None, is_left_out=True),
     )
     assert [change.case for change in comparison.left_out] == ["call=1: timeout"]
@@ -86,7 +88,7 @@ LINE = (parse_fault("call=1: connection_reset"),)
 
 def explored(row, column, verdict="recovered", **paths):
     run = fired_run(paths={name.replace("_", " "): count for name, count in paths.items()})
-    return CaseResult(FaultCase("0001", LINE, (HeatmapCell(row, column),)), run, Assessment(verdict))
+    return CaseResult(FaultCase("0001", LINE, (HeatmapCell(row, column),)), run, stored_assessment(verdict, ()))
 
 
 def test_it_is_reported_which_calls_met_which_faults_and_which_paths_were_taken():

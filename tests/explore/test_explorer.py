@@ -65,13 +65,13 @@ def test_every_case_is_run_once_behind_the_clean_run_and_judged():
         "call=1 attempt=1: http_error 401",
         "call=2 attempt=1: http_error 401",
     ]
-    assert [each.verdict for each in exploration.results] == ["recovered", "crashed", "hung"]
+    assert [each.title for each in exploration.results] == ["recovered", "crashed", "hung"]
     assert (exploration.subject, exploration.clean, exploration.left) == ("told", CLEAN, 0)
 
 
 def test_findings_come_worst_first_and_verdicts_are_counted():
     exploration = explore(Broken())
-    assert [each.verdict for each in exploration.findings] == ["hung", "crashed"]
+    assert [each.title for each in exploration.findings] == ["hung", "crashed"]
     assert exploration.counts == {"hung": 1, "crashed": 1, "recovered": 1}
 
 
@@ -79,7 +79,7 @@ def test_an_exploration_has_the_cells_of_a_picture():
     exploration = explore(Broken())
     assert exploration.rows == ["1", "2", "refund 1"]
     assert exploration.columns == ["http_error 401", "tool_lost"]
-    assert exploration.at("2", "http_error 401").verdict == "crashed"
+    assert exploration.at("2", "http_error 401").title == "crashed"
     assert exploration.at("2", "tool_lost") is None
 
 
@@ -101,7 +101,7 @@ def test_who_watches_hears_of_the_clean_run_and_of_each_case():
 def test_some_cases_alone_can_be_run():
     explorer = Explorer(Broken(), ExploreOptions(variants=once("http_error 401"), pairs=True))
     exploration = explorer.explore(explorer.cases[1:])
-    assert [each.verdict for each in exploration.results] == ["crashed"]
+    assert [each.title for each in exploration.results] == ["crashed"]
 
 
 def test_an_executor_runs_the_cases_and_the_results_come_in_their_order():
@@ -113,7 +113,7 @@ def test_an_executor_runs_the_cases_and_the_results_come_in_their_order():
     exploration = Explorer(
         subject, ExploreOptions(variants=once("http_error 401")), executor=Backwards(subject)
     ).explore()
-    assert [each.verdict for each in exploration.results] == ["recovered", "crashed"]
+    assert [each.title for each in exploration.results] == ["recovered", "crashed"]
 
 
 def test_invariants_are_asked_of_every_run():
@@ -121,7 +121,7 @@ def test_invariants_are_asked_of_every_run():
         return run.error is None
 
     crashed = explore(Broken(), invariants=[invariant]).at("2", "http_error 401")
-    assert (crashed.verdict, crashed.evidence) == ("wrong", ("invariant", "KeyError: 'x'"))
+    assert (crashed.title, crashed.evidence) == ("undetected (failed check)", ("invariant", "KeyError: 'x'"))
 
 
 @pytest.mark.parametrize(

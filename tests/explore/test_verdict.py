@@ -3,11 +3,23 @@
 import pytest
 from msgspec.structs import replace
 
+from offbook.errors import InputError
 from offbook.explore.options import broken_invariants
-from offbook.explore.verdict import FINDINGS, VERDICTS, assess
+from offbook.explore.verdict import (
+    FINDING_TITLES,
+    FINDINGS,
+    TITLES,
+    VERDICTS,
+    Assessment,
+    assess,
+    parse_verdicts,
+    stored_assessment,
+    stored_titles,
+)
 from offbook.tools.effects import Effect, ToolDeclaration
 from tests.explore.runs import DECLARED, UNDECLARED, clean_run, fired_run, model_call, tool_run
 
+BROKEN, WENT_ON = "undetected (broken data)", "undetected (went on without)"
 PAID = Effect(tool="refund", arguments={"order_id": 42})
 OTHER = Effect(tool="refund", arguments={"order_id": 43})
 BOOKED, CANCELLED = (Effect(tool=f"{verb}_hotel", arguments={"room": 7}) for verb in ("book", "cancel"))
@@ -44,62 +56,62 @@ def fault_run(fault, **fields):
         ("undecided", fired_run(result=None, diverged="never recorded"), clean_run()),
         ("undecided", fired_run(diverged="never recorded", broken=("it said sorry",)), clean_run()),
         ("undecided", fired_run(diverged="never recorded", error=UNDECLARED), clean_run()),
-        ("wrong", fired_run(broken=("it said sorry",)), clean_run()),
+        ("undetected (failed check)", fired_run(broken=("it said sorry",)), clean_run()),
     ],
 )
 def test_a_run_is_judged_by_how_it_ended(verdict, run, clean):
-    assert assess(run, clean).verdict == verdict
+    assert assess(run, clean).title == verdict
 
 
 @pytest.mark.parametrize(
     ("verdict", "run", "clean"),
     [
-        ("repeated side effect", fired_run(effects=(PAID, PAID)), PAYING),
-        ("repeated side effect", fired_run(effects=(PAID, PAID), hung="for ever"), PAYING),
-        ("repeated side effect", fired_run(effects=(PAID, PAID), diverged="new"), PAYING),
-        ("repeated side effect", fired_run(effects=(PAID, PAID), error=DECLARED), PAYING),
-        ("repeated side effect", fired_run(effects=(PAID, PAID), result="Sorry, I could not"), PAYING),
+        ("repeated effect", fired_run(effects=(PAID, PAID)), PAYING),
+        ("repeated effect", fired_run(effects=(PAID, PAID), hung="for ever"), PAYING),
+        ("repeated effect", fired_run(effects=(PAID, PAID), diverged="new"), PAYING),
+        ("repeated effect", fired_run(effects=(PAID, PAID), error=DECLARED), PAYING),
+        ("repeated effect", fired_run(effects=(PAID, PAID), result="Sorry, I could not"), PAYING),
         ("wrong effect", fired_run(effects=(PAID,)), clean_run()),
         ("wrong effect", fired_run(effects=(OTHER,)), PAYING),
         ("missing effect", fired_run(), PAYING),
         ("missing effect", fired_run(result="Have a nice day"), PAYING),
         ("different result", fired_run(result="The order was not refunded."), PAYING),
-        ("possible repeat", fired_run(effects=(ASKED, ASKED)), clean_run(effects=(ASKED,))),
+        ("possible repeated effect", fired_run(effects=(ASKED, ASKED)), clean_run(effects=(ASKED,))),
         ("missing effect", fired_run(), clean_run(effects=(ASKED,))),
         ("failed cleanly", fired_run(error=DECLARED, effects=(BOOKED, CANCELLED), declarations=UNDOES), PAYING),
-        ("repeated side effect", fault_run("doubled_tool_calls", effects=(PAID, PAID)), PAYING),
-        ("undetected", fault_run("one_more_tool", effects=(PAID, PAID)), PAYING),
+        ("repeated effect", fault_run("doubled_tool_calls", effects=(PAID, PAID)), PAYING),
+        (BROKEN, fault_run("one_more_tool", effects=(PAID, PAID)), PAYING),
         ("recovered", fault_run("one_more_tool", effects=(PAID,)), PAYING),
         ("failed partway", fault_run("one_more_tool", effects=(PAID, PAID), error=DECLARED), PAYING),
         ("recovered", fault_run("one_more_tool", effects=(ASKED, ASKED)), clean_run(effects=(ASKED,))),
     ],
 )
 def test_a_run_is_judged_by_its_effects(verdict, run, clean):
-    assert assess(run, clean).verdict == verdict
+    assert assess(run, clean).title == verdict
 
 
 @pytest.mark.parametrize(
     ("verdict", "run"),
     [
-        ("undetected", fired_run(result="")),
-        ("undetected", fired_run(result=None)),
-        ("undetected", fired_run(result="do")),
-        ("undetected", fired_run(result="None")),
-        ("undetected", fired_run(result=f"the answer: {MARK}", marks=(MARK,))),
+        (BROKEN, fired_run(result="")),
+        (BROKEN, fired_run(result=None)),
+        (BROKEN, fired_run(result="do")),
+        (BROKEN, fired_run(result="None")),
+        (BROKEN, fired_run(result=f"the answer: {MARK}", marks=(MARK,))),
         ("different result", fired_run(result=f"Sorry, I could not: {MARK}", marks=(MARK,))),
-        ("undetected", fired_run(result="dodone")),
+        (BROKEN, fired_run(result="dodone")),
         ("different result", fired_run(fired=EMPTY_TOOL, result=[])),
-        ("undetected", fired_run(fired=EMPTY_TOOL, result=None)),
+        (BROKEN, fired_run(fired=EMPTY_TOOL, result=None)),
     ],
 )
 def test_a_run_is_judged_by_its_result(verdict, run):
-    assert assess(run, clean_run()).verdict == verdict
+    assert assess(run, clean_run()).title == verdict
 
 
 def test_what_a_fault_injected_into_an_effect_was_not_noticed():
     marked = Effect(tool="refund", arguments={"order_id": MARK})
     assessment = assess(fired_run(effects=(marked,), marks=(MARK,)), PAYING)
-    assert assessment.verdict == "wrong effect"
+    assert assessment.title == "wrong effect"
     assert f'what the fault injected reached a side effect: refund(order_id="{MARK}")' in assessment.evidence
 
 
@@ -107,15 +119,23 @@ def test_what_a_fault_injected_into_an_effect_was_not_noticed():
     ("verdict", "run", "clean"),
     [
         (
-            "undetected",
+            BROKEN,
             fired_run(fired=GARBLED, tools=(tool_run(result="{"),)),
             clean_run(tools=(tool_run(result="5"),)),
         ),
-        ("undetected", fired_run(fired=EMPTY_TOOL, tools=(tool_run(),)), clean_run(tools=(tool_run(result="5"),))),
+        (
+            BROKEN,
+            fired_run(fired=EMPTY_TOOL, tools=(tool_run(),)),
+            clean_run(tools=(tool_run(result="5"),)),
+        ),
         ("recovered", fired_run(fired=EMPTY_TOOL, tools=(tool_run(),)), clean_run(tools=(tool_run(),))),
-        ("possible repeat", fired_run(fired=GARBLED, tools=(FOUND, FOUND)), clean_run(tools=(FOUND,))),
+        ("possible repeated effect", fired_run(fired=GARBLED, tools=(FOUND, FOUND)), clean_run(tools=(FOUND,))),
         ("recovered", fired_run(fired=GARBLED, tools=(FOUND, FOUND), declarations=READS), clean_run(tools=(FOUND,))),
-        ("went on without", fired_run(fired=NO_CHECK, tools=(PREVENTED,)), clean_run(tools=(tool_run("check"),))),
+        (
+            WENT_ON,
+            fired_run(fired=NO_CHECK, tools=(PREVENTED,)),
+            clean_run(tools=(tool_run("check"),)),
+        ),
         (
             "recovered",
             fired_run(fired=NO_CHECK, tools=(PREVENTED, tool_run("check", 2))),
@@ -126,20 +146,20 @@ def test_what_a_fault_injected_into_an_effect_was_not_noticed():
             fired_run(fired=NO_CHECK, tools=(PREVENTED, tool_run("other_check"))),
             clean_run(tools=(tool_run("check"),)),
         ),
-        ("went on without", fault_run("http_error 500", calls=(FAILED,)), clean_run()),
+        (WENT_ON, fault_run("http_error 500", calls=(FAILED,)), clean_run()),
         ("recovered", fault_run("http_error 500", calls=(FAILED, AGAIN)), clean_run()),
         ("recovered", fault_run("http_error 500", calls=(FAILED, model_call(2, model="other"))), clean_run()),
         ("recovered", fault_run("http_error 500", calls=(FAILED, model_call(2, step_id="backup"))), clean_run()),
-        ("went on without", fault_run("empty_response"), clean_run()),
-        ("went on without", fault_run("refusal"), clean_run()),
+        (WENT_ON, fault_run("empty_response"), clean_run()),
+        (WENT_ON, fault_run("refusal"), clean_run()),
         ("recovered", fault_run("refusal", calls=(model_call(), AGAIN)), clean_run()),
         ("recovered", fault_run("empty_response", calls=(model_call(), AGAIN)), clean_run()),
-        ("undetected", fault_run("partial_response"), clean_run()),
+        (BROKEN, fault_run("partial_response"), clean_run()),
         ("recovered", fault_run("partial_response", calls=(model_call(), AGAIN)), clean_run()),
     ],
 )
 def test_the_same_result_counts_only_if_nothing_was_left_out(verdict, run, clean):
-    assert assess(run, clean).verdict == verdict
+    assert assess(run, clean).title == verdict
 
 
 def test_the_evidence_says_that_a_call_got_no_answer_or_a_refusal():
@@ -175,9 +195,9 @@ def test_a_last_call_that_fails_for_good_after_all_effects_was_not_needed():
         "the same result, with 0 further calls",
         "call 2 never got a good answer; nothing was left to do",
     )
-    assert judge(model_call(), model_call(2, **closing)).verdict == "recovered"
-    assert judge(model_call(), model_call(2, **(closing | {"effects_before": 0}))).verdict == "went on without"
-    assert judge(model_call(**closing), model_call(2)).verdict == "went on without"
+    assert judge(model_call(), model_call(2, **closing)).title == "recovered"
+    assert judge(model_call(), model_call(2, **(closing | {"effects_before": 0}))).title == WENT_ON
+    assert judge(model_call(**closing), model_call(2)).title == WENT_ON
 
 
 @pytest.mark.parametrize("follows", ["", "repeats"])
@@ -186,52 +206,53 @@ def test_a_question_of_its_own_is_needed_even_after_all_effects(follows, step):
     asked = {"effects_before": 1, "follows": follows, "step_id": step}
     clean = clean_run(calls=(model_call(), model_call(2, **asked)), effects=(PAID,))
     run = fired_run(calls=(model_call(), model_call(2, outcome="failed", **asked)), effects=(PAID,))
-    assert assess(run, clean).verdict == "went on without"
-    assert assess(run, clean, optional={step} - {None}).verdict == ("recovered" if step else "went on without")
+    assert assess(run, clean).title == WENT_ON
+    assert assess(run, clean, optional={step} - {None}).title == ("recovered" if step else WENT_ON)
 
 
 def test_an_empty_answer_after_which_the_same_step_asks_again_was_not_left_out():
     first, again = model_call(step_id="poll"), model_call(2, step_id="poll", follows="continues")
     clean = clean_run(calls=(first, again))
     empty = ("step=poll call=1 attempt=1: empty_response",)
-    assert assess(fired_run(fired=empty, calls=(first, again)), clean).verdict == "recovered"
+    assert assess(fired_run(fired=empty, calls=(first, again)), clean).title == "recovered"
     other = model_call(2, step_id="poll")
-    assert assess(fired_run(fired=empty, calls=(first, other)), clean).verdict == "went on without"
+    assert assess(fired_run(fired=empty, calls=(first, other)), clean).title == WENT_ON
     failed = model_call(step_id="poll", outcome="failed")
-    assert assess(fired_run(calls=(failed, again)), clean).verdict == "went on without"
+    assert assess(fired_run(calls=(failed, again)), clean).title == WENT_ON
 
 
 def test_a_run_may_go_on_without_what_is_optional():
     run, clean = fired_run(fired=NO_CHECK, tools=(PREVENTED,)), clean_run(tools=(tool_run("check"),))
-    assert assess(run, clean, optional={"check"}).verdict == "recovered"
+    assert assess(run, clean, optional={"check"}).title == "recovered"
     step = {"step_id": "review"}
     reviewed, failed = model_call(**step), model_call(outcome="failed", **step)
     clean = clean_run(calls=(reviewed,))
-    assert assess(fired_run(calls=(failed,)), clean).verdict == "went on without"
-    assert assess(fired_run(calls=(failed,)), clean, optional={"review"}).verdict == "recovered"
+    assert assess(fired_run(calls=(failed,)), clean).title == WENT_ON
+    assert assess(fired_run(calls=(failed,)), clean, optional={"review"}).title == "recovered"
 
 
 @pytest.mark.parametrize(
     ("verdict", "run"),
     [
-        ("came too soon", fired_run(calls=(model_call(), model_call(attempt=2, is_too_soon=True)))),
-        ("wrong", fired_run(calls=(model_call(), model_call(2, forgot=3)), diverged="new")),
+        ("bad retry (too soon)", fired_run(calls=(model_call(), model_call(attempt=2, is_too_soon=True)))),
+        ("bad retry (lost messages)", fired_run(calls=(model_call(), model_call(2, forgot=3)), diverged="new")),
         ("undecided", fault_run("context_overflow", calls=(model_call(2, forgot=3),), diverged="new")),
         *(
-            ("retried in vain", fault_run(f"http_error {status}", calls=(FAILED, AGAIN)))
+            ("bad retry (in vain)", fault_run(f"http_error {status}", calls=(FAILED, AGAIN)))
             for status in (400, 401, 403, 404, 422)
         ),
-        ("retried in vain", fault_run("context_overflow", calls=(FAILED, AGAIN))),
+        ("bad retry (in vain)", fault_run("context_overflow", calls=(FAILED, AGAIN))),
         ("recovered", fault_run("http_error 503", calls=(FAILED, AGAIN))),
         ("recovered", fault_run("http_error 401", calls=(FAILED, model_call(2)))),
-        ("retry storm", fired_run(calls=tuple(model_call(attempt=number) for number in range(1, 12)))),
-        ("retry storm", fired_run(calls=tuple(model_call(attempt=each, waited_s=0.0) for each in range(1, 6)))),
+        ("recovered", fired_run(fired=("since=2: http_error 401",), calls=(FAILED, AGAIN, model_call(2)))),
+        ("bad retry (storm)", fired_run(calls=tuple(model_call(attempt=number) for number in range(1, 12)))),
+        ("bad retry (storm)", fired_run(calls=tuple(model_call(attempt=each, waited_s=0.0) for each in range(1, 6)))),
         ("recovered", fired_run(calls=tuple(model_call(attempt=each, waited_s=1.0) for each in range(1, 6)))),
         ("recovered", fired_run(calls=tuple(model_call(attempt=each) for each in range(1, 6)))),
     ],
 )
 def test_a_run_is_judged_by_how_it_retries(verdict, run):
-    assert assess(run, clean_run()).verdict == verdict
+    assert assess(run, clean_run()).title == verdict
 
 
 @pytest.mark.parametrize(
@@ -241,21 +262,21 @@ def test_a_run_is_judged_by_how_it_retries(verdict, run):
         ("missing effect", fired_run(diverged="new", continuation="oblivious"), PAYING),
         ("recovered", fired_run(fired=NO_CHECK, tools=(PREVENTED,), **TOLD), clean_run(tools=(tool_run("check"),))),
         ("recovered", fired_run(broken=("it did not look",), **TOLD), clean_run()),
-        ("repeated side effect", fired_run(effects=(PAID, PAID), **TOLD), PAYING),
+        ("repeated effect", fired_run(effects=(PAID, PAID), **TOLD), PAYING),
         ("crashed", fired_run(error=UNDECLARED, **TOLD), PAYING),
         ("hung", fired_run(hung="it made more than 105 model calls", **TOLD), PAYING),
     ],
 )
 def test_what_a_model_does_that_was_told_of_a_failure_is_not_the_fault_of_the_agent(verdict, run, clean):
-    assert assess(run, clean).verdict == verdict
+    assert assess(run, clean).title == verdict
 
 
 def test_a_refusal_that_a_model_has_seen_is_not_the_fault_of_the_agent():
     published = Effect(tool="publish", arguments={"text": f"I'm sorry, but no. {MARK}"})
     clean = clean_run(effects=(Effect(tool="publish", arguments={"text": "News"}),))
     refused = {"fired": ("call=1 attempt=1: refusal",), "effects": (published,), "marks": (MARK,)}
-    assert assess(fired_run(**refused, **TOLD), clean).verdict == "recovered"
-    assert assess(fired_run(**refused), clean).verdict == "wrong effect"
+    assert assess(fired_run(**refused, **TOLD), clean).title == "recovered"
+    assert assess(fired_run(**refused), clean).title == "wrong effect"
 
 
 def test_the_evidence_names_the_continuation():
@@ -312,15 +333,15 @@ def test_what_had_been_changed_stands_beside_the_error_that_ended_the_run():
 
 def test_what_had_been_changed_stands_beside_a_result_that_says_that_it_failed():
     assessment = assess(fired_run(result="Sorry, nothing was charged.", effects=(PAID,)), PAYING)
-    assert assessment.verdict == "different result"
+    assert assessment.title == "different result"
     failed, difference, had_run = assessment.evidence
     assert (failed, had_run) == ("it says in its result that it failed", "refund(order_id=42) had run")
     assert difference.endswith(f"\n  -{PAYING.result}\n  +Sorry, nothing was charged.")
 
 
 def test_an_effect_of_a_tool_that_a_run_may_go_on_without_is_not_missing():
-    assert assess(fired_run(), PAYING, optional=["refund"]).verdict == "recovered"
-    assert assess(fired_run(effects=(PAID, PAID)), PAYING, optional=["refund"]).verdict == "repeated side effect"
+    assert assess(fired_run(), PAYING, optional=["refund"]).title == "recovered"
+    assert assess(fired_run(effects=(PAID, PAID)), PAYING, optional=["refund"]).title == "repeated effect"
 
 
 def test_a_missing_effect_with_another_result_shows_it_and_says_how_to_give_up():
@@ -336,17 +357,17 @@ def test_to_undo_what_was_attempted_and_failed_is_no_wrong_effect(prevented):
     failed = () if prevented else (Effect(tool="book_hotel", arguments={"room": 7}, outcome="failed"),)
     clean = clean_run(effects=(BOOKED,), declarations=UNDOES)
     run = fired_run(error=DECLARED, tools=(attempt,), effects=(*failed, CANCELLED))
-    assert assess(run, clean).verdict == "failed cleanly"
-    assert assess(fired_run(error=DECLARED, effects=(CANCELLED,)), clean).verdict == "wrong effect"
+    assert assess(run, clean).title == "failed cleanly"
+    assert assess(fired_run(error=DECLARED, effects=(CANCELLED,)), clean).title == "wrong effect"
 
 
 def test_an_effect_that_was_undone_did_run():
     clean, undone = clean_run(effects=(BOOKED,), declarations=UNDOES), {"effects": (BOOKED, CANCELLED)}
     told = assess(fired_run(result="The booking was taken back.", **undone), clean)
-    assert told.verdict == "different result"
+    assert told.title == "different result"
     assert told.evidence[2:] == ("book_hotel(room=7) ran and was undone by cancel_hotel(room=7)",)
     untold = assess(fired_run(**undone), clean)
-    assert untold.verdict == "missing effect"
+    assert untold.title == "missing effect"
     assert untold.evidence == (
         "book_hotel(room=7) ran and was undone by cancel_hotel(room=7), and the result is the same",
     )
@@ -374,7 +395,7 @@ def test_a_missing_effect_names_the_calls_of_its_tool_that_may_have_run():
 def test_what_may_have_been_changed_is_not_called_done():
     perhaps = Effect(tool="refund", arguments={"order_id": "x"}, outcome="unknown", source="inferred")
     assessment = assess(fired_run(error=DECLARED, effects=(perhaps,)), PAYING)
-    assert assessment.verdict == "failed cleanly"
+    assert assessment.title == "failed cleanly"
     assert assessment.evidence[1:] == ('refund(order_id="x") may have run',)
 
 
@@ -382,7 +403,7 @@ def test_a_run_that_gives_up_names_the_tools_that_ran_and_declare_nothing():
     ran = (FOUND, tool_run("look_up"), tool_run("look_up", 2), PREVENTED)
     run = fired_run(error=DECLARED, tools=ran, declarations=READS)
     assessment = assess(run, clean_run(tools=(FOUND,)))
-    assert (assessment.verdict, assessment.evidence[1:]) == (
+    assert (assessment.title, assessment.evidence[1:]) == (
         "failed cleanly",
         ("look_up ran 2 times; nothing is declared about it",),
     )
@@ -396,7 +417,7 @@ def test_a_repetition_that_is_only_inferred_comes_with_advice():
 
 def test_every_finding_of_a_run_is_in_the_evidence():
     assessment = assess(fired_run(result="None"), PAYING)
-    assert assessment.verdict == "missing effect"
+    assert assessment.title == "missing effect"
     assert any("placeholder" in line for line in assessment.evidence)
 
 
@@ -414,16 +435,80 @@ def invariant_mute(run):
         raise AssertionError
 
 
-def test_an_invariant_that_does_not_hold_makes_a_run_wrong():
+def test_an_invariant_that_does_not_hold_is_a_failed_check():
     invariants = [invariant_short, invariant_done, invariant_mute]
-    assert assess(fired_run(), clean_run(), invariants=invariants).verdict == "recovered"
+    assert assess(fired_run(), clean_run(), invariants=invariants).title == "recovered"
     judged = assess(fired_run(result="no", calls=(model_call(),) * 2), clean_run(), invariants=invariants)
-    assert judged.verdict == "wrong"
+    assert judged.title == "undetected (failed check)"
     assert judged.evidence == ("invariant_short", "invariant_done: it must be done", "invariant_mute")
 
 
 def test_findings_are_the_worst_verdicts():
     assert set(VERDICTS[: len(FINDINGS)]) == FINDINGS
+    assert set(TITLES[: len(FINDING_TITLES)]) == FINDING_TITLES
+
+
+@pytest.mark.parametrize(
+    ("name", "titles"),
+    [
+        ("hung", {"hung"}),
+        ("bad-retry", {f"bad retry ({why})" for why in ("lost messages", "storm", "in vain", "too soon")}),
+        ("storm", {"bad retry (storm)"}),
+        ("retry-storm", {"bad retry (storm)"}),
+        ("repeated-effect", {"repeated effect", "possible repeated effect"}),
+        ("repeated side effect", {"repeated effect"}),
+        ("possible-repeat", {"possible repeated effect"}),
+        ("wrong", {"undetected (failed check)", "bad retry (lost messages)"}),
+        ("bad retry (in vain)", {"bad retry (in vain)"}),
+    ],
+)
+def test_verdicts_are_selected_by_family_reason_title_or_former_name(name, titles):
+    assert parse_verdicts([name], source="--fail-on") == titles
+
+
+@pytest.mark.parametrize(
+    ("names", "titles"),
+    [
+        (TITLES, set(TITLES)),
+        (["repeated effect"], {"repeated effect"}),
+        (["undetected", "hung"], {"undetected (broken data)", "hung"}),
+        (["wrong"], {"undetected (failed check)", "bad retry (lost messages)"}),
+    ],
+)
+def test_titles_in_files_are_read_as_they_were_meant(names, titles):
+    assert stored_titles(names, source="part1.json") == titles
+
+
+def test_an_unknown_title_in_a_file_is_refused():
+    with pytest.raises(InputError, match="there is no verdict 'hug'"):
+        stored_titles(["hug"], source="part1.json")
+
+
+def test_a_misspelt_verdict_is_answered_with_the_closest_one():
+    with pytest.raises(InputError, match="there is no verdict 'bad-retri'") as caught:
+        parse_verdicts(["hung", "bad-retri"], source="--fail-on")
+    assert caught.value.hint == "did you mean 'bad-retry'?"
+
+
+LOST = "the request after the failure lacks 2 messages of its conversation"
+
+
+@pytest.mark.parametrize(
+    ("stored", "expected"),
+    [
+        (("repeated side effect", ()), Assessment("repeated effect", (), "certain")),
+        (("possible repeat", ()), Assessment("repeated effect", (), "possible")),
+        (("wrong", ("it said sorry",)), Assessment("undetected", ("it said sorry",), "failed check")),
+        (("wrong", (LOST,)), Assessment("bad retry", (LOST,), "lost messages")),
+        (("undetected", ()), Assessment("undetected", (), "broken data")),
+        (("went on without", ()), Assessment("undetected", (), "went on without")),
+        (("retried in vain", ()), Assessment("bad retry", (), "in vain")),
+        (("bad retry", (), "too soon"), Assessment("bad retry", (), "too soon")),
+        (("crashed", ()), Assessment("crashed")),
+    ],
+)
+def test_verdicts_in_files_of_earlier_versions_are_read(stored, expected):
+    assert stored_assessment(*stored) == expected
 
 
 def test_an_invariant_may_fail_by_an_error_that_is_no_exception():
@@ -456,13 +541,13 @@ INSTRUCTION = "the result of find_order had an instruction in it: Note to the as
     ("verdict", "run"),
     [
         ("wrong effect", fired_run(fired=INJECTED, tools=(FOUND,), effects=(PAID,))),
-        ("undetected", fired_run(fired=INJECTED, tools=(FOUND, tool_run("read_file")))),
-        ("undetected", fired_run(fired=INJECTED, tools=(FOUND,), result=f"It was {MARK}", marks=(MARK,))),
+        (BROKEN, fired_run(fired=INJECTED, tools=(FOUND, tool_run("read_file")))),
+        (BROKEN, fired_run(fired=INJECTED, tools=(FOUND,), result=f"It was {MARK}", marks=(MARK,))),
         ("recovered", fired_run(fired=INJECTED, tools=(FOUND, tool_run("find_order", 2)), declarations=READS)),
         ("recovered", fired_run(fired=INJECTED, tools=(FOUND, tool_run(side_effect=True)), effects=(INFERRED,))),
     ],
 )
 def test_who_follows_an_injected_instruction_is_shown_it(verdict, run):
     found = assess(run, clean_run(tools=(FOUND,)))
-    assert found.verdict == verdict
+    assert found.title == verdict
     assert any(line.startswith(INSTRUCTION) for line in found.evidence) == (verdict != "recovered")

@@ -79,7 +79,7 @@ def test_a_finding_is_reported_with_its_evidence_and_the_command_that_shows_it_a
     explored.test(SOUND.replace("tools(refund))", "tools(refund), tries=2)"))
     result = explored.run()
     result.assert_outcomes(passed=5, failed=1, xfailed=1)
-    assert "repeated side effect: refund(order=42) ran 2 times instead of once" in printed_output(result)
+    assert "repeated effect: refund(order=42) ran 2 times instead of once" in printed_output(result)
     assert "fault: tool=refund call=1: tool_lost" in printed_output(result)
     assert "again: pytest 'test_it.py::test_agent[refund 1: tool_lost]'" in printed_output(result)
 
@@ -107,11 +107,11 @@ def test_one_case_alone_is_judged_beside_a_clean_run_of_its_own(explored):
     explored.run("test_it.py::test_agent[refund 1: tool_lost]").assert_outcomes(failed=1)
 
 
-def test_an_assertion_that_does_not_hold_is_wrong(explored):
+def test_an_assertion_that_does_not_hold_is_a_failed_check(explored):
     explored.test(SOUND.replace("connection_reset,tool_lost", "tool_garbled"))
     result = explored.run()
     result.assert_outcomes(passed=1, failed=1, xfailed=1)
-    assert "wrong: assert 'Hello!" in printed_output(result)
+    assert "undetected (failed check): assert 'Hello!" in printed_output(result)
     assert "Captured error call" in printed_output(result)
     assert "explored_test.py" not in printed_output(result)
 
@@ -303,7 +303,7 @@ WRONG_MARKERS = {
     "test_unknown.py": ("fault='all'", "unknown argument 'fault'"),
     "test_no_fault.py": ("faults='timeot'", "there is no fault 'timeot' to try"),
     "test_type.py": ("budget='many'", "budget: expected a number of cases or a time, got 'many'"),
-    "test_verdict.py": ("fail_on=['hug']", "fail_on: invalid enum value 'hug'"),
+    "test_verdict.py": ("fail_on=['hug']", "fail_on: there is no verdict 'hug'"),
 }
 
 
@@ -519,7 +519,7 @@ def test_a_request_that_was_never_recorded_is_answered_along_the_recording(explo
     explored.record().assert_outcomes(passed=1)
     result = explored.run(LOST)
     result.assert_outcomes(**outcomes)
-    assert ("repeated side effect: refund(order=42) ran" in printed_output(result)) is (more == "")
+    assert ("repeated effect: refund(order=42) ran" in printed_output(result)) is (more == "")
 
 
 def test_a_misspelt_name_of_what_it_may_go_on_without_is_refused(explored):
@@ -621,7 +621,7 @@ def test_an_agent_on_an_sdk_is_explored_with_a_client_that_a_fixture_makes(proje
     project.test(SDK_TEST.format(ask=ask))
     result = project.run()
     result.assert_outcomes(**outcomes)
-    is_found = "repeated side effect: refund(order=42) ran 2 times instead of once" in printed_output(result)
+    is_found = "repeated effect: refund(order=42) ran 2 times instead of once" in printed_output(result)
     assert is_found is ("failed" in outcomes)
 
 
@@ -674,7 +674,7 @@ def test_an_async_test_is_recorded_over_http_and_explored_at_each_position_of_it
     items = names(project.run("--collect-only"))
     assert "test_it.py::test_greets[1: stream_truncate cut, text]" in items
     result = project.run()
-    assert "wrong: assert '" in printed_output(result)
+    assert "undetected (failed check): assert '" in printed_output(result)
 
 
 @pytest.mark.loads_sdk

@@ -18,7 +18,7 @@ def finding(project, monkeypatch):
     monkeypatch.chdir(project.folder)
     Project(project.folder).workflow(CARELESS)
     described = WorkflowSpec(recording="run.json", file="flow.yaml")
-    kind = Regression(offbook="regression", verdict="wrong", faults=(), subject=described)
+    kind = Regression(offbook="regression", verdict="crashed", faults=(), subject=described)
     with open_subject(described, ExploreSettings()) as subject:
         case = FaultCase("0007", (parse_fault("tool=refund call=1: tool_lost"),), ())
         exploration = Explorer(subject, ExploreOptions(variants=())).explore([case])
@@ -30,7 +30,7 @@ def finding(project, monkeypatch):
 def test_a_finding_fails_while_it_is_there(finding):
     result = finding.run()
     result.assert_outcomes(failed=1)
-    assert 'repeated side effect: refund(order="42") ran 2 times instead of once' in printed_output(result)
+    assert 'repeated effect: refund(order="42") ran 2 times instead of once' in printed_output(result)
     assert "again: offbook replay --plan" in printed_output(result)
 
 

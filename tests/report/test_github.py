@@ -154,7 +154,7 @@ def reported(exploration, summary=None):
 def test_each_finding_is_an_annotation():
     refunds, crashes = reported(explorations.naive())
     assert refunds == (
-        "::error title=refund_agent%3A repeated side effect in 1 case::"
+        "::error title=refund_agent%3A repeated effect in 1 case::"
         "refund ran 2 times, usually once%0Atool=refund call=1: tool_lost%0Aoffbook explore refund.py --only 0006"
     )
     assert crashes.startswith("::error title=refund_agent%3A crashed in 2 cases::RuntimeError: gave up%0A")
@@ -186,9 +186,9 @@ def markdown(exploration, before=None, **settings):
 def test_a_table_reports_how_many_cases_have_which_verdict_the_worst_first():
     assert markdown(explorations.naive()).startswith(
         "\n## Exploration of refund\\_agent\n\n"
-        "6 cases, 3 findings: 1 repeated side effect, 2 crashed, 1 undecided, 1 recovered, 1 not reached\n\n"
+        "6 cases, 3 findings: 1 repeated effect, 2 crashed, 1 undecided, 1 recovered, 1 not reached\n\n"
         "|  | verdict | cases |  |\n| --- | --- | --- | --- |\n"
-        "| 2× | repeated side effect | 1 | it changed something once more than it should |\n"
+        "| 2× | repeated effect | 1 | it changed something once more than it should |\n"
     )
 
 
@@ -223,7 +223,7 @@ def test_what_was_cut_off_says_so_and_may_be_empty():
 def test_much_of_it_is_cut_so_that_it_can_be_shown():
     exploration = explorations.large()
     bad = tuple(
-        explorations.judged(each.case, each.run, "wrong", f"{place}\n" + "x" * 10_000)
+        explorations.judged(each.case, each.run, "undetected", f"{place}\n" + "x" * 10_000)
         for place, each in enumerate(exploration.results)
     )
     summary = markdown(replace(exploration, results=bad), before=exploration)

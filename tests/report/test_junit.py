@@ -123,7 +123,7 @@ def test_every_case_is_a_test_case_and_findings_are_failures():
         "time": "0.000",
     }
     failure = case.find("failure")
-    assert failure.attrib == {"type": "repeated side effect", "message": "refund ran 2 times, usually once"}
+    assert failure.attrib == {"type": "repeated effect", "message": "refund ran 2 times, usually once"}
     assert failure.text.endswith("\noffbook explore refund.py --only 0006")
 
 

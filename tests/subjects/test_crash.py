@@ -52,7 +52,7 @@ def explored(program, faults="crash"):
     with program:
         options = ExploreOptions(variants=select_variants(faults, program.variants))
         exploration = Explorer(program, options, executor=executor_of(program, 1)).explore()
-    return {str(each.case): each.verdict for each in exploration.results}
+    return {str(each.case): each.title for each in exploration.results}
 
 
 def test_a_program_is_killed_before_a_call_and_started_again(tmp_path):
@@ -61,7 +61,7 @@ def test_a_program_is_killed_before_a_call_and_started_again(tmp_path):
     assert [call.number for call in run.calls] == [1, 3, 4]
     assert [str(effect) for effect in run.effects] == ["pay(order=42)", "pay(order=42)"]
     verdict = assess(run, clean)
-    assert verdict.verdict == "repeated side effect"
+    assert verdict.title == "repeated effect"
     assert verdict.evidence == (
         "pay(order=42) ran 2 times instead of once",
         "it was killed before call 2, and started again; before that, pay(order=42) ran; after that, pay(order=42) ran",
@@ -79,8 +79,8 @@ def test_a_program_is_killed_right_after_an_effect_that_it_reports(tmp_path, cod
     verdicts = explored(subject(code, tmp_path, *ANSWERS, side_effects=("pay",), crashes=True))
     assert verdicts == {
         "call=1: crash before": "recovered",
-        "call=2: crash before": "repeated side effect",
-        "tool=pay call=1: crash after": "repeated side effect",
+        "call=2: crash before": "repeated effect",
+        "tool=pay call=1: crash after": "repeated effect",
     }
 
 
@@ -112,7 +112,7 @@ def test_an_mcp_tool_crashes_before_and_after_its_effect(files):  # noqa: F811
         clean = program.run(FaultPlan())
         before, after = (program.run(plan_of(f"tool=desk.create call=1: crash {when}")) for when in ("before", "after"))
     assert [len(run.effects) for run in (clean, before, after)] == [1, 1, 2]
-    assert [assess(run, clean).verdict for run in (before, after)] == ["recovered", "repeated side effect"]
+    assert [assess(run, clean).title for run in (before, after)] == ["recovered", "repeated effect"]
     sites = [site for site in sites_of(clean) if site.is_tool]
     assert [str(case) for case in cases_of(sites, CRASH_VARIANTS)] == [
         "tool=desk.create call=1: crash before",
@@ -123,10 +123,10 @@ def test_an_mcp_tool_crashes_before_and_after_its_effect(files):  # noqa: F811
 def test_a_second_life_that_fails_or_hangs_is_what_became_of_the_run(tmp_path):
     fails = PAYS.replace('ask(said("Pay?"))', "assert life == 1, 'left behind'\nask(said('Pay?'))")
     clean, run = crash(subject(fails, tmp_path, *ANSWERS, side_effects=("pay",)), "call=2: crash before")
-    assert assess(run, clean).verdict == "crashed"
+    assert assess(run, clean).title == "crashed"
     hangs = "import time\n" + PAYS.replace('ask(said("Pay?"))', "time.sleep(60 * (life - 1))\nask(said('Pay?'))")
     clean, run = crash(subject(hangs, tmp_path, *ANSWERS, deadline_s=1.5), "call=1: crash before")
-    assert assess(run, clean).verdict == "hung"
+    assert assess(run, clean).title == "hung"
     assert assess(run, clean).evidence[0].startswith("it had made no call after")
 
 
@@ -136,14 +136,14 @@ def test_a_workflow_is_resumed_and_repeats_only_what_nobody_could_note(project):
         "step=plan call=1: crash before": "recovered",
         "step=tell call=1: crash before": "recovered",
         "tool=refund call=1: crash before": "recovered",
-        "tool=refund call=1: crash after": "repeated side effect",
+        "tool=refund call=1: crash after": "repeated effect",
     }
 
 
 def explored_workflow(workflow, workers=2):
     options = ExploreOptions(variants=select_variants("crash", workflow.variants))
     exploration = Explorer(workflow, options, executor=executor_of(workflow, workers)).explore()
-    return {str(each.case): each.verdict for each in exploration.results}
+    return {str(each.case): each.title for each in exploration.results}
 
 
 def test_a_workflow_that_is_resumed_asks_for_nothing_again(project):

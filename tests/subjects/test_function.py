@@ -112,7 +112,7 @@ def test_a_budget_deadlines_and_what_must_hold_are_kept(recording_explore_functi
     )
     assert (len(exploration.results), exploration.left) == (2, 2)
     assert [each.run.hung[:27] for each in exploration.results] == ["it had not ended after 30 s"] * 2
-    assert exploration.counts == {"wrong": 2}
+    assert exploration.counts == {"undetected": 2}
 
 
 def test_a_second_fault_is_tried_behind_the_first(recording_explore_function):
@@ -130,7 +130,7 @@ def test_a_step_that_it_may_go_on_without_is_declared(recording):
     def verdicts(**options):
         return explore_function(careless, recording, faults="empty_response,refusal", **options).counts
 
-    assert verdicts() == {"went on without": 4}
+    assert verdicts() == {"undetected": 4}
     assert verdicts(optional=["s"]) == {"recovered": 4}
     with pytest.raises(InputError, match="there is no step or tool 't'"):
         verdicts(optional=["t"])

@@ -22,7 +22,7 @@ from tests.subjects.sdk_agents import ASKED, PARAMETERS, RECORDING, GaveUpError,
 
 aiohttp = openai = requests = None  # see `load_sdks`
 pytestmark = pytest.mark.loads_sdk
-REPEATED = ("repeated side effect", ("refund(order=42) ran 2 times instead of once",))
+REPEATED = ("repeated effect", ("refund(order=42) ran 2 times instead of once",))
 SOUND_FAULTS = "all" if EVERY_CASE else "connection_reset,http_error 429,stream_truncate,wrong_content_type"
 SDKS = [pytest.param(*each, id=f"{each[0]} {'streamed' if each[1] else 'whole'}") for each in sampled(agents(), step=3)]
 
@@ -51,11 +51,11 @@ def explore(sdk, recording, *, streamed, careless, **options):
 @pytest.mark.parametrize(("sdk", "streamed"), SDKS)
 def test_who_starts_over_refunds_twice_and_a_sound_agent_is_not_accused(sdk, streamed, recording):
     exploration = explore(sdk, recording, streamed=streamed, careless=True, faults="connection_reset,http_error 400")
-    found = {str(each.case): (each.verdict, each.evidence[:1]) for each in exploration.findings}
+    found = {str(each.case): (each.title, each.evidence[:1]) for each in exploration.findings}
     assert found["call=2: connection_reset"] == REPEATED
     assert found["call=2 attempt=1: http_error 400"] == REPEATED
     sound = explore(sdk, recording, streamed=streamed, careless=False, faults=SOUND_FAULTS)
-    assert [(str(each.case), each.verdict, each.evidence) for each in sound.findings] == []
+    assert [(str(each.case), each.title, each.evidence) for each in sound.findings] == []
     assert ("stream_truncate cut, start" in sound.columns) is streamed
     assert "wrong_content_type" in sound.columns
 
@@ -71,8 +71,8 @@ def test_the_findings_are_those_of_the_same_agent_as_a_program(sdk, streamed, re
     options = ExploreOptions(variants=select_variants(PARITY_FAULTS, WIRE_VARIANTS))
     with ProgramSubject(command, replay=recording, settings=settings) as subject:
         there = Explorer(subject, options).explore()
-    assert {str(each.case): each.verdict for each in here.results} == {
-        str(each.case): each.verdict for each in there.results
+    assert {str(each.case): each.title for each in here.results} == {
+        str(each.case): each.title for each in there.results
     }
     assert [each.evidence for each in here.findings] == [each.evidence for each in there.findings] != []
 
@@ -94,7 +94,7 @@ def test_waits_and_timeouts_of_an_sdk_pass_in_virtual_time(tmp_path):
     assert took_s["call=1: http_error 429 headers.retry-after=3"] == 6.0
     assert 45.0 < took_s["call=1: timeout 60000"] < 60.0
     recovered = next(each for each in exploration.results if str(each.case) == "call=1 attempt=1: timeout 60000")
-    assert (recovered.verdict, recovered.run.paths) == ("recovered", {"retry": 1})
+    assert (recovered.title, recovered.run.paths) == ("recovered", {"retry": 1})
 
 
 def test_who_waits_for_longer_than_a_user_does_hangs(tmp_path):
@@ -105,7 +105,7 @@ def test_who_waits_for_longer_than_a_user_does_hangs(tmp_path):
     hello = write_recording(tmp_path / "hello.json", {"_version": 2, "agent": [{"content": "Hello!"}]})
     first = explore_function(waits, hello, faults="timeout", workers=1).findings[0]
     text = "it waited 20 s for the answer to call 1: no timeout is set, or a longer one (OpenAI(timeout=…))"
-    assert (first.verdict, first.evidence[0].partition(";")[0]) == ("hung", text)
+    assert (first.title, first.evidence[0].partition(";")[0]) == ("hung", text)
     deadlines = Deadlines(virtual_s=7200.0)
     longer = explore_function(waits, hello, faults="timeout", declared=["APIError"], deadlines=deadlines, workers=1)
     assert longer.findings == []
@@ -157,9 +157,9 @@ def reporting(order):
 @pytest.mark.parametrize(
     ("tools_of", "declared", "verdict"),
     [
-        (lambda offbook: offbook.tools(refund_once)["refund"], {}, "repeated side effect"),
-        (lambda _: reporting, {}, "repeated side effect"),
-        (lambda _: lambda order: "done", {}, "possible repeat"),
+        (lambda offbook: offbook.tools(refund_once)["refund"], {}, "repeated effect"),
+        (lambda _: reporting, {}, "repeated effect"),
+        (lambda _: lambda order: "done", {}, "possible repeated effect"),
         (
             lambda _: lambda order: "done",
             {"refund": ToolDeclaration(side_effect=True, idempotent="order")},
@@ -173,7 +173,7 @@ def test_effects_are_observed_reported_or_inferred_as_they_are_declared(tools_of
     exploration = explore_function(
         starting_over(tools_of), recording, faults="connection_reset", tools=declared, workers=1
     )
-    verdicts = {str(each.case): each.verdict for each in exploration.results}
+    verdicts = {str(each.case): each.title for each in exploration.results}
     assert verdicts["call=2 attempt=1: connection_reset"] == verdict
 
 
@@ -243,7 +243,7 @@ OFFERS = {"_version": 2, "agent": [{"content": "rail"}, {"content": "bus"}]}
 def test_answers_to_async_http_clients_are_held_and_their_run_is_cancelled(tmp_path):
     path = write_recording(tmp_path / "offers.json", OFFERS)
     results = explore_function(last_answer_wins, path, faults="orders", workers=1).results
-    verdicts = {str(each.case): each.verdict for each in results}
+    verdicts = {str(each.case): each.title for each in results}
     assert verdicts == {
         "call=1 attempt=1: cancelled": "failed cleanly",
         "call=2 attempt=1: cancelled": "failed cleanly",
@@ -261,7 +261,7 @@ def test_a_synchronous_sdk_blocks_so_that_no_order_reaches_it(tmp_path):
 
     path = write_recording(tmp_path / "offers.json", OFFERS)
     results = explore_function(blocking, path, faults="orders", workers=1).results
-    assert {str(each.case): each.verdict for each in results} == {
+    assert {str(each.case): each.title for each in results} == {
         "call=1 attempt=1: cancelled": "not reached",
         "call=2 attempt=1: cancelled": "not reached",
     }
@@ -332,7 +332,7 @@ def test_an_intercepted_client_is_explored_in_virtual_time(agent, tmp_path):
     recording = write_recording(tmp_path / "run.json", GREETING)
     faults = "timeout,connection_reset,http_error 503"
     exploration = explore_function(agent, recording, declared=[GaveUpError], workers=1, faults=faults)
-    verdicts = {str(each.case): each.verdict for each in exploration.results}
+    verdicts = {str(each.case): each.title for each in exploration.results}
     assert verdicts == {
         f"call=1{attempt}: {fault}": verdict
         for fault in ("connection_reset", "http_error 503", "timeout 60000")

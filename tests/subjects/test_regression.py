@@ -34,7 +34,7 @@ def write_finding(spec, *lines, folder="regress", invariants=None):
     """The files of what was found with the faults of each of `lines`."""
     kind = Regression(
         offbook="regression",
-        verdict="wrong",
+        verdict="crashed",
         faults=(),
         subject=spec,
         invariants=invariants,
@@ -53,13 +53,13 @@ def test_a_finding_is_kept_with_all_that_it_takes_to_run_it_again(careless):
     assert str(file) == "regress/0007.json"
     assert is_regression(file)
     regression = load_regression(file)
-    assert (str(regression), regression.verdict) == (LOST, "repeated side effect")
+    assert (str(regression), regression.verdict) == (LOST, "repeated effect")
     assert (regression.subject, regression.folder) == (careless, "..")
 
 
 def test_it_is_a_finding_until_it_is_mended(careless, project):
     (file,) = write_finding(careless, LOST)
-    assert reproduce(file).verdict == "repeated side effect"
+    assert reproduce(file).verdict == "repeated effect"
     project.write("flow.yaml", REFUND)
     assert reproduce(file).verdict == "failed partway"
 
@@ -93,7 +93,7 @@ def test_another_finding_does_not_take_the_place_of_one_that_is_kept(careless, p
     project.write("checks.py", "def invariant_tells(run):\n    assert run.error is None\n")
     kind = Regression(
         offbook="regression",
-        verdict="wrong",
+        verdict="crashed",
         faults=(),
         subject=careless,
         settings=ExploreSettings(),
@@ -164,7 +164,7 @@ def keep(subject, lines, **settings):
     exploration = Explorer(subject, ExploreOptions(variants=(), optional=optional)).explore([case])
     kind = Regression(
         offbook="regression",
-        verdict="wrong",
+        verdict="crashed",
         faults=(),
         subject=WorkflowSpec(recording="run.json", file="flow.yaml"),
         settings=ExploreSettings(**settings),

@@ -38,24 +38,24 @@ def test_a_clean_run_is_the_conversation(project):
 
 def test_what_the_agent_does_to_recover_is_in_place_and_counted(project):
     each = verdicts(project.scenario(), "connection_reset")["step=agent.plan call=1 attempt=1: connection_reset"]
-    assert each.verdict == "recovered"
+    assert each.title == "recovered"
     assert each.run.paths == {"retry": 1}
 
 
 def test_an_agent_that_gives_up_has_failed_cleanly_and_broken_nothing(project):
     each = verdicts(project.scenario(), "http_error 500")["step=agent.plan call=1: http_error 500"]
-    assert each.verdict == "failed cleanly"
+    assert each.title == "failed cleanly"
     assert each.run.error.type == "AllProvidersFailedError"
     assert each.run.broken == ()
 
 
 def test_an_agent_that_refunds_until_it_hears_of_it_repeats_a_side_effect(project):
     found = verdicts(project.scenario(desk=EAGER_DESK), "tool_lost,tool_error")
-    assert {name: each.verdict for name, each in found.items()} == {
-        "tool=refund call=1: tool_error": "wrong",
+    assert {name: each.title for name, each in found.items()} == {
+        "tool=refund call=1: tool_error": "undetected (failed check)",
         "tool=refund: tool_error": "hung",
-        "tool=refund call=1: tool_lost": "repeated side effect",
-        "tool=refund: tool_lost": "repeated side effect",
+        "tool=refund call=1: tool_lost": "repeated effect",
+        "tool=refund: tool_lost": "repeated effect",
     }
     assert "refund" in found["tool=refund call=1: tool_error"].run.broken[0]
 
@@ -64,37 +64,37 @@ def test_an_agent_that_raises_has_crashed_unless_the_error_is_declared(project):
     desk = DESK.replace("    said =", "    paid['paid'] + 0\n    said =")
     files = project.scenario(desk=desk)
     each = verdicts(files, "tool_error")["tool=refund call=1: tool_error"]
-    assert (each.verdict, each.run.error.type) == ("crashed", "KeyError")
+    assert (each.title, each.run.error.type) == ("crashed", "KeyError")
     declared = verdicts(files, "tool_error", settings=ExploreSettings(declared=("KeyError",)))
-    assert {each.verdict for each in declared.values()} == {"failed cleanly"}
+    assert {each.title for each in declared.values()} == {"failed cleanly"}
 
 
 def test_an_agent_that_answers_nothing_has_crashed(project):
     desk = DESK.replace("return said.content", "return said.content or None")
     each = verdicts(project.scenario(desk=desk), "empty_response")["step=agent.say call=1 attempt=1: empty_response"]
-    assert (each.verdict, each.run.error.type) == ("crashed", "TargetError")
+    assert (each.title, each.run.error.type) == ("crashed", "TargetError")
 
 
 def test_faulty_results_of_tools_are_not_held_against_the_schemas_of_mocks(project):
     sim = SIM.replace("    side_effects", '    schemas={"refund": refund},\n    side_effects')
     sim = sim.replace("scenario(\n", "def refund(order: int) -> dict[str, int]:\n    return {}\n\nscenario(\n", 1)
     found = verdicts(project.scenario(sim=sim), "tool_garbled,tool_empty")
-    assert {each.verdict for each in found.values()} == {"different result"}
+    assert {each.title for each in found.values()} == {"different result"}
     assert all(each.run.tools[0].error is None for each in found.values())
 
 
 def test_side_effects_are_known_by_the_schemas_and_by_name_too(project):
     sim = SIM.replace('    side_effects=["refund"],\n', "")
     files = project.scenario(desk=EAGER_DESK, sim=sim)
-    assert verdicts(files, "tool_lost")["tool=refund call=1: tool_lost"].verdict == "wrong"
+    assert verdicts(files, "tool_lost")["tool=refund call=1: tool_lost"].title == "undetected (failed check)"
     named = verdicts(files, "tool_lost", settings=ExploreSettings(side_effects=("refund",)))
-    assert named["tool=refund call=1: tool_lost"].verdict == "repeated side effect"
+    assert named["tool=refund call=1: tool_lost"].title == "repeated effect"
 
 
 def test_a_tool_without_a_mock_is_a_divergence(project):
     desk = DESK.replace("    said =", "    if 'error' in paid:\n        await ctx.resolve_tool('tell', {})\n    said =")
     each = verdicts(project.scenario(desk=desk), "tool_error")["tool=refund call=1: tool_error"]
-    assert each.verdict == "undecided"
+    assert each.title == "undecided"
     assert "'tell'" in each.assessment.evidence[0]
 
 
@@ -119,8 +119,8 @@ def test_a_simulated_user_is_answered_from_the_recording_and_no_fault_fires_ther
     assert clean(files).result["ending"] == "goal_reached"
     found = verdicts(files, "connection_reset,empty_response")
     assert not any("user" in name for name in found)
-    assert found["step=agent.plan call=1 attempt=1: connection_reset"].verdict == "recovered"
-    assert found["step=agent.say call=1 attempt=1: empty_response"].verdict == "undetected"
+    assert found["step=agent.plan call=1 attempt=1: connection_reset"].title == "recovered"
+    assert found["step=agent.say call=1 attempt=1: empty_response"].title == "undetected (broken data)"
 
 
 def test_a_simulated_user_goes_on_as_recorded_and_gets_no_answer_of_the_agent(project):
@@ -130,7 +130,7 @@ def test_a_simulated_user_goes_on_as_recorded_and_gets_no_answer_of_the_agent(pr
     files = project.scenario(sim=SIMULATED, config=CONFIG + USER, answers=answers)
     for settings in (ExploreSettings(), ExploreSettings(on_divergence="default", default_response="no idea")):
         found = verdicts(files, "tool_error,tool_lost,tool_garbled", settings=settings)
-        assert "undecided" not in {each.verdict for each in found.values()}
+        assert "undecided" not in {each.title for each in found.values()}
         runs = [each.run for each in found.values() if each.run.diverged]
         assert runs
         assert all(run.result["ending"] == "goal_reached" for run in runs)
@@ -197,4 +197,4 @@ def test_a_workflow_that_gives_up_as_an_agent_has_failed_cleanly(project):
     config = '[agent]\nname = "desk"\nworkflow = "flow.yaml"\n'
     files = project.scenario(config=config, sim=sim)
     each = verdicts(files, "http_error 500")["step=agent.plan call=1: http_error 500"]
-    assert (each.verdict, each.run.error.type) == ("failed cleanly", "StepError")
+    assert (each.title, each.run.error.type) == ("failed cleanly", "StepError")

@@ -69,7 +69,7 @@ def test_a_bad_answer_that_the_workflow_has_replaced_is_no_part_of_its_result(pr
     found = verdicts(subject_of(given), "http_error 500,empty_response,partial_response,refusal")
     replaced = [each for case, each in found.items() if "step=draft" in case]
     assert [each.run.result for each in replaced] == [{"state": {"text": text}, "outputs": {}}] * len(replaced)
-    assert {each.verdict for each in replaced} == {verdict}
+    assert {each.title for each in replaced} == {verdict}
 
 
 PATIENT = """\
@@ -88,34 +88,34 @@ steps:
 
 def test_a_loop_that_needs_another_round_has_recovered(project):
     found = verdicts(subject_of(project.workflow(PATIENT, {"say": {"content": "Here."}})), "empty_response")
-    assert found["step=say call=1 attempt=1: empty_response"].verdict == "recovered"
+    assert found["step=say call=1 attempt=1: empty_response"].title == "recovered"
 
 
 def test_a_step_that_gives_up_has_failed_cleanly(project):
     found = verdicts(subject_of(project.workflow()), "http_error")
     each = found["step=plan call=1: http_error 500"]
-    assert each.verdict == "failed cleanly"
+    assert each.title == "failed cleanly"
     assert each.run.error.type == "AllProvidersFailedError"
 
 
 def test_a_refund_that_is_tried_again_when_its_answer_is_lost_is_a_repeated_side_effect(project):
     found = verdicts(subject_of(project.workflow(CARELESS)), "tool_lost")
-    assert {each.verdict for each in found.values()} == {"repeated side effect"}
+    assert {each.title for each in found.values()} == {"repeated effect"}
     assert found["tool=refund call=1: tool_lost"].evidence == ('refund(order="42") ran 2 times instead of once',)
 
 
 def test_a_refund_that_is_not_tried_again_is_none(project):
     found = verdicts(subject_of(project.workflow()), "tool_lost")
-    assert {each.verdict for each in found.values()} == {"failed partway"}
+    assert {each.title for each in found.values()} == {"failed partway"}
 
 
 @pytest.mark.parametrize("name", ["ValueError", "Exception"])
 def test_an_error_of_a_tool_itself_is_a_crash_unless_it_or_a_base_of_it_is_declared(project, name):
     files = project.workflow(COUNT, COUNT_ANSWERS)
     crashed = verdicts(subject_of(files), "empty_response")
-    assert {(each.verdict, each.run.error.type) for each in crashed.values()} == {("crashed", "ValueError")}
+    assert {(each.title, each.run.error.type) for each in crashed.values()} == {("crashed", "ValueError")}
     declared = verdicts(subject_of(files, settings=ExploreSettings(declared=("KeyError", name))), "empty_response")
-    assert {(each.verdict, each.run.error.declared_as) for each in declared.values()} == {("failed cleanly", name)}
+    assert {(each.title, each.run.error.declared_as) for each in declared.values()} == {("failed cleanly", name)}
 
 
 def test_an_error_inside_a_loop_is_reported_by_the_innermost_step(project):
@@ -134,7 +134,7 @@ steps:
       - {id: read, type: tool, depends_on: [ask], tool: count, args: {text: "{state.number}"}, output: counted}
 """
     found = verdicts(subject_of(project.workflow(looped, {"ask": {"content": "7"}})), "empty_response")
-    assert {(each.verdict, each.run.error.type) for each in found.values()} == {("crashed", "ValueError")}
+    assert {(each.title, each.run.error.type) for each in found.values()} == {("crashed", "ValueError")}
 
 
 def test_a_failure_that_is_passed_over_does_not_end_the_workflow(project):
@@ -149,8 +149,8 @@ def test_what_was_never_recorded_is_answered_by_a_continuation_unless_the_run_is
     each = verdicts(subject_of(files), "empty_response")[case]
     stopped = verdicts(subject_of(files, settings=ExploreSettings(on_divergence="stop")), "empty_response")[case]
     assert "this request of step 'tell' is not in the recording" in each.run.diverged
-    assert (each.run.continuation != "", each.verdict != "undecided") == (True, True)
-    assert (stopped.run.continuation, stopped.verdict) == ("", "undecided")
+    assert (each.run.continuation != "", each.title != "undecided") == (True, True)
+    assert (stopped.run.continuation, stopped.title) == ("", "undecided")
 
 
 def test_what_was_never_recorded_can_be_answered_with_a_default(project):
@@ -176,14 +176,14 @@ def test_tools_of_a_workflow_are_marked_by_name(project):
     files = project.workflow(CARELESS)
     project.write("shop.py", "def refund(order: str) -> str:\n    return 'never run'\n")
     undeclared = verdicts(subject_of(files), "tool_lost")["tool=refund call=1: tool_lost"]
-    assert undeclared.verdict == "possible repeat"
+    assert undeclared.title == "possible repeated effect"
     often, advice = undeclared.evidence
     assert often == 'refund(order="42") ran 2 times instead of once'
     assert "if it only reads: read_only=True or --read-only refund; if not: side_effect=True or --side" in advice
     reading = verdicts(subject_of(files, settings=ExploreSettings(read_only=("refund",))), "tool_lost")
-    assert reading["tool=refund call=1: tool_lost"].verdict == "recovered"
+    assert reading["tool=refund call=1: tool_lost"].title == "recovered"
     marked = verdicts(subject_of(files, settings=ExploreSettings(side_effects=("refund",))), "tool_lost")
-    assert {each.verdict for each in marked.values()} == {"repeated side effect"}
+    assert {each.title for each in marked.values()} == {"repeated effect"}
 
 
 NO_TOOLS = {"plan": {"content": "yes"}, "tell": {"content": "Done"}}

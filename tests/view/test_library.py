@@ -45,7 +45,7 @@ def test_every_kind_of_run_is_listed_with_its_verdict_and_figures(tmp_path):
     assert (monday.count, monday.tokens, round(monday.cost_usd, 6), round(monday.took_s, 3)) == (5, 420, 0.0006, 4.2)
     assert found["refund-tuesday.json"].verdict == "1 failed"
     naive, sound = found["explored/v1.json"], found["explored/v3.json"]
-    assert (naive.verdict, naive.tone) == ("3 findings, worst: repeated side effect", "bad")
+    assert (naive.verdict, naive.tone) == ("3 findings, worst: repeated effect", "bad")
     assert (sound.verdict, sound.tone, sound.origin) == ("0 findings", "good", "refund_agent")
     suite = found["nightly/monday.json"]
     assert (suite.kind, suite.verdict, suite.tokens) == ("scenarios", "3 of 4 scenarios passed", 800)

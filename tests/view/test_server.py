@@ -123,7 +123,7 @@ def test_two_recordings_stand_side_by_side(ask):
 def test_explorations_and_scenario_runs_stand_side_by_side(ask):
     found = ask("/api/compare", left="explored/v1.json", right="explored/v3.json", changed=1)
     notes = {(pair["left"]["note"], pair["right"]["note"]) for pair in found["pairs"]}
-    assert ("repeated side effect", "recovered") in notes
+    assert ("repeated effect", "recovered") in notes
     found = ask("/api/compare", left="nightly/monday.json", right="nightly/tuesday.json")
     first = found["pairs"][0]
     assert (first["left"]["note"], first["right"]["note"]) == ("1/3 33 % (6–79 %)", "2/3 67 % (21–94 %)")
@@ -144,8 +144,8 @@ def test_the_heatmaps_of_several_versions_are_one(ask):
     row, column = found["rows"].index("refund(42)"), found["columns"].index("tool_lost")
     (cell,) = [cell for cell in found["cells"] if (cell["row"], cell["column"]) == (row, column)]
     assert cell["results"] == [
-        ["repeated side effect", "0006"],
-        ["repeated side effect", "0006"],
+        ["repeated effect", "0006"],
+        ["repeated effect", "0006"],
         ["recovered", "0006"],
     ]
 

@@ -1,4 +1,4 @@
-"""Parses what commands are given: names, verdicts, workers, and the faults and the state of a workflow."""
+"""Parses what commands are given: names, workers, and the faults and the state of a workflow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from offbook.workflow.file.schema import AnyStep, ModelFields, ToolStep, Workflo
 from offbook.workflow.file.tree import steps_by_id, steps_without_model, tools_of
 
 if TYPE_CHECKING:
-    from offbook.explore.verdict import Verdict
     from offbook.shard import Shard
     from offbook.subjects.executors import AnyWorkers
 
@@ -27,24 +26,6 @@ if TYPE_CHECKING:
 def parse_names(text: str) -> tuple[str, ...]:
     """Return the names in a list like `refund,pay`."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
-def parse_verdicts(text: str | None) -> frozenset[Verdict]:
-    """Return the verdicts in a list, with hyphens for spaces; without a list, those that are findings.
-
-    Raises:
-        InputError: there is no such verdict.
-    """
-    from offbook.explore.verdict import FINDINGS, VERDICTS
-
-    if text is None:
-        return FINDINGS
-    known = {verdict.replace(" ", "-"): verdict for verdict in VERDICTS}
-    for name in parse_names(text):
-        if name not in known:
-            hint = did_you_mean(name, known, kind="verdicts")
-            raise InputError(f"there is no verdict {name!r}", source="--fail-on", hint=hint)
-    return frozenset(known[name] for name in parse_names(text))
 
 
 def check_page(report: str | None) -> None:

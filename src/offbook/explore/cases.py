@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from offbook.errors import InputError
 from offbook.explore.options import FaultVariant
-from offbook.explore.run import ExploredSite, Run, sites_of
-from offbook.faults import At, FaultPlan, PlannedFault
+from offbook.explore.run import ExploredSite, ModelCall, Run, ToolRun, sites_of
+from offbook.faults import At, FaultPlan, PlannedFault, Site, ToolSite
 from offbook.faults.fault import FaultFamily
 from offbook.faults.order import HeldUntil
 
@@ -22,6 +22,13 @@ LASTING = "always"
 
 CaseGroup: TypeAlias = Literal["single faults", "crashes", "orders", "pairs"]
 _GROUPS: dict[FaultFamily, CaseGroup] = {"crash": "crashes", "order": "orders"}
+
+
+def site_of(call: ModelCall | ToolRun) -> Site | ToolSite:
+    """Return the site of a call in its run."""
+    if isinstance(call, ToolRun):
+        return ToolSite(call.tool, call.call)
+    return Site("", call.step_id, call.step_call or call.number, call.number, call.attempt)
 
 
 class HeatmapCell(Struct, frozen=True):
@@ -44,12 +51,12 @@ class FaultCase(Struct, frozen=True):
 
     @property
     def family(self) -> FaultFamily:
-        """What fails; of a pair, in its second fault."""
+        """The family of its fault; of a pair, of its second fault."""
         return self.lines[-1].fault.family
 
     @property
     def group(self) -> CaseGroup:
-        """What it is one of: cases of the same group share a budget with those of the others."""
+        """The group of the case: groups take turns within a budget."""
         is_pair = not self.cells and len(self.lines) > 1
         return "pairs" if is_pair else _GROUPS.get(self.family, "single faults")
 
@@ -81,36 +88,28 @@ def cases_of(sites: Sequence[ExploredSite], variants: Iterable[FaultVariant]) ->
     """Return every fault at every site where it can fire: each fault at all sites in turn. Equivalent cases are one."""
     found: dict[str, tuple[PlannedFault, list[HeatmapCell]]] = {}
     variants = list(variants)
+    spread = [each for each in variants if each.is_spread]  # these take turns at the model calls
+    of_models = [site for site in sites if not site.is_tool]
     for variant in variants:
-        for column, line, site in _planned_faults(variant, _its_turns(variant, variants, sites)):
+        its_sites = of_models[spread.index(variant) :: len(spread)] if variant in spread else sites
+        for column, line, site in _planned_faults(variant, its_sites):
             found.setdefault(str(line), (line, []))[1].append(HeatmapCell(site.row, column))
     numbered = enumerate(found.values(), 1)
     return [FaultCase(f"{number:04}", (line,), tuple(cells)) for number, (line, cells) in numbered]
 
 
 def require_case(cases: Sequence[FaultCase], variants: Iterable[FaultVariant]) -> None:
-    """Raise InputError if there is no case, and nothing to be learned: orders show that no calls overlap."""
+    """Raise InputError if there is no case, unless orders are tried: they show that no calls overlap."""
     types = dict.fromkeys(variant.fault.type for variant in variants if not cases and not variant.needs_overlap)
     if types:
         names, hint = ", ".join(types), "faults of streams need a streamed answer, those of tools a tool that is called"
         raise InputError(f"no call of the run can fail so: {names}", source="faults", hint=hint)
 
 
-def _its_turns(
-    variant: FaultVariant, variants: Sequence[FaultVariant], sites: Sequence[ExploredSite]
-) -> Sequence[ExploredSite]:
-    """Return the sites at which it is the turn of a variant: all, unless it is spread."""
-    spread = [each for each in variants if each.is_spread]
-    if variant not in spread:
-        return sites
-    of_models = [site for site in sites if not site.is_tool]
-    return of_models[spread.index(variant) :: len(spread)]
-
-
 def _planned_faults(
     variant: FaultVariant, sites: Sequence[ExploredSite]
 ) -> Iterator[tuple[str, PlannedFault, ExploredSite]]:
-    """Yield the faults of a variant with their columns: at all sites once, then as faults that last."""
+    """Yield the faults of a variant with their columns: once at each site, then as faults that last."""
     fitting = [site for site in sites if variant.fits(site)]
     for site in fitting if not variant.is_only_persistent else ():
         if not variant.needs_stream:
@@ -159,7 +158,7 @@ def minimise(
 
 
 MAX_ORDERS = 24
-"""How many orders of one set of calls are all tried: those of four calls. Of more calls, neighbours change places."""
+"""The most orders of one set of calls that are all tried: those of four calls. Of more calls, neighbours swap."""
 
 
 class OrderCases(Struct, frozen=True):
@@ -170,7 +169,7 @@ class OrderCases(Struct, frozen=True):
 
 
 def probe_plan(clean: Run) -> FaultPlan:
-    """Return a plan by which a run shows which of its calls are under way together.
+    """Return a plan by which a run shows which of its calls overlap.
 
     Every answer is held until nothing else happens; then the one that was held longest is given, and so on.
     """
@@ -181,9 +180,8 @@ def probe_plan(clean: Run) -> FaultPlan:
 def order_cases(clean: Run, overlaps: Iterable[Sequence[At]], *, first_number: int) -> OrderCases:
     """Return a case for each order in which the calls of each set of `overlaps` can end.
 
-    Calls that are not under way together can end in one order only, so that nothing else has to be tried. Each set
-    is changed alone. The calls in each are in the order in which they end without a fault, which is not tried again; in
-    a program that is not certain, and is tried.
+    Calls that do not overlap can end in one order only. Each set is permuted alone. Its calls are in the order in which
+    they end without a fault. That order is not tried again, except in a program, where it is not certain.
     """
     sites = {site.at: site for site in sites_of(clean)}
     found: dict[tuple[str, ...], tuple[tuple[PlannedFault, ...], HeatmapCell]] = {}
@@ -205,7 +203,7 @@ def order_cases(clean: Run, overlaps: Iterable[Sequence[At]], *, first_number: i
 
 
 def _orders_of(count: int) -> Iterator[tuple[int, ...]]:
-    """Yield all orders, the usual one first. If they are many, two neighbours change places, or all are reversed."""
+    """Yield all orders, the usual one first. If there are too many, swap two neighbours, or reverse all."""
     usual = tuple(range(count))
     if factorial(count) <= MAX_ORDERS:
         yield from permutations(usual)
@@ -219,13 +217,10 @@ def _orders_of(count: int) -> Iterator[tuple[int, ...]]:
 def _lines_of(sites: Sequence[ExploredSite], order: Sequence[int], *, is_held: bool) -> Iterator[PlannedFault]:
     """Yield the lines by which calls end in this order: each is held until the one before it has ended.
 
-    Unless `is_held`, those at the start of the order that end so by themselves are not held.
+    Unless `is_held`, calls at the start of the order that end in that order anyway are not held.
     """
     for position, (before, place) in enumerate(pairwise(order), 1):
         is_held = is_held or place < max(order[:position])
         if is_held:
-            yield sites[place].at.fail(_until(sites[before].at))
-
-
-def _until(at: At) -> HeldUntil:
-    return HeldUntil(tool=at.tool or "", step=at.step_id or "", call=at.call or 0)
+            at = sites[before].at
+            yield sites[place].at.fail(HeldUntil(tool=at.tool or "", step=at.step_id or "", call=at.call or 0))

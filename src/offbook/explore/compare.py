@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 
 from msgspec import Struct
 
 from offbook.explore.explorer import Exploration
-from offbook.explore.verdict import FINDINGS, VERDICTS, Verdict
+from offbook.explore.verdict import FINDING_TITLES, TITLES
 
 
 class VerdictChange(Struct, frozen=True):
-    """A case whose verdict changed. A verdict is None if its exploration does not have the case.
+    """A case whose verdict or reason changed, by their titles. One is None if its exploration does not have the case.
 
     It `was_left_out` or `is_left_out` if that is so because of a budget; then nothing is known about it.
     """
 
     case: str
-    before: Verdict | None
-    after: Verdict | None
+    before: str | None
+    after: str | None
     was_left_out: bool = False
     is_left_out: bool = False
 
@@ -29,9 +28,9 @@ class VerdictChange(Struct, frozen=True):
         if self.after is None or self.after == "not reached":
             return False
         if self.before is None:
-            return self.after in FINDINGS
-        best = VERDICTS.index("recovered")
-        return VERDICTS.index(self.after) < min(VERDICTS.index(self.before), best)
+            return self.after in FINDING_TITLES
+        best = TITLES.index("recovered")
+        return TITLES.index(self.after) < min(TITLES.index(self.before), best)
 
 
 class ExplorationComparison(Struct, frozen=True):
@@ -50,18 +49,18 @@ class ExplorationComparison(Struct, frozen=True):
 
     @property
     def left_out(self) -> list[VerdictChange]:
-        """The earlier findings that the budget left out this time: nobody knows whether they are fixed."""
+        """The earlier findings that the budget left out this time: they may be fixed or not."""
         return [change for change in self.changes if change.is_left_out]
 
 
 def compare_explorations(before: Exploration, after: Exploration) -> ExplorationComparison:
     """Compare two explorations case by case. Cases are the same if their faults are."""
-    old = {str(each.case): each.verdict for each in before.results}
-    new = {str(each.case): each.verdict for each in after.results}
+    old = {str(each.case): each.title for each in before.results}
+    new = {str(each.case): each.title for each in after.results}
     left_before = {each.fault for each in before.left_out}
     was_left_out = {str(each.case) for each in after.results if left_before.intersection(each.case.columns)}
     left = [name for name in old if name not in new]
-    names = list(new) + [name for name in left if old[name] in FINDINGS]
+    names = list(new) + [name for name in left if old[name] in FINDING_TITLES]
     changes = [
         VerdictChange(
             name,
@@ -73,7 +72,7 @@ def compare_explorations(before: Exploration, after: Exploration) -> Exploration
         for name in names
         if old.get(name) != new.get(name)
     ]
-    not_tried = sum(old[name] not in FINDINGS for name in left)
+    not_tried = sum(old[name] not in FINDING_TITLES for name in left)
     return ExplorationComparison(tuple(changes), len(names) - len(changes), not_tried)
 
 
@@ -92,11 +91,6 @@ class Coverage(Struct, frozen=True):
     never_ran: list[str]
 
 
-def _visible_paths(exploration: Exploration) -> Sequence[str]:
-    """Return the recovery paths that can be seen: fallbacks and breakers only where the gateway is offbook's own."""
-    return ("retry",) if exploration.clean.is_program else RECOVERY_PATHS
-
-
 def coverage_of(exploration: Exploration) -> Coverage:
     """Return what the cases of an exploration have covered."""
     met: dict[str, list[str]] = {row: [] for row in exploration.rows}
@@ -105,9 +99,11 @@ def coverage_of(exploration: Exploration) -> Coverage:
         paths.update(result.run.paths)
         for cell in result.case.cells if result.verdict != "not reached" else ():
             met.setdefault(cell.row, []).append(cell.column)
+    # Only offbook's own gateway shows fallbacks and breakers, and a program may have another one.
+    visible = ("retry",) if exploration.clean.is_program else RECOVERY_PATHS
     return Coverage(
         met={row: faults for row, faults in met.items() if faults},
         missed=[row for row, faults in met.items() if not faults],
         paths=dict(sorted(paths.items())),
-        never_ran=[path for path in _visible_paths(exploration) if not paths[path]],
+        never_ran=[path for path in visible if not paths[path]],
     )

@@ -10,7 +10,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.messages import JsonObject
 from offbook.tools.effects import UNDECLARED, Effect, ToolDeclaration
 
 
@@ -18,7 +17,7 @@ class EffectDifference(Struct, frozen=True, kw_only=True):
     """How the effects of a run differ from those of the clean run.
 
     `repeated` are effects of the clean run that happened again, with how often they happened in all and in the clean
-    run. `other` are those that the clean run has not, `missing` those that did not happen.
+    run. `other` are those that the clean run does not have, `missing` those that did not happen.
     """
 
     repeated: tuple[tuple[Effect, int, int], ...] = ()
@@ -54,9 +53,9 @@ def compare_effects(
 
 
 def net_effects(effects: Iterable[Effect], declarations: Mapping[str, ToolDeclaration]) -> list[Effect]:
-    """Return the effects that are left: done or perhaps done, idempotent ones once, without what was undone.
+    """Return the effects that remain: done or perhaps done, idempotent ones once, without those that were undone.
 
-    To undo a call that has failed is no effect: its caller cannot know whether it changed something.
+    Undoing a call that has failed is no effect: its caller cannot know whether it changed something.
     """
     return _settle(effects, declarations)[0]
 
@@ -96,14 +95,13 @@ def _settle(
 
 
 def _take_undone(effect: Effect, undoes: str | None, effects: list[Effect]) -> Effect | None:
-    """Remove the effect that this one undoes, the latest of that tool that has no other arguments, and return it."""
-    places = [place for place, each in enumerate(effects) if each.tool == undoes]
-    place = next((each for each in reversed(places) if _agree(effect.arguments, effects[each].arguments)), None)
-    return None if place is None else effects.pop(place)
-
-
-def _agree(arguments: JsonObject, others: JsonObject) -> bool:
-    return all(arguments[name] == others[name] for name in arguments.keys() & others.keys())
+    """Remove and return the effect that this one undoes: the latest of that tool whose common arguments are equal."""
+    for place in reversed(range(len(effects))):
+        common = effect.arguments.keys() & effects[place].arguments.keys()
+        is_same = all(effect.arguments[name] == effects[place].arguments[name] for name in common)
+        if effects[place].tool == undoes and is_same:
+            return effects.pop(place)
+    return None
 
 
 def _idempotency_key(effect: Effect, declared: bool | str) -> bytes | None:
@@ -128,7 +126,7 @@ def volatile_values(value: object) -> set[str]:
 
 
 def without_volatile(effect: Effect, known: Collection[str]) -> Effect:
-    """Return the effect with `…` in place of what may differ in every run, so that two reports of it are the same."""
+    """Return the effect with `…` in place of what may differ in every run. Two reports of it are then the same."""
     text = _mask(msgspec.json.encode(effect.arguments).decode(), known)
     return replace(effect, arguments=msgspec.json.decode(text))
 

@@ -32,7 +32,7 @@ from offbook.explore.schedule import (
 )
 from offbook.explore.sharing import KnownRuns, leading_ids
 from offbook.explore.start_check import ForkingSubject, FreshRuns, check_starts, sample_budget
-from offbook.explore.verdict import FINDINGS, VERDICTS, Assessment, Verdict, assess
+from offbook.explore.verdict import FINDINGS, LABELS, Assessment, Verdict, assess
 from offbook.faults import FaultPlan
 from offbook.recording.match.continuation import CONTINUATIONS, Continuation
 
@@ -59,14 +59,14 @@ def runs_of(subject: Subject, plan: FaultPlan) -> tuple[Run, ...]:
 
 
 def next_continuation(runs: Sequence[Run]) -> Continuation | None:
-    """Return with which continuation a case is run next, after these runs; None if it needs no other run."""
+    """Return the continuation of the next run of a case, after these runs; None if it needs no other run."""
     if runs and runs[0].continuation != CONTINUATIONS[0]:
         return None
     return next(iter(CONTINUATIONS[len(runs) :]), None)
 
 
 class CaseResult(Struct, frozen=True):
-    """A case, its run, and the assessment of the run. If it was run several times, it is the worst one.
+    """A case, its run, and the assessment of the run: the worst of its runs if there are several.
 
     `same_as` is the id of the case whose run it shares; empty if it was run itself.
     """
@@ -85,6 +85,16 @@ class CaseResult(Struct, frozen=True):
         return self.assessment.evidence
 
     @property
+    def label(self) -> str:
+        """The verdict for symbols and counts."""
+        return self.assessment.label
+
+    @property
+    def title(self) -> str:
+        """The verdict with its reason."""
+        return self.assessment.title
+
+    @property
     def is_finding(self) -> bool:
         return self.verdict in FINDINGS
 
@@ -98,8 +108,8 @@ class Exploration(Struct, frozen=True):
     """The results of all cases of a subject, in order.
 
     `left_out` is what the budget left out, by fault, `left_groups` by group, and `not_tried` has the texts of those
-    cases; an exploration that was loaded from a report does not have them. `left_orders` is how many orders of calls
-    were not tried because they are too many. `elsewhere` are the cases of other shards.
+    cases; an exploration that was loaded from a report does not have the texts. `left_orders` is the number of orders
+    of calls that were too many to try. `elsewhere` are the cases of other shards.
     """
 
     subject: str
@@ -113,12 +123,12 @@ class Exploration(Struct, frozen=True):
 
     @property
     def left(self) -> int:
-        """How many cases the budget left out."""
+        """The number of cases that the budget left out."""
         return sum(each.cases for each in self.left_out)
 
     @property
     def shared(self) -> tuple[int, int]:
-        """How many cases share a run with others, and how many runs those are."""
+        """The number of cases that share a run with others, and the number of those runs."""
         sharing = [each for each in self.results if each.same_as]
         runs = len({each.same_as for each in sharing})
         return len(sharing) + runs, runs
@@ -130,14 +140,14 @@ class Exploration(Struct, frozen=True):
         return sorted(found, key=lambda each: each.severity)
 
     @property
-    def counts(self) -> dict[Verdict, int]:
-        """The number of cases by verdict, worst first."""
-        counts = {verdict: sum(each.verdict == verdict for each in self.results) for verdict in VERDICTS}
-        return {verdict: count for verdict, count in counts.items() if count}
+    def counts(self) -> dict[str, int]:
+        """The number of cases by label, worst first."""
+        counts = {label: sum(each.label == label for each in self.results) for label in LABELS}
+        return {label: count for label, count in counts.items() if count}
 
     @property
     def rows(self) -> list[str]:
-        """The calls of the clean run, as the heatmap names them; those of tools only if they can fail here."""
+        """The calls of the clean run, as the heatmap names them. Tool calls are left out if none can fail here."""
         has_tools = any(line.at.tool is not None for each in self.results for line in each.case.lines)
         is_partial = bool(self.left) or not self.results
         return [site.row for site in sites_of(self.clean) if has_tools or is_partial or not site.is_tool]
@@ -242,7 +252,7 @@ class Explorer:
 
     @property
     def has_time(self) -> bool:
-        """Whether the time of a budget is not over, so that the subject can still be run."""
+        """Whether a budget of time is not over: the subject can still be run."""
         return not self._deadline.has_passed
 
     @cached_property
@@ -251,8 +261,9 @@ class Explorer:
         start_s = SYSTEM_CLOCK.monotonic_s()
         run = self._subject.run(FaultPlan())
         self._pace.clean_s = SYSTEM_CLOCK.monotonic_s() - start_s
-        problem = _clean_run_problem(run) or next(iter(broken_invariants(run, self._options.invariants)), "")
-        if problem:
+        ended = "" if run.error is None else f"{run.error.type}: {run.error.message}"
+        broken = [*run.broken, *broken_invariants(run, self._options.invariants)]
+        if problem := run.diverged or ended or run.hung or next(iter(broken), ""):
             hint = "an exploration starts from a run that succeeds: record it again, or fix it first"
             raise InputError(f"the run fails without any fault: {problem}", source=self._subject.name, hint=hint)
         if not run.calls and not run.tools:
@@ -323,7 +334,7 @@ class Explorer:
                 return
 
     def _is_own(self, case: FaultCase) -> bool:
-        """Return whether it is a case of this shard; others run, too, if pairs depend on them, but are not reported."""
+        """Return whether it is a case of this shard. Others run if pairs depend on them, and are not reported."""
         return case.id in self._own_ids
 
     def _own(self, cases: Sequence[FaultCase], among: Sequence[FaultCase]) -> list[FaultCase]:
@@ -346,7 +357,7 @@ class Explorer:
             self._subject,
             planned,
             self._execute,
-            lambda executed: self._worst(executed.runs)[1].verdict,
+            lambda executed: self._worst(executed.runs)[1].title,
             budget=sample_budget(self._deadline.left_s, run_s=self._pace.clean_s),
         )
 
@@ -400,8 +411,7 @@ class Explorer:
         in_time = (case for case in left if self._deadline.allows(self._pace.expected_s(case)))
         executed = self._executor.run(in_time, self._deadline)
         try:
-            for each in executed:
-                yield self._note(each)
+            yield from map(self._note, executed)
         finally:
             if isinstance(executed, Generator):  # stop what is still running if a callback raises
                 executed.close()
@@ -424,14 +434,11 @@ class Explorer:
         self._pace.note(executed.case, None if same_as else executed.real_s)
         if self._is_own(executed.case):
             self._shown += 1
-            self._report(result)
+            start_s = self._clock.monotonic_s()
+            self._on_case(result)
+            # The last reports may have twice as many cases as any before, and take twice as long.
+            self._deadline.keep_for_closing(2 * (self._clock.monotonic_s() - start_s))
         return result
-
-    def _report(self, result: CaseResult) -> None:
-        """Report a case, and keep time for the last reports, which may have twice as many cases as any before."""
-        start_s = self._clock.monotonic_s()
-        self._on_case(result)
-        self._deadline.keep_for_closing(2 * (self._clock.monotonic_s() - start_s))
 
     def _worst(self, runs: Iterable[Run]) -> tuple[Run, Assessment]:
         options = self._options
@@ -439,9 +446,3 @@ class Explorer:
             (run, assess(run, self.clean, invariants=options.invariants, optional=options.optional)) for run in runs
         ]
         return min(assessed, key=lambda each: each[1].severity)
-
-
-def _clean_run_problem(run: Run) -> str:
-    if run.diverged or run.error is None:
-        return run.diverged or run.hung or next(iter(run.broken), "")
-    return f"{run.error.type}: {run.error.message}"

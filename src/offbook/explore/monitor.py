@@ -81,17 +81,18 @@ def _waiting_place() -> str:
         tasks = sorted(asyncio.all_tasks(), key=lambda task: (len(task.get_name()), task.get_name()))
     except RuntimeError:  # no event loop runs in this thread
         return ""
-    places = [place for task in tasks for place in list(_places(task.get_coro()))[-1:]]
-    return places[0] if places else ""
+    return next(filter(None, (_innermost_place(task.get_coro()) for task in tasks)), "")
 
 
-def _places(awaited: Any) -> Iterator[str]:
-    """Yield the places of the agent's own code in a chain of awaits, outermost first."""
+def _innermost_place(awaited: Any) -> str:
+    """Return the innermost place of the agent's own code in a chain of awaits; "" if it has none."""
+    place = ""
     while awaited is not None:
         frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "ag_frame", None)
         if frame is not None and is_own_file(frame.f_code.co_filename):
-            yield _text(frame.f_code, frame.f_lineno)
+            place = _text(frame.f_code, frame.f_lineno)
         awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "ag_await", None)
+    return place
 
 
 def _text(code: CodeType, line: int | None) -> str:
@@ -102,7 +103,7 @@ _DUMPED_LINE = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
 
 
 def place_in_dump(dump: str, *, inside: CodeType) -> str:
-    """Return the same from a dump of faulthandler, whose innermost line is first."""
+    """Return the place from a dump of faulthandler, whose innermost line is first, like `place_of`."""
     for file, line, function in _DUMPED_LINE.findall(dump):
         if (file, function) == (inside.co_filename, inside.co_name):
             break
@@ -125,14 +126,14 @@ GAVE_UP_ERRORS = (
 
 
 class RunDeadlineError(BaseException):
-    """A run exceeds its deadline. It is not an Exception, so that no agent catches it."""
+    """A run exceeds its deadline. It is not an Exception, because agents catch those."""
 
 
 class CaseReport(Struct, frozen=True, kw_only=True):
     """What the process of a case reports: its run, or why there is none.
 
     `modules` are those that it has loaded from outside the agent's own code. The clean run also reports its `script`.
-    `notes` are what the subject notes beside.
+    `notes` are the subject's own.
     """
 
     run: Run | None = None
@@ -176,7 +177,7 @@ class RunMonitor:
 
     `declared` are the errors that the run is expected to raise when it gives up, as classes or names.
 
-    In the process of a case, a run that is late ends the process, so that it cannot catch that. Elsewhere it gets a
+    In the process of a case, a run that is late ends the process, which it cannot catch. Elsewhere it gets a
     RunDeadlineError. `on_crash` is called with the run so far where its plan has a crash. `finish` returns the run to
     report: by default the run itself.
     """
@@ -290,7 +291,7 @@ class RunMonitor:
 
     def _failure(self, error: BaseException) -> RunFailure:
         inner = _first_error(error)
-        declared_as = next((_name_of(each) for each in self._declared if _is_one(inner, each)), "")
+        declared_as = next(filter(None, (_name_if(inner, each) for each in self._declared)), "")
         was_cancelled = isinstance(inner, asyncio.CancelledError) and self._harness.was_cancelled
         is_declared = was_cancelled or isinstance(inner, GAVE_UP_ERRORS) or declared_as
         message = _exit_call(inner) if isinstance(inner, SystemExit) else error_text(inner)
@@ -309,14 +310,11 @@ def exit_text(code: int | None) -> str:
 
 
 def _exit_call(error: SystemExit) -> str:
-    return normalize_text(f"it called sys.exit({'' if error.code is None else _code_text(error.code)})")
-
-
-def _code_text(code: object) -> str:
     try:
-        return repr(code)
+        code = "" if error.code is None else repr(error.code)
     except Exception:
-        return f"<{type(code).__name__}>"
+        code = f"<{type(error.code).__name__}>"
+    return normalize_text(f"it called sys.exit({code})")
 
 
 def _late_text(limit: str) -> str:
@@ -330,15 +328,11 @@ def killed_text(deadlines: Deadlines, dump: str) -> str:
     return f"{text}; it waited in {place}" if place else text
 
 
-def _is_one(error: BaseException, declared: type[BaseException] | str) -> bool:
-    """Return whether an error is of a declared class, or of one below it."""
+def _name_if(error: BaseException, declared: type[BaseException] | str) -> str:
+    """Return the name of a declared class if the error is of it or of a subclass; else ""."""
     if isinstance(declared, str):
-        return any(declared == kind.__name__ for kind in type(error).__mro__)
-    return isinstance(error, declared)
-
-
-def _name_of(declared: type[BaseException] | str) -> str:
-    return declared if isinstance(declared, str) else declared.__name__
+        return declared if any(declared == kind.__name__ for kind in type(error).__mro__) else ""
+    return declared.__name__ if isinstance(error, declared) else ""
 
 
 class MonitoredFunction:
@@ -366,7 +360,7 @@ class MonitoredFunction:
 
 
 def _hang_reason(error: BaseException) -> str:
-    """Return why a run does not end, if that is what the error, or one in a group of errors, is about."""
+    """Return why a run does not end if the error, or one in a group of errors, says so; else ""."""
     group = error if isinstance(error, BaseExceptionGroup) else BaseExceptionGroup("", [error])
     endless = group.subgroup((EndlessRunError, RunDeadlineError))
     return "" if endless is None else str(_first_error(endless))

@@ -1,4 +1,4 @@
-"""The pairs of faults behind the single faults that have run: which there are, which come first, how many to expect."""
+"""The pairs of faults that follow from single faults that have run: their order, and how many to expect."""
 
 from __future__ import annotations
 
@@ -52,21 +52,21 @@ class Pairs:
 
     @property
     def are_wanted(self) -> bool:
-        """Whether there may be any: whether a fault that can be the second one is tried."""
+        """Whether a fault that can be the second one is tried."""
         return bool(self._variants)
 
     @property
     def cases(self) -> list[FaultCase]:
-        """All pairs that are known."""
+        """All known pairs."""
         return list(self._known.values())
 
     @property
     def waiting(self) -> int:
-        """How many of them were not taken."""
+        """The number of known pairs that were not taken."""
         return len(self._waiting)
 
     def add(self, case: FaultCase, run: Run, *, is_finding: bool) -> None:
-        """Take the run of a single fault: now the pairs behind it are known."""
+        """Add the pairs that the run of a single fault shows."""
         self._foreseen += self._expected(case)
         if run.first_life is not None:  # sites are those of the first life
             return
@@ -101,10 +101,10 @@ class Pairs:
         return [pair.case for pair in taken]
 
     def expected_behind(self, cases: Iterable[FaultCase]) -> int:
-        """Return about how many pairs there are behind cases that have not run.
+        """Estimate the number of pairs behind cases that have not run.
 
-        As many as the sites of the clean run allow, in the proportion in which they turned out to exist so far: a run
-        that ends at its fault has none.
+        That is how many the sites of the clean run allow, times the share of such pairs that turned out to exist so
+        far: a run that ends at its fault has none.
         """
         expected = sum(map(self._expected, cases))
         return round(expected * len(self._known) / self._foreseen) if self._foreseen else expected

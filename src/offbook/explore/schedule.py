@@ -1,4 +1,4 @@
-"""Which cases of an exploration run first, how many a budget allows and leaves out, and how long the rest takes."""
+"""The order in which cases run, the budget and what it leaves out, and the time that the rest takes."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from msgspec import Struct
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import InputError
 from offbook.explore.cases import CaseGroup, FaultCase
-from offbook.explore.run import ModelCall, Run
+from offbook.explore.run import Run
 from offbook.faults.fault import FaultFamily
 from offbook.shard import Shard
 from offbook.text import pluralize
-from offbook.tools.effects import UNDECLARED
 
 _TIME = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
 _UNITS_S = (3600.0, 60.0, 1.0)
 LONG_S = 5.0
-"""How long an exploration is that is announced with an estimate."""
+"""An exploration that takes at least so long is announced with an estimate."""
 
 
 class CaseBudget(Struct, frozen=True):
@@ -67,10 +66,10 @@ CLOSING_SHARE = 0.03
 
 
 class BudgetDeadline:
-    """When the last case has to have ended: when the time is over, but for what is to be done afterwards.
+    """When the last case must have ended: at the end of the time, minus what is kept for closing.
 
-    The time begins at `start_s` by the clock, now by default. If it began before, what has to be loaded took that time,
-    and to close it takes time, too: half as much is kept for that.
+    The time begins at `start_s` by the clock, now by default. If that is in the past, loading took the time since then;
+    closing also takes time, and half as much is kept for it.
     """
 
     def __init__(self, time_s: float | None, clock: Clock = SYSTEM_CLOCK, *, start_s: float | None = None) -> None:
@@ -109,27 +108,19 @@ def rows_near_effects(run: Run) -> frozenset[str]:
 
     If nothing is known about its tools, as in a recording, all of them may have one.
     """
-    tools = _tools_with_effects(run)
+    tools = {effect.tool for effect in run.effects}
+    tools |= {tool for tool, declared in run.declarations.items() if declared.has_effect}
+    if not run.declarations and not run.effects:
+        tools = {each.tool for each in run.tools}
+    observed = sum(effect.source == "observed" for effect in run.effects)
     near = {f"{each.tool} {each.call}" for each in run.tools if each.tool in tools}
     for place, call in enumerate(run.calls):
         following = run.calls[place + 1 : place + 2]
-        if any(tool in tools for tool, _ in call.asks_for) or _effects_after(call, following, run):
+        later = following[0].effects_before if following else observed
+        has_effect = call.effects_before is not None and later is not None and later > call.effects_before
+        if has_effect or any(tool in tools for tool, _ in call.asks_for):
             near |= {call.row, *(each.row for each in following)}
     return frozenset(near)
-
-
-def _tools_with_effects(run: Run) -> Collection[str]:
-    if not run.declarations and not run.effects:
-        return {each.tool for each in run.tools}
-    with_effects = {effect.tool for effect in run.effects}
-    return with_effects | {tool for tool in run.declarations if run.declarations.get(tool, UNDECLARED).has_effect}
-
-
-def _effects_after(call: ModelCall, following: Sequence[ModelCall], run: Run) -> bool:
-    """Return whether an effect was observed between the answer to a call and that to the next one, or the end."""
-    total = sum(effect.source == "observed" for effect in run.effects)
-    later = following[0].effects_before if following else total
-    return call.effects_before is not None and later is not None and later > call.effects_before
 
 
 class CaseSchedule(Struct, frozen=True):
@@ -149,12 +140,12 @@ class CaseSchedule(Struct, frozen=True):
 
 
 def schedule(cases: Sequence[FaultCase], near: Collection[str]) -> CaseSchedule:
-    """Return the cases, the most telling ones first; of equally telling ones, in their order.
+    """Return the cases, the most telling ones first; equally telling ones keep their order.
 
-    Those in the rows `near` effects come first, then faults of tools, then answers that are lost or doubled; faults
-    that last come behind their like. But each family of faults gets its most telling case before any other case runs,
-    then each fault, as the heatmap has it, before one of them gets its second, and then each call. Of the others,
-    single faults, crashes and orders take turns.
+    Cases in the rows `near` effects come first, then tool faults, then lost or doubled answers; a lasting fault comes
+    after the same fault that fires once. But each family of faults gets its most telling case before any other case
+    runs, then each fault, as the heatmap names it, gets one, and then each call. Of the others, single faults, crashes
+    and orders take turns.
     """
     ranked = sorted(cases, key=lambda case: (not case.is_in(near), *rank(case)))
     first = _first_of_each(ranked, lambda case: [case.family], [])
@@ -170,7 +161,12 @@ def _first_of_each(
 ) -> list[FaultCase]:
     """Return the first case that has each of the names, for the names that none of the `known` cases has."""
     names = {name for case in known for name in names_of(case)}
-    return [case for case in cases if _has_new(names_of(case), names)]
+    found = []
+    for case in cases:
+        if new := set(names_of(case)) - names:
+            names |= new
+            found.append(case)
+    return found
 
 
 def take_turns(cases: Iterable[FaultCase], group_of: Callable[[FaultCase], object]) -> list[FaultCase]:
@@ -189,13 +185,6 @@ def rank(case: FaultCase) -> tuple[bool, ...]:
     is_of_tool = any(fault.is_for_tools for fault in faults)
     loses_answer = any("loses_answer" in fault.traits for fault in faults)
     return not is_of_tool, case.lasts, not loses_answer
-
-
-def _has_new(names: Iterable[str], known: set[str]) -> bool:
-    """Return whether one of the names is not known yet, and add them."""
-    new = set(names) - known
-    known |= new
-    return bool(new)
 
 
 T = TypeVar("T")
@@ -238,7 +227,7 @@ def left_out(cases: Iterable[FaultCase], tried: Iterable[FaultCase]) -> tuple[Le
 
 
 def left_out_groups(cases: Iterable[FaultCase], tried: Iterable[FaultCase]) -> tuple[LeftOutGroup, ...]:
-    """Return the same by group."""
+    """Return how many of the `cases` were not tried, by group."""
     ids = {case.id for case in tried}
     known = list(cases)
     totals = Counter(case.group for case in known)
@@ -249,12 +238,12 @@ def left_out_groups(cases: Iterable[FaultCase], tried: Iterable[FaultCase]) -> t
 class Pace:
     """Measures cases, and estimates the real time of those to come.
 
-    A case to come takes as long as the cases of its fault have taken on average, as the heatmap has it; if there was
+    A case to come takes as long as the cases of its fault (as the heatmap names it) have taken on average; if there was
     none, as those of the same type, then of the same family, then all that have run. So faults that make a run wait
-    count for what they cost, even if all of them come last. Before the first case, nothing but the clean run is known,
-    which also loads what the others find loaded: they take at most as long.
+    count for what they cost, even if all of them come last. Before the first case, only the clean run is known. It also
+    loads what the other runs find loaded, so they take at most as long.
 
-    `cases` is how many there are, with those that have ended; about so many as long as it `has_guesses`.
+    `cases` is the number of all cases, including those that have ended. It is a guess while it `has_guesses`.
     """
 
     def __init__(self) -> None:
@@ -310,18 +299,18 @@ class Pace:
 
     @property
     def has_guesses(self) -> bool:
-        """Whether pairs are to come of which only the number is known, and that only about."""
+        """Whether pairs are to come whose number is only estimated."""
         return self._pairs > 0
 
     @property
     def waiting(self) -> int:
-        """How many of the cases to come hold an answer back: what their callers wait is not known before."""
+        """The number of cases to come that hold an answer back. How long their callers wait is not known in advance."""
         with self._lock:
             return sum(count for names, count in self._left.items() if names in self._held)
 
     @property
     def remaining_s(self) -> float:
-        """How long the cases to come will take, at most as long as they may."""
+        """The expected time of the cases to come, limited by the deadline."""
         left_s = self.deadline.left_s
         return self._total_s if left_s is None else min(self._total_s, left_s)
 

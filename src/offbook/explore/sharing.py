@@ -1,9 +1,9 @@
 """Cases that are the same run: a fault that lasts, where the run meets it only once.
 
 `call=1: timeout` and `call=1 attempt=1: timeout` are two cases. If the agent never sends call 1 again, they are one
-run: at every call that it makes, both plans decide alike. Whoever runs the second one gets, call by call, the same
-answers and the same faults, and a run that depends on nothing else makes the same next request, with the same attempt
-number and after the same effects. So neither the plans need be equal, nor the runs be compared: it is enough that the
+run: both plans decide alike at every call that it makes. A run of the second case gets, call by call, the same answers
+and the same faults, and a run that depends on nothing else makes the same next request, with the same attempt number
+and after the same effects. So the plans need not be equal, and the runs need not be compared: it is enough that the
 plans agree at each site that the known run has reached. That holds for single faults and for pairs.
 
 Equal requests after *different* faults are not enough. An agent may remember which error it has met, and treat the next
@@ -12,16 +12,16 @@ one differently.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.decoding import decode_msgpack
-from offbook.explore.cases import FaultCase
+from offbook.explore.cases import FaultCase, site_of
 from offbook.explore.run import Run
-from offbook.faults import At, FaultPlan, PlannedFault, Site, ToolSite
+from offbook.faults import At, FaultPlan, PlannedFault
 from offbook.faults.site import mark_of
 from offbook.recording.match.continuation import gave_up_mark
 
@@ -53,13 +53,12 @@ class KnownRuns:
     def find(self, case: FaultCase) -> SharedRuns | None:
         """Return the runs of a case, if those of another one are known to be the same."""
         narrow = _narrowed_lines(case)
-        known = None if narrow is None else self._known.get(_key(narrow))
-        if known is None:
+        if narrow is None or (key := _key(narrow)) not in self._known:
             return None
-        other, runs = known
+        other, runs = self._known[key]
         if not all(_decide_alike(case.plan, other.plan, run) for run in runs):
             return None
-        marks = {mark_of(theirs): mark_of(mine) for theirs, mine in zip(narrow or (), case.lines, strict=True)}
+        marks = {mark_of(theirs): mark_of(mine) for theirs, mine in zip(narrow, case.lines, strict=True)}
         marks[gave_up_mark(other.plan)] = gave_up_mark(case.plan)
         return SharedRuns(other.id, tuple(_with_marks(run, marks) for run in runs))
 
@@ -107,20 +106,9 @@ def _first_of(at: At) -> At:
 
 def _decide_alike(plan: FaultPlan, other: FaultPlan, run: Run) -> bool:
     """Return whether two plans have the same fault at each site of a run whose sites are all known."""
-    is_known = not run.hung and bool(run.calls or run.tools)
-    return is_known and all(_fault_at(plan, site) == _fault_at(other, site) for site in _sites(run))
-
-
-def _sites(run: Run) -> Iterator[Site | ToolSite]:
-    for call in run.calls:
-        yield Site("", call.step_id, call.step_call or call.number, call.number, call.attempt)
-    for each in run.tools:
-        yield ToolSite(each.tool, each.call)
-
-
-def _fault_at(plan: FaultPlan, site: Site | ToolSite) -> object:
-    line = plan.line_at(site)
-    return None if line is None else line.fault
+    sites = [*map(site_of, run.calls), *map(site_of, run.tools)]
+    faults = [[line and line.fault for line in map(each.line_at, sites)] for each in (plan, other)]
+    return not run.hung and bool(sites) and faults[0] == faults[1]
 
 
 def _with_marks(run: Run, marks: Mapping[str, str]) -> Run:

@@ -13,7 +13,10 @@ from typing import Any, Literal, get_args
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
+from offbook.errors import InputError
+from offbook.explore.cases import site_of
 from offbook.explore.effects import (
     EffectDifference,
     compare_effects,
@@ -24,25 +27,20 @@ from offbook.explore.effects import (
     without_volatile,
 )
 from offbook.explore.options import Invariant, broken_invariants
-from offbook.explore.run import ModelCall, Run, ToolRun
+from offbook.explore.run import ModelCall, Run, RunFailure, ToolRun
 from offbook.faults import PlannedFault, parse_fault
 from offbook.faults.fault import FaultTrait
 from offbook.faults.tools import InjectedText
-from offbook.text import common_start, pluralize, shorten
+from offbook.text import common_start, did_you_mean, pluralize, shorten
 from offbook.tools.effects import UNDECLARED, Effect
 
 Verdict = Literal[
-    "repeated side effect",
+    "repeated effect",
     "wrong effect",
     "missing effect",
-    "wrong",
     "undetected",
-    "went on without",
-    "possible repeat",
     "hung",
-    "retry storm",
-    "retried in vain",
-    "came too soon",
+    "bad retry",
     "crashed",
     "undecided",
     "failed partway",
@@ -51,7 +49,21 @@ Verdict = Literal[
     "recovered",
     "not reached",
 ]
-"""Worst first. `not reached`: the run never reached the site of the fault."""
+"""A family of verdicts. `not reached`: the run never reached the site of the fault."""
+
+Reason = Literal[
+    "",
+    "certain",
+    "failed check",
+    "lost messages",
+    "broken data",
+    "went on without",
+    "possible",
+    "storm",
+    "in vain",
+    "too soon",
+]
+"""Why a run has its verdict, in families that have several reasons."""
 
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 FINDINGS: frozenset[Verdict] = frozenset(VERDICTS[: VERDICTS.index("undecided")])
@@ -59,15 +71,139 @@ FINDINGS: frozenset[Verdict] = frozenset(VERDICTS[: VERDICTS.index("undecided")]
 
 
 class Assessment(Struct, frozen=True):
-    """A verdict, and the evidence for it."""
+    """A verdict, the evidence for it, and the reason if its family has several."""
 
     verdict: Verdict
     evidence: tuple[str, ...] = ()
+    reason: Reason = ""
 
     @property
     def severity(self) -> int:
-        """The rank of the verdict: 0 is the worst."""
-        return VERDICTS.index(self.verdict)
+        """The rank of the verdict and its reason: 0 is the worst."""
+        return TITLES.index(self.title)
+
+    @property
+    def label(self) -> str:
+        """The verdict for symbols and counts. A possible repetition is not counted as a certain one."""
+        return f"possible {self.verdict}" if self.reason == "possible" else self.verdict
+
+    @property
+    def title(self) -> str:
+        """The verdict with its reason: `bad retry (storm)`."""
+        is_plain = self.reason in ("", "certain", "possible")
+        return self.label if is_plain else f"{self.verdict} ({self.reason})"
+
+
+# Severity ranks reasons, not families: a certain repetition is worse than anything, a possible one is not.
+_BY_SEVERITY = (
+    Assessment("repeated effect", reason="certain"),
+    Assessment("wrong effect"),
+    Assessment("missing effect"),
+    Assessment("undetected", reason="failed check"),
+    Assessment("bad retry", reason="lost messages"),
+    Assessment("undetected", reason="broken data"),
+    Assessment("undetected", reason="went on without"),
+    Assessment("repeated effect", reason="possible"),
+    Assessment("hung"),
+    Assessment("bad retry", reason="storm"),
+    Assessment("bad retry", reason="in vain"),
+    Assessment("bad retry", reason="too soon"),
+    Assessment("crashed"),
+    Assessment("undecided"),
+    Assessment("failed partway"),
+    Assessment("different result"),
+    Assessment("failed cleanly"),
+    Assessment("recovered"),
+    Assessment("not reached"),
+)
+
+TITLES: tuple[str, ...] = tuple(each.title for each in _BY_SEVERITY)
+"""Every verdict with its reason, worst first."""
+
+FINDING_TITLES: frozenset[str] = frozenset(each.title for each in _BY_SEVERITY if each.verdict in FINDINGS)
+
+LABELS: tuple[str, ...] = (*VERDICTS[:4], "possible repeated effect", *VERDICTS[4:])
+"""Every label, worst first."""
+
+FINDING_LABELS: frozenset[str] = frozenset(each.label for each in _BY_SEVERITY if each.verdict in FINDINGS)
+
+FormerVerdict = Literal[
+    "repeated side effect",
+    "possible repeat",
+    "wrong",
+    "went on without",
+    "retry storm",
+    "retried in vain",
+    "came too soon",
+]
+"""A verdict in files of earlier versions, which have no reasons."""
+
+_FORMER: dict[str, tuple[Assessment, ...]] = {
+    "repeated side effect": (Assessment("repeated effect", reason="certain"),),
+    "possible repeat": (Assessment("repeated effect", reason="possible"),),
+    "wrong": (Assessment("undetected", reason="failed check"), Assessment("bad retry", reason="lost messages")),
+    "undetected": (Assessment("undetected", reason="broken data"),),
+    "went on without": (Assessment("undetected", reason="went on without"),),
+    "retry storm": (Assessment("bad retry", reason="storm"),),
+    "retried in vain": (Assessment("bad retry", reason="in vain"),),
+    "came too soon": (Assessment("bad retry", reason="too soon"),),
+}
+_LOST_MESSAGES = "of its conversation"
+
+
+def stored_assessment(verdict: Verdict | FormerVerdict, evidence: tuple[str, ...], reason: Reason = "") -> Assessment:
+    """Return the assessment in a file, which may have the names of an earlier version."""
+    if verdict == "wrong" and evidence and evidence[0].endswith(_LOST_MESSAGES):
+        return Assessment("bad retry", evidence, "lost messages")
+    family = tuple(each for each in _BY_SEVERITY if each.verdict == verdict)
+    same = tuple(each for each in family if each.reason == reason)
+    return replace((same or _FORMER.get(verdict) or family)[0], evidence=evidence)
+
+
+def stored_label(name: str) -> str:
+    """Return the label of a verdict in the tally of a file, which may have the names of an earlier version."""
+    return _FORMER[name][0].label if name in _FORMER else name
+
+
+def stored_titles(names: Iterable[str], *, source: str) -> frozenset[str]:
+    """Return the titles in a file, which may have the names of an earlier version.
+
+    Unlike in `parse_verdicts`, `repeated effect` is the title of a certain repetition here, not a family.
+
+    Raises:
+        InputError: there is no such verdict.
+    """
+    titles: set[str] = set()
+    for name in names:
+        found = {each.title for each in _FORMER.get(name, ())} or {name}
+        if not found <= set(TITLES):
+            raise InputError(f"there is no verdict {name!r}", source=source)
+        titles |= found
+    return frozenset(titles)
+
+
+def parse_verdicts(names: Iterable[str], *, source: str) -> frozenset[str]:
+    """Return the titles of the verdicts with these names: families, reasons, titles, or names of earlier versions.
+
+    Hyphens may stand for spaces.
+
+    Raises:
+        InputError: there is no such verdict.
+    """
+    titles: dict[str, set[str]] = {}
+    for each in _BY_SEVERITY:
+        for name in (each.verdict, each.reason or each.verdict, each.label, each.title):
+            titles.setdefault(name, set()).add(each.title)
+    known = [name.replace(" ", "-") for name in titles if "(" not in name]
+    for name, former in _FORMER.items():
+        titles.setdefault(name, {each.title for each in former})
+    wanted: set[str] = set()
+    for name in names:
+        if (spaced := name.replace("-", " ")) not in titles:
+            hint = did_you_mean(spaced.replace(" ", "-"), known, kind="verdicts")
+            raise InputError(f"there is no verdict {name!r}", source=source, hint=hint)
+        wanted |= titles[spaced]
+    return frozenset(wanted)
 
 
 def assess(run: Run, clean: Run, *, invariants: Sequence[Invariant] = (), optional: Collection[str] = ()) -> Assessment:
@@ -80,7 +216,7 @@ def assess(run: Run, clean: Run, *, invariants: Sequence[Invariant] = (), option
     also = [claim for claim in claims if claim.verdict == worst.verdict or claim.verdict in FINDINGS]
     evidence = list(dict.fromkeys(line for claim in also for line in claim.evidence))
     lives = () if run.first_life is None else (run.first_life.describe(run.effects),)
-    return Assessment(worst.verdict, (*evidence, *lives, *_continuation_text(run)))
+    return Assessment(worst.verdict, (*evidence, *lives, *_continuation_text(run)), worst.reason)
 
 
 CONTINUATION_TEXTS = {
@@ -93,7 +229,7 @@ CONTINUATION_TEXTS = {
 
 
 NEAREST_RESULT, DEFAULT_RESULT = "nearest result", "default result"
-"""What answered a tool that was called as it never was when it was recorded, if no model was asked anything new."""
+"""The result that answered a tool call that was never recorded, if no model was asked anything new."""
 
 _RESULT_TEXTS = {NEAREST_RESULT: "the result of the nearest recorded call", DEFAULT_RESULT: "the default response"}
 
@@ -122,18 +258,20 @@ class _Claims:
         difference = compare_effects(self._effects, self._clean.effects, self._declarations, stable=self._stable)
         yield from self._more_effects(difference)
         yield from self._changed_keys(difference)
-        yield from self._broken_checks()
+        broken = () if run.diverged else run.broken  # an assertion says what the recorded model leads to
+        for line in (*broken, *broken_invariants(run, self._invariants)):
+            yield Assessment("undetected", (line,), "failed check")
         if run.hung:
             yield Assessment("hung", (run.hung,))
         if not run.fired:
             yield Assessment("not reached", ("the run never reached this site",))
             return
-        for verdict, evidence in _careless_calls(run.calls, self._faults):
-            yield Assessment(verdict, (evidence,))
+        for reason, evidence in _bad_retries(run.calls, self._faults):
+            yield Assessment("bad retry", (evidence,), reason)
         if run.diverged and not run.continuation:
             yield Assessment("undecided", (run.diverged,))
         elif run.error is not None:
-            yield self._failure()
+            yield self._failure(run.error)
         elif not run.hung:
             yield from self._success(difference)
 
@@ -143,7 +281,7 @@ class _Claims:
         observed = [each for each in difference.repeated if self._is_observed(each[0].tool)]
         inferred = [each for each in difference.repeated if not self._is_observed(each[0].tool)]
         for often in _how_often(observed):
-            yield Assessment("repeated side effect", (often, *self._instructions))
+            yield Assessment("repeated effect", (often, *self._instructions), "certain")
         yield from _possible_repeats(inferred, ", as far as the conversation shows", self._advice)
         for effect in difference.other:
             if not self._is_observed(effect.tool) or self._was_approved(effect):
@@ -157,40 +295,40 @@ class _Claims:
         yield from self._obeyed()
 
     def _changed_keys(self, difference: EffectDifference) -> Iterator[Assessment]:
-        """Yield why a tool with an idempotency key has repeated its effect: it got another key each time."""
+        """Yield the tools with an idempotency key that have repeated their effect because they got different keys."""
         repeated = [] if self._has_fired("asks_for_more") else [effect.tool for effect, _, _ in difference.repeated]
         for tool in filter(self._is_observed, dict.fromkeys(repeated)):
             declared = self._declarations.get(tool, UNDECLARED)
             if (keys := used_keys(self._effects, tool, declared)) > 1:
                 text = f"{tool} is idempotent by {declared.idempotent}, and was called with {keys} different ones"
-                yield Assessment("repeated side effect", (text,))
+                yield Assessment("repeated effect", (text,), "certain")
 
     def _undeclared_runs(self, run: Run) -> list[Effect]:
-        """Return the calls that ran, of tools that nothing is declared about, as if they had an effect."""
+        """Return the calls of undeclared tools that ran, as effects."""
         ran = [each for each in run.tools if each.has_run and each.is_observed and not each.side_effect]
         undeclared = [each for each in ran if self._declarations.get(each.tool, UNDECLARED) == UNDECLARED]
         return [Effect(tool=each.tool, arguments=each.arguments) for each in undeclared]
 
     @property
     def _instructions(self) -> list[str]:
-        """The instructions that faults have injected into results of tools, for the evidence."""
+        """The instructions that faults have injected into tool results, for the evidence."""
         injected = [(each.at.tool, each.fault) for each in self._faults if isinstance(each.fault, InjectedText)]
         lines = (f"the result of {tool} had an instruction in it: {fault.instruction_text}" for tool, fault in injected)
         return [shorten(line, 200) for line in dict.fromkeys(lines)]
 
     def _obeyed(self) -> Iterator[Assessment]:
-        """Yield the calls of tools that only read and that the clean run does not make, after an injected instruction.
+        """Yield the read-only calls after an injected instruction that the clean run does not make.
 
-        Those that change something are effects.
+        Calls that change something are effects.
         """
         known = {_call_identity(each) for each in self._clean.tools}
         for each in self._run.tools if self._instructions else ():
             if each.has_run and not each.side_effect and _call_identity(each) not in known:
                 called = str(Effect(tool=each.tool, arguments=each.arguments))
-                yield Assessment("undetected", (f"{called} ran; without the fault it does not", *self._instructions))
+                yield _broken_data(f"{called} ran; without the fault it does not", *self._instructions)
 
     def _advice(self, tool: str) -> str:
-        """Return how to be certain about a tool of a program."""
+        """Say how to be certain about a tool of a program."""
         report = f'report what {tool} really does with offbook.effect("{tool}", …)'
         has_effect = self._declarations.get(tool, UNDECLARED).has_effect
         return report if has_effect else f"{report}, or declare it: --read-only {tool} or --idempotent {tool}"
@@ -198,23 +336,14 @@ class _Claims:
     def _is_observed(self, tool: str) -> bool:
         return all(each.source == "observed" for each in self._run.effects if each.tool == tool)
 
-    def _broken_checks(self) -> Iterator[Assessment]:
-        run = self._run
-        broken = () if run.diverged else run.broken  # an assertion says what the recorded model leads to
-        for line in (*broken, *broken_invariants(run, self._invariants)):
-            yield Assessment("wrong", (line,))
-
-    def _failure(self) -> Assessment:
-        error = self._run.error
-        assert error is not None
-        message = f"{error.type}: {error.message}" if error.message else error.type
-        if error.kind == "undeclared":
-            return Assessment("crashed", (message, *self._had_run()))
+    def _failure(self, error: RunFailure) -> Assessment:
         is_done = any(effect.outcome == "done" for effect in net_effects(self._effects, self._declarations))
-        return Assessment("failed partway" if is_done else "failed cleanly", (message, *self._had_run()))
+        declared: Verdict = "failed partway" if is_done else "failed cleanly"
+        message = f"{error.type}: {error.message}" if error.message else error.type
+        return Assessment("crashed" if error.kind == "undeclared" else declared, (message, *self._had_run()))
 
     def _had_run(self) -> Iterator[str]:
-        """Yield what had been changed when the run gave up, what may have been, and of what nobody knows whether."""
+        """Describe the completed, possible and undeclared effects of a run that gave up."""
         known = self._stable | volatile_values([effect.arguments for effect in self._clean.effects])
         net = [without_volatile(each, known) for each in net_effects(self._effects, self._declarations)]
         for outcome, verb in (("done", "had run"), ("unknown", "may have run")):
@@ -246,7 +375,7 @@ class _Claims:
             yield Assessment("different result", tuple(self._other_result(difference)))
 
     def _missing_effects(self, difference: EffectDifference) -> Iterator[Assessment]:
-        """Yield the effects that did not run, and those that were undone though the result says nothing of it."""
+        """Yield the effects that did not run, and those that were undone though the result is the same."""
         for effect in (each for each in difference.missing if each.tool not in self._optional):
             if not (undone := self._undone_text(effect)):
                 not_run = f"{effect.beside(difference.other)} did not run, and the run ended as if it had"
@@ -258,14 +387,14 @@ class _Claims:
                 yield Assessment("missing effect", (f"{undone}, and the result is the same",))
 
     def _unclear_result(self) -> Iterator[str]:
-        """Yield the result of a run that did too little, and how one says that it failed, if this is to say so."""
+        """Yield the result of a run that did too little, and how a run says that it failed."""
         if self._run.result == self._clean.result or is_empty_result(self._run.result):
             return
         yield result_difference(self._run.result, self._clean.result)
         yield "if that says that it failed, end with an error that is declared: other words are not recognised"
 
     def _undone_text(self, missing: Effect) -> str:
-        """Return by what a missing effect was undone, if it ran."""
+        """Say what a missing effect was undone by, if it ran."""
         for effect, undo in undone_effects(self._effects, self._declarations):
             if not compare_effects([effect], [missing], {}, stable=self._stable).missing:
                 return f"{effect} ran and was undone by {undo}"
@@ -273,7 +402,7 @@ class _Claims:
 
     @property
     def _was_told(self) -> bool:
-        """Whether the model was told about the failure, so that what follows is its decision."""
+        """Whether the model was told about the failure. What follows is then its decision."""
         return bool(self._run.continuation) and any(call.told for call in self._run.calls)
 
     def _accepted_broken_data(self) -> Iterator[Assessment]:
@@ -282,7 +411,7 @@ class _Claims:
         is_empty = is_empty_result(run.result) and run.result is not None
         for part in broken_parts(run.result, clean.result, run.marks) if run.result != clean.result else ():
             if not (is_empty and self._has_fired("may_be_true")):
-                yield Assessment("undetected", (part, *self._instructions))
+                yield _broken_data(part, *self._instructions)
         if run.result == clean.result and not run.continuation:
             yield from self._ignored_results()
 
@@ -290,51 +419,47 @@ class _Claims:
         for effect in self._run.effects:
             is_marked = effect.source == "observed" and _carries(effect.arguments, self._run.marks)
             if is_marked and not self._was_approved(effect):
-                yield Assessment(
-                    "undetected", (f"what the fault injected reached a side effect: {effect}", *self._instructions)
-                )
+                yield _broken_data(f"what the fault injected reached a side effect: {effect}", *self._instructions)
 
     def _was_approved(self, effect: Effect) -> bool:
-        """Return whether a model saw the refusal that stands in an effect: nothing but a model can tell what it is."""
+        """Return whether a model saw the refusal that an effect carries: only a model can recognise one."""
         return self._has_fired("reads_like_answer") and self._was_told and _carries(effect.arguments, self._run.marks)
 
     def _ignored_results(self) -> Iterator[Assessment]:
-        """Yield what shows that a broken answer of a tool or a model made no difference."""
+        """Yield the broken answers of tools and models that made no difference."""
         run, clean = self._run, self._clean
         for planned in self._faults:
             tool = planned.at.tool
             is_broken = "breaks_result" in planned.fault.traits and tool not in self._optional
             if is_broken and len(run.tools) == len(clean.tools) and run.tools != clean.tools:
-                yield Assessment("undetected", (f"{tool} returned a broken result, and the answer is the same",))
+                yield _broken_data(f"{tool} returned a broken result, and the answer is the same")
         for call in filter(self._answers.is_needed, self._answers.cut_off()):
-            cut = f"the answer to call {call.row} was cut off (length), and the run went on with it"
-            yield Assessment("undetected", (cut,))
+            yield _broken_data(f"the answer to call {call.row} was cut off (length), and the run went on with it")
 
     def _endless_requests(self, difference: EffectDifference) -> Iterator[Assessment]:
         """Yield what ran once more for a model that never ends, if the result is the same as if it had ended."""
         if not self._has_fired("asks_for_more"):
             return
-        tools = [each[0].tool for each in difference.repeated]
-        known = {
-            tool for tool in tools if self._declarations.get(tool, UNDECLARED).has_effect or self._is_observed(tool)
-        }
-        for often in _how_often([each for each in difference.repeated if each[0].tool in known]):
+        known = [
+            each
+            for each in difference.repeated
+            if self._is_observed(each[0].tool) or self._declarations.get(each[0].tool, UNDECLARED).has_effect
+        ]
+        for often in _how_often(known):
             ended = "the model never stopped asking for tools, and the result is the same as if it had"
-            yield Assessment("undetected", (f"{often}: {ended}",))
+            yield _broken_data(f"{often}: {ended}")
 
     def _went_on_without(self) -> Iterator[Assessment]:
         """Yield the calls that failed for good, though the result is the same as if they had not."""
         if self._was_told:
             return
-        for call, lacking in self._answers.describe():
-            if self._answers.is_needed(call):
-                yield Assessment("went on without", (f"{lacking}, and the result is the same",))
-        for run in self._failed_tools():
-            failed = f"{run.tool} failed for good ({run.error or 'no result'}), and the result is the same"
-            yield Assessment("went on without", (failed,))
+        lacking = [text for call, text in self._answers.describe() if self._answers.is_needed(call)]
+        failed = [f"{run.tool} failed for good ({run.error or 'no result'})" for run in self._failed_tools()]
+        for text in (*lacking, *failed):
+            yield Assessment("undetected", (f"{text}, and the result is the same",), "went on without")
 
     def _failed_tools(self) -> list[ToolRun]:
-        """Return the calls of tools that a fault prevented and that nothing replaced."""
+        """Return the tool calls that a fault prevented and that no other call replaced."""
         run, clean = self._run, self._clean
         prevented = [each for each in run.tools if not each.has_run and each.tool not in self._optional]
         others = Counter(_call_identity(each) for each in run.tools if each.has_run)
@@ -355,8 +480,12 @@ class _Claims:
         return any(trait in planned.fault.traits for planned in self._faults)
 
 
+def _broken_data(*evidence: str) -> Assessment:
+    return Assessment("undetected", evidence, "broken data")
+
+
 def _declaration_advice(tool: str) -> str:
-    """Return how to say what a tool of this process does."""
+    """Say how to declare a tool of this process."""
     reads = f"if it only reads: read_only=True or --read-only {tool}"
     return f"nothing is declared about {tool}; {reads}; if not: side_effect=True or --side-effects {tool}"
 
@@ -367,7 +496,7 @@ def _possible_repeats(
     """Yield what may have been repeated, with the `advice` on how to be certain about each tool."""
     tools = dict.fromkeys(effect.tool for effect, _, _ in repeated)
     for often in _how_often(repeated):
-        yield Assessment("possible repeat", (f"{often}{known_from}", *map(advice, tools)))
+        yield Assessment("repeated effect", (f"{often}{known_from}", *map(advice, tools)), "possible")
 
 
 def _how_often(repeated: Sequence[tuple[Effect, int, int]]) -> Iterator[str]:
@@ -402,53 +531,46 @@ def _recovery_text(run: Run, clean: Run) -> str:
 
 
 MAX_ATTEMPTS = 10
-"""How often one call may be sent before that is a storm."""
+"""The number of times that one call may be sent. More are a storm."""
 
 MAX_HASTY_RETRIES = 4
-"""How many retries in a row without any pause are a storm, in virtual time."""
+"""The number of retries without any pause, in virtual time, that are a storm."""
 
 _HOPELESS = frozenset((400, 401, 403, 404, 422))
 
 
 def _faults_at(call: ModelCall, faults: Iterable[PlannedFault]) -> Iterator[PlannedFault]:
-    """Yield the faults that fired at this attempt of a call."""
-    for planned in faults:
-        at = planned.at
-        number = call.number if at.step_id is None else call.step_call
-        fields = ((at.step_id, call.step_id), (at.call, number), (at.attempt, call.attempt))
-        if at.tool is None and all(wanted in (None, value) for wanted, value in fields):
-            yield planned
+    """Yield the faults that fired at this attempt of a call. A run has one workflow, which sites need not name."""
+    site = site_of(call)
+    return (planned for planned in faults if replace(planned.at, workflow=None).covers(site))
 
 
-def _careless_calls(calls: Sequence[ModelCall], faults: Sequence[PlannedFault]) -> Iterator[tuple[Verdict, str]]:
-    """Yield the verdicts on calls that were sent again in a wrong way after the faults, with the evidence."""
+def _bad_retries(calls: Sequence[ModelCall], faults: Sequence[PlannedFault]) -> Iterator[tuple[Reason, str]]:
+    """Yield why calls were sent again in a wrong way after the faults, with the evidence."""
     for call in [each for each in calls if each.is_too_soon][:1]:
-        yield "came too soon", f"call {call.row} came sooner than the last answer asked for"
+        yield "too soon", f"call {call.row} came sooner than the last answer asked for"
     if not any("wants_less" in planned.fault.traits for planned in faults):
         for call in [each for each in calls if each.forgot][:1]:
-            lost = f"the request after the failure lacks {pluralize(call.forgot, 'message')} of its conversation"
-            yield "wrong", lost
+            lost = pluralize(call.forgot, "message")
+            yield "lost messages", f"the request after the failure lacks {lost} {_LOST_MESSAGES}"
     attempts = {(call.number, call.attempt) for call in calls}
     for call in calls:
         statuses = [getattr(planned.fault, "status_code", None) for planned in _faults_at(call, faults)]
         if statuses and statuses[0] in _HOPELESS and (call.number, call.attempt + 1) in attempts:
-            again = f"call {call.number} was sent again unchanged after HTTP {statuses[0]}, which cannot help"
-            yield "retried in vain", again
+            yield "in vain", f"call {call.number} was sent again unchanged after HTTP {statuses[0]}, which cannot help"
             break
-    for storm in _storms(calls):
-        yield "retry storm", storm
+    yield from (("storm", storm) for storm in _storms(calls))
 
 
 def _storms(calls: Iterable[ModelCall]) -> Iterator[str]:
-    pauses_of: dict[int, list[float | None]] = {}
+    waits_of: dict[int, list[float | None]] = {}
     for call in calls:
-        pauses_of.setdefault(call.number, []).append(call.waited_s)
-    for number, waits in pauses_of.items():
-        count, pauses = len(waits), waits[1:]
-        if count > MAX_ATTEMPTS:
-            yield f"call {number} was sent {count} times"
+        waits_of.setdefault(call.number, []).append(call.waited_s)
+    for number, (_, *pauses) in waits_of.items():
+        if len(pauses) >= MAX_ATTEMPTS:
+            yield f"call {number} was sent {len(pauses) + 1} times"
         elif len(pauses) >= MAX_HASTY_RETRIES and not any(pause is None or pause > 0 for pause in pauses):
-            yield f"call {number} was sent {count} times without a pause"
+            yield f"call {number} was sent {len(pauses) + 1} times without a pause"
 
 
 class _UnansweredCalls:
@@ -460,7 +582,7 @@ class _UnansweredCalls:
     def describe(self) -> list[tuple[ModelCall, str]]:
         """Return the calls that got no good answer, each with a text that says so.
 
-        They failed for good, or their answer was empty or a refusal, and they were not asked again.
+        They failed for good, or got an empty answer or a refusal, and were not asked again.
         """
         good = [call for call in self._run.calls if not self._has_none(call)]
         lacking = self._without(self._has_none)
@@ -472,9 +594,9 @@ class _UnansweredCalls:
         return self._without(lambda call: self._is_hit(call, "cuts_answer"))
 
     def is_needed(self, call: ModelCall) -> bool:
-        """Return whether the run needed the answer: it is no closing turn of a conversation whose effects are done.
+        """Return whether the run needed the answer: it was not a closing turn after which no effect was left to do.
 
-        Something else came after it, or it is a question of its own, or there are no effects but the result alone.
+        Something else came after it, or it is a question of its own, or the run has a result and no effects.
         """
         if call.follows != "continues":
             return True
@@ -507,7 +629,7 @@ class _UnansweredCalls:
 
 
 def _asks_again(call: ModelCall, before: ModelCall) -> bool:
-    """Return whether a call of the same named step asks again after an empty answer: it shows that to its model."""
+    """Return whether a call of the same named step asks again after an empty answer, and shows that to its model."""
     is_later = call.number > before.number and call.step_id == before.step_id is not None
     return is_later and before.outcome == "answered" and bool(call.follows)
 
@@ -528,7 +650,7 @@ _BARE_ADMISSION = re.compile(
     r"|^\W*(?:pending|cancell?ed|rejected)\W*$",
     re.IGNORECASE | re.MULTILINE,
 )
-"""Words that error messages have too: they count only if no injected error is quoted."""
+"""Words that also occur in error messages: they count only if no injected error is quoted."""
 
 _SENTENCE_END = re.compile(r"[.!?;]+(?=\s|$)|\n")
 _WORD = re.compile(r"[^\W\d_]{3,}")
@@ -546,8 +668,8 @@ _STATUS_FIELDS = frozenset(("ok", "success", "succeeded", "status", "state", "ou
 def admits_failure(result: Any, clean: Any, marks: Sequence[str] = ()) -> bool:
     """Return whether a result says, unlike the clean one, that the run failed: in English words, or in a field.
 
-    One that has all words of the clean result, or claims the same in sentences of their own, says that it succeeded,
-    whatever else it says. So does a program that prints the same, whatever is in the files that it writes.
+    A result that has all words of the clean one, or claims the same in separate sentences, says that the run succeeded,
+    whatever else it says. So does a program that prints the same, whatever it writes to files.
     """
     if _is_of_program(clean) and _is_of_program(result) and clean["stdout"].strip():
         result, clean = result["stdout"], clean["stdout"]
@@ -595,7 +717,7 @@ def _claim(sentence: str) -> set[str]:
 
 
 def _flips_status(result: Any, clean: Any, marks: Sequence[str]) -> bool:
-    """Return whether a field that says how it ended is another one, and neither empty nor what a fault injected."""
+    """Return whether a status field has another value, which is neither empty nor what a fault injected."""
     if not isinstance(result, dict) or not isinstance(clean, dict):
         return False
     names = [name for name in result if name.casefold() in _STATUS_FIELDS and isinstance(result[name], str | bool)]
@@ -629,7 +751,7 @@ def _placeholders(text: str) -> int:
 
 
 def _is_doubled(text: str, whole: str) -> bool:
-    """Return whether a text is the whole one with a part of it, from its start, in front of it or behind it."""
+    """Return whether a text is the whole one with a part of it repeated before or after it."""
     text, whole = text.strip(), whole.strip()
     if len(text) <= len(whole) or not whole:
         return False
@@ -639,7 +761,7 @@ def _is_doubled(text: str, whole: str) -> bool:
 
 
 def _result_text(value: Any) -> str:
-    """Return all strings of a result, one a line, other values as JSON; of a program, what it printed and wrote."""
+    """Return all strings of a result, one per line, and other values as JSON. Of a program: its output and files."""
     if isinstance(value, str):
         return value
     if _is_of_program(value):
@@ -652,7 +774,7 @@ def _result_text(value: Any) -> str:
 
 
 def is_empty_result(result: Any) -> bool:
-    """Return whether a result is empty. That of a program is if it printed nothing, and wrote nothing."""
+    """Return whether a result is empty. The result of a program is if it printed and wrote nothing."""
     if isinstance(result, str):
         return not result.strip()
     if _is_of_program(result):
@@ -681,7 +803,7 @@ def is_truncated(result: Any, whole: Any) -> bool:
 
 
 def _is_truncated_text(text: str, whole: str) -> bool:
-    """Return whether the text is a beginning of the other, its lines are beginnings of the other's, or some of them."""
+    """Return whether the text is the start of the whole, has some of its lines, or has the start of each line."""
     text, whole = text.strip(), whole.strip()
     if whole.startswith(text):
         return text != whole
@@ -697,7 +819,7 @@ DIFFERENT_LINES, DIFFERENT_CHARS, CHARS_BEFORE = 4, 160, 40
 
 
 def result_difference(result: Any, clean: Any) -> str:
-    """Return how a result differs from the clean one: the lines that do, at most a few of each, and cut."""
+    """Return the first few lines in which a result differs from the clean one, shortened."""
     before, after = (_lines(each) for each in (clean, result))
     if before == after:  # the text of a number, and the number
         before, after = ([msgspec.json.encode(each).decode()] for each in (clean, result))
@@ -716,7 +838,7 @@ def _lines(result: Any) -> list[str]:
 
 
 def _shown(lines: Sequence[str], sign: str, skipped: int) -> Iterator[str]:
-    """Yield the first lines behind a sign, the first one without what both have before they differ."""
+    """Yield the first lines after a sign, the first line without what both have in common before they differ."""
     for place, line in enumerate(lines[:DIFFERENT_LINES]):
         rest = f"…{line[skipped + 1 :]}" if place == 0 and skipped else line
         yield f"  {sign}{shorten(rest, DIFFERENT_CHARS)}"

@@ -286,7 +286,7 @@ class _CurrentHttp(InProcessClients):
 def finding_text(assessment: Assessment, case: str, again: str) -> str:
     """Return the verdict with its evidence, the faults, and the command that reproduces it."""
     first, *more = assessment.evidence or ("",)
-    return "\n  ".join([f"{assessment.verdict}: {first}", *more, f"fault: {case}", f"again: {again}"])
+    return "\n  ".join([f"{assessment.title}: {first}", *more, f"fault: {case}", f"again: {again}"])
 
 
 _SUBJECTS = pytest.StashKey["dict[object, TestSubject]"]()
@@ -388,11 +388,11 @@ class ExploredTest:
     def _check(self, result: CaseResult, ending: TestEnding, subject: TestSubject) -> None:
         __tracebackhide__ = True
         self._item.add_report_section("call", "error", ending.traceback)
-        if result.verdict in self._explored.marker.fail_on:
+        if result.title in self._explored.marker.fail_on:
             again = f"pytest {shlex.quote(self._item.nodeid)}"
             cause = cause_of(result)
-            if result.verdict == "wrong" and ending.place:
-                cause = result.verdict, ending.place
+            if result.assessment.reason == "failed check" and ending.place:
+                cause = result.title, ending.place
             self._fail_once(cause, finding_text(result.assessment, str(result.case), again), subject)
 
     def _fail_once(self, cause: tuple[str, str], text: str, subject: TestSubject) -> Never:

@@ -16,7 +16,7 @@ from offbook.decoding import convert
 from offbook.errors import InputError
 from offbook.explore.options import DEFAULT_DEADLINES, Deadlines, Divergence
 from offbook.explore.schedule import parse_budget
-from offbook.explore.verdict import FINDINGS, Verdict
+from offbook.explore.verdict import FINDING_TITLES, parse_verdicts
 from offbook.pytest_plugin.options import EXPLORE, OFFBOOK, RecordOption, options_of
 from offbook.pytest_plugin.recordings import default_recording, resolve_recording
 from offbook.recording.record_mode import RecordMode
@@ -48,7 +48,7 @@ class ExploreMarker(Struct, frozen=True, kw_only=True):
     budget: int | str | None = None
     declared: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
-    fail_on: tuple[Verdict, ...] = tuple(FINDINGS)
+    fail_on: tuple[str, ...] = tuple(FINDING_TITLES)
     on_divergence: Literal["explore", "stop", "default"] = "explore"
     default_response: str = "Mock response"
     deadline_s: float = DEFAULT_DEADLINES.virtual_s
@@ -100,7 +100,10 @@ def explore_marker_of(item: pytest.Item) -> ExploreMarker | None:
         parse_budget(marker.budget)
     except InputError as error:
         raise _marker_error(item, EXPLORE, f"budget: {error.reason}", hint=error.hint) from None
-    return marker
+    try:
+        return replace(marker, fail_on=tuple(parse_verdicts(marker.fail_on, source=EXPLORE)))
+    except InputError as error:
+        raise _marker_error(item, EXPLORE, f"fail_on: {error.reason}", hint=error.hint) from None
 
 
 def _read_marker(item: pytest.Item, name: str, kind: type[M]) -> M:
@@ -128,10 +131,8 @@ def _plain_value(argument: str, value: object) -> object:
     items = [value] if isinstance(value, str | type) else value
     if argument == "declared" and isinstance(items, list | tuple):
         return [each.__name__ if isinstance(each, type) else each for each in items]
-    if argument in ("optional", "side_effects", "read_only", "idempotent", "undoes"):
+    if argument in ("optional", "fail_on", "side_effects", "read_only", "idempotent", "undoes"):
         return items
-    if argument == "fail_on" and isinstance(items, list | tuple):
-        return [each.replace("-", " ") if isinstance(each, str) else each for each in items]
     return value
 
 

@@ -235,8 +235,8 @@ def exploration_markdown(report_input: ReportInput) -> str:
     exploration = report_input.exploration
     partial = "" if report_input.is_complete else "**The exploration ended early: this report is partial.** "
     rows = [
-        (escape_markdown(VERDICT_STYLES[verdict].letter), verdict, f"{count:,}", VERDICT_STYLES[verdict].meaning)
-        for verdict, count in exploration.counts.items()
+        (escape_markdown(VERDICT_STYLES[label].letter), label, f"{count:,}", VERDICT_STYLES[label].meaning)
+        for label, count in exploration.counts.items()
     ]
     table = markdown_table(("", "verdict", "cases", ""), rows) if rows else ""
     head = f"\n## Exploration of {escape_markdown(exploration.subject)}\n\n{partial}{exploration_totals(exploration)}\n"
@@ -255,11 +255,11 @@ def _findings(report_input: ReportInput) -> str:
 def _finding(finding: FindingGroup, report_input: ReportInput) -> str:
     """Return a finding, folded: its evidence, and the command that shows it again."""
     cases = "" if len(finding.results) == 1 else f" and {pluralize(len(finding.results) - 1, 'more case')}"
-    title = f"{finding.verdict}: {one_line(finding.headline, MAX_COLUMNS)}"
+    title = f"{finding.assessment.title}: {one_line(finding.headline, MAX_COLUMNS)}"
     place = f"{one_line(str(finding.first), MAX_COLUMNS)}{cases}"
     command = one_line(report_input.reproduce(finding.first), 4 * MAX_COLUMNS)
     return markdown_details(
-        f"{VERDICT_STYLES[finding.verdict].letter} {title}", [place, *_evidence(finding), "", command]
+        f"{VERDICT_STYLES[finding.assessment.label].letter} {title}", [place, *_evidence(finding), "", command]
     )
 
 
@@ -310,7 +310,9 @@ class ExplorationGithubReporter:
 
 
 def _annotation(finding: FindingGroup, report_input: ReportInput) -> str:
-    title = f"{report_input.exploration.subject}: {finding.verdict} in {pluralize(len(finding.results), 'case')}"
+    title = (
+        f"{report_input.exploration.subject}: {finding.assessment.title} in {pluralize(len(finding.results), 'case')}"
+    )
     lines = [
         log_safe(finding.headline),
         log_safe(str(finding.first)),

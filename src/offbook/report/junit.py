@@ -144,9 +144,9 @@ def _add_explored_case(suite: Element, explored: CaseResult, report_input: Repor
     case = SubElement(suite, "testcase", classname=classname, name=name, time=f"{explored.run.took_s:.3f}")
     evidence = "\n".join(explored.assessment.evidence)
     message = clean_xml(one_line(evidence, MAX_EVIDENCE_CHARS))
-    output = clean_xml(f"{explored.verdict}: {evidence}\n{report_input.reproduce(explored.case)}")
+    output = clean_xml(f"{explored.title}: {evidence}\n{report_input.reproduce(explored.case)}")
     if explored.is_finding:
-        SubElement(case, "failure", type=explored.verdict, message=message).text = output
+        SubElement(case, "failure", type=explored.title, message=message).text = output
     elif explored.verdict == "undecided":
         SubElement(case, "skipped", message=f"undecided: {message}")
     SubElement(case, "system-out").text = output

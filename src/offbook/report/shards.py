@@ -11,7 +11,7 @@ from offbook.errors import InputError
 from offbook.explore.cases import FaultCase
 from offbook.explore.explorer import CaseResult, Exploration
 from offbook.explore.schedule import in_case_order
-from offbook.explore.verdict import Verdict
+from offbook.explore.verdict import stored_titles
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.report.exploration.json_report import SHARD_HINT, LoadedShard
 from offbook.report.exploration.report_input import NO_ORIGIN, ReportOrigin
@@ -104,7 +104,7 @@ class MergedExploration(Struct, frozen=True):
 
     exploration: Exploration
     commands: dict[str, str]
-    fail_on: frozenset[Verdict]
+    fail_on: frozenset[str]
     origin: ReportOrigin = NO_ORIGIN
 
     def reproduce(self, case: FaultCase) -> str:
@@ -133,4 +133,5 @@ def merge_explorations(shards: Sequence[LoadedShard]) -> MergedExploration:
         left_orders=first.exploration.left_orders,
     )
     commands = {key: command for shard in shards for key, command in shard.commands.items()}
-    return MergedExploration(exploration, commands, frozenset(first.report.fail_on), first.origin)
+    fail_on = stored_titles(first.report.fail_on, source=first.part.source)
+    return MergedExploration(exploration, commands, fail_on, first.origin)

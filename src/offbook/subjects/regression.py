@@ -18,7 +18,7 @@ from offbook.explore.cases import FaultCase, minimise
 from offbook.explore.explorer import CaseResult, Explorer, Subject, runs_of
 from offbook.explore.options import ExploreOptions, Invariant
 from offbook.explore.run import Run
-from offbook.explore.verdict import Assessment, Verdict, assess
+from offbook.explore.verdict import Assessment, FormerVerdict, Reason, Verdict, assess, stored_assessment
 from offbook.faults import FaultPlan, PlannedFault
 from offbook.files import read_file
 from offbook.recording.redact.rules import mask_encoded
@@ -34,13 +34,19 @@ class Regression(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_u
     """
 
     offbook: Literal["regression"]
-    verdict: Verdict
+    verdict: Verdict | FormerVerdict
+    reason: Reason = ""
     evidence: tuple[str, ...] = ()
     faults: tuple[PlannedFault, ...]
     subject: AnySubjectSpec
     settings: ExploreSettings = field(default=DEFAULT_SETTINGS, name="terms")
     invariants: str | None = None
     folder: str = "."
+
+    @property
+    def assessment(self) -> Assessment:
+        """The verdict when it was found, also in a file of an earlier version."""
+        return stored_assessment(self.verdict, self.evidence, self.reason)
 
     def __str__(self) -> str:
         return "; ".join(str(line) for line in self.faults)
@@ -118,6 +124,7 @@ class RegressionFolder:
         regression = replace(
             self._kind,
             verdict=explored.verdict,
+            reason=explored.assessment.reason,
             evidence=explored.assessment.evidence,
             faults=lines,
             folder=os.path.relpath(Path.cwd(), self._folder.resolve()),
@@ -146,15 +153,15 @@ class _Minimiser:
         """Yield each finding with its lines. Findings with the same lines as an earlier one are left out."""
         seen: set[frozenset[str]] = set()
         for explored in found:
-            lines = minimise(explored.case.lines, partial(self._has_verdict, explored.verdict))
+            lines = minimise(explored.case.lines, partial(self._has_title, explored.title))
             known = frozenset(str(line) for line in lines)
             if known not in seen:
                 seen.add(known)
                 yield explored, lines
 
-    def _has_verdict(self, verdict: Verdict, lines: tuple[PlannedFault, ...]) -> bool:
+    def _has_title(self, title: str, lines: tuple[PlannedFault, ...]) -> bool:
         worst = min(map(self._assess, runs_of(self._subject, FaultPlan(lines))), key=lambda each: each.severity)
-        return worst.verdict == verdict
+        return worst.title == title
 
     def _assess(self, run: Run) -> Assessment:
         return assess(run, self._clean, invariants=self._invariants, optional=self._optional)

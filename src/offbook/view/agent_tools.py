@@ -150,7 +150,8 @@ def _findings(report: ReportInput) -> JsonObject:
         "findings": [
             {
                 "finding": number,
-                "verdict": group.verdict,
+                "verdict": group.assessment.verdict,
+                "reason": group.assessment.reason,
                 "title": group.headline,
                 "cases": len(group.results),
                 "first_case": str(group.first),
@@ -163,8 +164,9 @@ def _findings(report: ReportInput) -> JsonObject:
 def _explained(group: FindingGroup, report: ReportInput) -> JsonObject:
     first = group.results[0]
     return {
-        "verdict": group.verdict,
-        "meaning": VERDICT_STYLES[group.verdict].meaning,
+        "verdict": group.assessment.verdict,
+        "reason": group.assessment.reason,
+        "meaning": VERDICT_STYLES[group.assessment.label].meaning,
         "title": group.headline,
         "evidence": list(group.evidence),
         "reproduce": report.reproduce(group.first),

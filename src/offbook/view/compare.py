@@ -11,7 +11,6 @@ import msgspec
 from msgspec import Struct
 
 from offbook.errors import InputError
-from offbook.explore.verdict import FINDINGS
 from offbook.files import read_regular
 from offbook.recording.compare import compare_documents
 from offbook.recording.format.document import Document
@@ -148,10 +147,10 @@ def _explorations(left: Path, right: Path) -> Iterable[Pair]:
     old, new = ({str(each.case): each for each in exploration.results} for exploration in (before, after))
     for case in dict.fromkeys([*old, *new]):
         sides = [
-            None if each is None else Side(case, each.verdict, "bad" if each.verdict in FINDINGS else "good")
+            None if each is None else Side(case, each.title, "bad" if each.is_finding else "good")
             for each in (old.get(case), new.get(case))
         ]
-        is_same = all(sides) and old[case].verdict == new[case].verdict
+        is_same = all(sides) and old[case].title == new[case].title
         evidence = [line for each in (old, new) if case in each for line in each[case].evidence]
         difference = "" if is_same else "\n".join(dict.fromkeys(evidence))
         yield Pair(left=sides[0], right=sides[1], is_same=is_same, difference=difference)

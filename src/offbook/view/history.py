@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from offbook.explore.explorer import CaseResult, Exploration
-from offbook.explore.verdict import FINDINGS, VERDICTS, Verdict
+from offbook.explore.verdict import FINDING_LABELS, LABELS
 from offbook.files import read_regular
 from offbook.report.exploration.heatmap import VERDICT_STYLES, heatmap_of, row_labels
 from offbook.report.exploration.json_report import load_exploration
@@ -24,9 +24,9 @@ MAX_SUITES = 50
 
 
 class VerdictSign(Struct, frozen=True):
-    """A verdict, the sign that stands for it, and its meaning."""
+    """The label of a verdict, the sign that stands for it, and its meaning."""
 
-    name: Verdict
+    name: str
     sign: str
     meaning: str
     is_finding: bool
@@ -47,7 +47,7 @@ class HeatCell(Struct, frozen=True):
 
     row: int
     column: int
-    results: tuple[tuple[Verdict, str] | None, ...]
+    results: tuple[tuple[str, str] | None, ...]
 
 
 class HeatHistory(Struct, frozen=True):
@@ -92,8 +92,8 @@ def heat_history(subject: str, runs: Sequence[tuple[ListedRun, Path]]) -> HeatHi
 def verdict_signs() -> tuple[VerdictSign, ...]:
     """Return all verdicts, the worst first."""
     return tuple(
-        VerdictSign(name, VERDICT_STYLES[name].letter, VERDICT_STYLES[name].meaning, name in FINDINGS)
-        for name in VERDICTS
+        VerdictSign(name, VERDICT_STYLES[name].letter, VERDICT_STYLES[name].meaning, name in FINDING_LABELS)
+        for name in LABELS
     )
 
 
@@ -105,8 +105,8 @@ def _cells(exploration: Exploration) -> dict[tuple[str, str], CaseResult]:
     return found
 
 
-def _result(found: CaseResult | None) -> tuple[Verdict, str] | None:
-    return None if found is None else (found.verdict, found.case.id)
+def _result(found: CaseResult | None) -> tuple[str, str] | None:
+    return None if found is None else (found.label, found.case.id)
 
 
 def _version(run: ListedRun, exploration: Exploration) -> HeatVersion:

@@ -22,7 +22,7 @@ RECOVERIES = """\
 
 
 FINDING = """\
-2× repeated side effect: refund(order_id=42) ran 2 times instead of once
+2× repeated effect: refund(order_id=42) ran 2 times instead of once
   │ 10 cases, the first: step=agent call=3 attempt=1: connection_reset
   │ offbook demo --fault 'step=agent call=3 attempt=1: connection_reset'
 """
@@ -74,7 +74,7 @@ def test_a_naive_agent_is_explored_with_the_refund_that_it_repeats_first(shown):
     explored = shown[0].partition("4  Explore")[2]
     assert "\n3 → answer         2× 2× 2× 2× 2× 2×  =  =  =  =  " in explored
     totals, _, findings = explored.partition("42 cases, 22 findings: ")[2].partition("\n\n")
-    kinds = ("10 repeated side effects", "4 missing effects", "4 undetected", "4 retried in vain")
+    kinds = ("10 repeated effects", "4 missing effects", "4 undetected", "4 bad retries")
     assert totals.splitlines() == [
         f"{', '.join(kinds)}, 10 failed cleanly, 10 recovered",
         "8 cases share 4 runs: a lasting fault that was met only once",
@@ -132,7 +132,7 @@ def test_where_no_report_can_be_written_the_demo_says_so_and_goes_on(explored, f
 def test_a_case_is_run_again_by_the_command_that_its_finding_reports(run, folder):
     code, out, _ = run("demo", "--fault", "step=agent call=3 attempt=1: connection_reset")
     assert code == 1
-    assert "1 case, 1 finding: 1 repeated side effect\n" in out
+    assert "1 case, 1 finding: 1 repeated effect\n" in out
     assert "The same agent, fixed: 0 findings in 1 case: 1 recovered\n" in out
     assert not list(folder.iterdir())
 

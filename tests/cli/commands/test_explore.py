@@ -42,7 +42,7 @@ def careless(project):
 def test_a_workflow_with_a_defect_is_reported_with_the_command_that_shows_it_again(run, careless):
     code, out, err = run("explore", *FLOW, "--faults", "tool_lost")
     assert (code, notices(err)) == (1, [])
-    assert "repeated side effect" in out
+    assert "repeated effect" in out
     assert 'refund(order="42") ran 2 times instead of once' in out
     assert "offbook explore flow.yaml --recording run.json --fault 'tool=refund call=1: tool_lost'" in out
 
@@ -85,7 +85,7 @@ def test_a_budget_runs_the_most_telling_case_of_each_fault_and_says_what_it_left
     options = ("explore", *FLOW, "--faults", "timeout,tool_lost,tool_error")
     code, out, _ = run(*options, "--budget", "3", "--workers", "1")
     assert code == 1
-    assert "3 cases, 1 finding: 1 repeated side effect, 2 recovered; the budget left out 5 cases\n" in out
+    assert "3 cases, 1 finding: 1 repeated effect, 2 recovered; the budget left out 5 cases\n" in out
     assert (
         "\nnot tried at all, for the budget is too small: timeout, always; tool_error, always; tool_lost, always" in out
     )
@@ -116,11 +116,11 @@ def test_an_earlier_finding_that_the_budget_leaves_out_is_not_called_fixed(run, 
     changes = json.loads(out)["comparison"]["changes"]
     lost = [change for change in changes if change["after"] is None]
     assert code == 0
-    assert [(each["before"], each["is_left_out"]) for each in lost] == [("repeated side effect", True)] * len(lost)
+    assert [(each["before"], each["is_left_out"]) for each in lost] == [("repeated effect", True)] * len(lost)
     assert lost
     _, out, _ = run(*options, "--compare", "before.json", "--budget", "1")
     assert f"the budget left out {len(lost)} earlier finding" in out
-    assert "repeated side effect → left out" in out
+    assert "repeated effect → left out" in out
 
 
 def test_cases_are_listed_without_running_them(run, careless):
@@ -156,7 +156,7 @@ def test_one_case_is_run_by_its_id(run, careless):
     options = ("explore", *FLOW, "--faults", "tool_lost,timeout")
     code, out, _ = run(*options, "--only", "0005", "--quiet")
     assert code == 1
-    assert out.startswith('repeated side effect: refund(order="42") ran 2 times')
+    assert out.startswith('repeated effect: refund(order="42") ran 2 times')
     code, _, err = run(*options, "--only", "0099")
     assert code == 2
     assert "there is no case '0099'" in err
@@ -175,12 +175,12 @@ def test_a_step_summary_is_added_to_where_github_says(run, careless, monkeypatch
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
     _, out, _ = run("explore", *FLOW, "--faults", "tool_lost", "--reporter", "github")
     assert "::error" in out
-    assert "repeated side effect" in Path("summary.md").read_text()
+    assert "repeated effect" in Path("summary.md").read_text()
 
 
 def test_only_the_verdicts_that_are_named_fail_it(run, careless):
     assert run("explore", *FLOW, "--faults", "tool_lost", "--fail-on", "hung,wrong")[0] == 0
-    assert run("explore", *FLOW, "--faults", "tool_lost", "--fail-on", "repeated-side-effect")[0] == 1
+    assert run("explore", *FLOW, "--faults", "tool_lost", "--fail-on", "repeated-effect")[0] == 1
     assert run("explore", *FLOW, "--faults", "timeout", "--fail-on", "recovered")[0] == 1
     code, _, err = run("explore", *FLOW, "--fail-on", "hug")
     assert code == 2
@@ -195,7 +195,7 @@ def test_something_worse_than_before_exits_with_1(run, project):
     project.workflow(CARELESS)
     code, out, _ = run(*compare)
     assert code == 1
-    assert "failed partway → repeated side effect" in out
+    assert "failed partway → repeated effect" in out
 
 
 def test_findings_are_kept_and_replayed_until_they_are_mended(run, careless):
@@ -204,15 +204,15 @@ def test_findings_are_kept_and_replayed_until_they_are_mended(run, careless):
     assert "kept: offbook replay --plan regress/0001.json" in out
     code, out, _ = run("replay", "--plan", "regress/0001.json")
     assert code == 1
-    assert out.startswith("tool=refund call=1: tool_lost\nstill repeated side effect: refund(")
+    assert out.startswith("tool=refund call=1: tool_lost\nstill repeated effect: refund(")
     careless.workflow(REFUND)
     code, out, _ = run("replay", "--plan", "regress/0001.json")
     assert code == 0
-    assert "fixed: failed partway (it was: repeated side effect)" in out
+    assert "fixed: failed partway (it was: repeated effect)" in out
     assert run("replay", "--plan", "regress/0001.json", "--quiet")[:2] == (0, "")
     report = json.loads(run("replay", "--plan", "regress/0001.json", "--json")[1])
     assert (report["before"], report["verdict"], report["is_finding"]) == (
-        "repeated side effect",
+        "repeated effect",
         "failed partway",
         False,
     )
@@ -259,7 +259,7 @@ def test_a_scenario_is_explored_on_the_recording_beside_it(run, project):
     project.scenario(desk=EAGER_DESK)
     code, out, _ = run("explore", "sim_refunds.py", "--faults", "tool_lost")
     assert code == 1
-    assert "repeated side effect" in out
+    assert "repeated effect" in out
     again = "offbook explore sim_refunds.py --scenario refunds --agent desk --recording recordings/refunds.json"
     assert f"{again} --fault 'tool=refund call=1: tool_lost'" in out
 
@@ -377,14 +377,14 @@ def test_tools_that_only_read_need_no_permission(paying):
 def test_a_refund_that_the_conversation_shows_twice_may_be_one_too_many(paying):
     code, out, _ = paying("--run-tools", *SECOND_CALL, "--declared", "3")
     assert code == 1
-    assert "possible repeat" in out
+    assert "possible repeated effect" in out
     assert "refund(order=42) ran 2 times" in out
 
 
 def test_a_refund_that_the_program_reports_twice_is_one_too_many(paying):
     code, out, _ = paying("--run-tools", *SECOND_CALL, program=["report"])
     assert code == 1
-    assert "repeated side effect" in out
+    assert "repeated effect" in out
 
 
 @pytest.mark.parametrize("path", ["ledger.jsonl", "$TMPDIR/ledger.jsonl"])
@@ -395,7 +395,7 @@ def test_a_ledger_that_the_program_keeps_shows_what_it_did(paying, monkeypatch, 
         Path("agent.py").write_text(f"import os\nos.environ['LEDGER'] = os.path.expandvars('{path}')\n" + PAYING)
     code, out, _ = paying("--run-tools", "--effects", path, *SECOND_CALL)
     assert code == 1
-    assert "repeated side effect" in out
+    assert "repeated effect" in out
     assert "refund(order=42) ran 2 times instead of once" in out
 
 
@@ -770,7 +770,7 @@ def test_a_program_that_saves_nothing_refunds_again_after_a_crash_and_what_it_ke
     monkeypatch.setenv("LEDGER", "state/ledger.jsonl")
     options = ("--run-tools", "--crash", "--keep", "state", "--faults", "crash")
     code, out, err = paying(*options, program=["report"])
-    assert (code, "3 cases, 2 findings: 2 repeated side effects, 1 recovered" in out) == (1, True)
+    assert (code, "3 cases, 2 findings: 2 repeated effects, 1 recovered" in out) == (1, True)
     assert "note: runs share state, one at a time: it is restored before each, and at the end" in err
     assert list(Path("state").iterdir()) == []
     assert paying(*options[:-3], "nowhere", program=["report"])[0] == 2

@@ -277,7 +277,10 @@ class TestForeignParts:
 
         foreign = "other.json: it is a shard of another run: its"
         assert f"{foreign} command is 'offbook explore flow.yaml" in refused("--optional", "tell")
-        assert f"{foreign} options is 'tool_lost  fail on wrong', and" in refused("--fail-on", "wrong")
+        assert (
+            f"{foreign} options is 'tool_lost  fail on bad retry (lost messages) undetected (failed check)', and"
+            in refused("--fail-on", "wrong")
+        )
         Path("run.json").write_text(Path("run.json").read_text().replace('"yes"', '"no"'))
         assert f"{foreign} recording is '" in refused()
 

@@ -103,13 +103,11 @@ def _finding(each: CaseResult, planted: Planted, witness: Witness, exploration: 
     done, wanted = balance(entries, planted.undoes), balance(clean, planted.undoes)
     return Finding(
         str(each.case),
-        each.verdict,
+        each.title,
         each.is_finding,
         "; ".join(each.evidence),
         getattr(each.run, "continuation", ""),
-        _miscount(each.run, entries)
-        if "one_more_tool" in str(each.case)
-        else _disagreement(each.verdict, done, wanted),
+        _miscount(each.run, entries) if "one_more_tool" in str(each.case) else _disagreement(each.title, done, wanted),
     )
 
 
@@ -132,14 +130,14 @@ def _disagreement(verdict: str, done: Counter[Entry], wanted: Counter[Entry]) ->
         "recovered": not more and not less,
         "not reached": not more and not less,
         "different result": not more and not less,
-        "went on without": not more and not less,
+        "undetected (went on without)": not more and not less,
         "failed cleanly": not done or not (more or less),
         "failed partway": bool(done) and not more,
-        "repeated side effect": bool(more),
-        "possible repeat": bool(repeats),
+        "repeated effect": bool(more),
+        "possible repeated effect": bool(repeats),
         "wrong effect": bool(others),
         "missing effect": bool(less),
     }
-    if holds.get(verdict, True) and (verdict in ("repeated side effect", "possible repeat") or not repeats):
+    if holds.get(verdict, True) and (verdict in ("repeated effect", "possible repeated effect") or not repeats):
         return ""
     return f"the ledger has {dict(done)}, without the fault {dict(wanted)}"

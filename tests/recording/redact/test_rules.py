@@ -136,7 +136,7 @@ def log_files(folder):
 
 def regression_files(folder):
     spec = ProgramSpec(recording="run.json", command=("python", "agent.py", PLANTED))
-    kind = Regression(offbook="regression", verdict="wrong", faults=(), subject=spec)
+    kind = Regression(offbook="regression", verdict="crashed", faults=(), subject=spec)
     found = explored().results[0]
     lines = tuple(replace(line, at=replace(line.at, step_id=PLANTED)) for line in found.case.lines)
     file = RegressionFolder(folder, kind)._write(found, lines, {})

@@ -7,7 +7,7 @@ from offbook.explore.explorer import CaseResult, Exploration
 from offbook.explore.options import select_variants
 from offbook.explore.run import ModelCall, Run, RunFailure, ToolRun, sites_of
 from offbook.explore.schedule import LeftOutFault, LeftOutGroup
-from offbook.explore.verdict import Assessment
+from offbook.explore.verdict import stored_assessment
 from offbook.faults import At, ConnectionReset, ToolLost
 
 HOSTILE = (
@@ -54,7 +54,7 @@ def refunded_twice(case):
 
 
 def judged(case, run, verdict, *evidence):
-    return CaseResult(case, run, Assessment(verdict, evidence))
+    return CaseResult(case, run, stored_assessment(verdict, evidence))
 
 
 def cases(faults="connection_reset,tool_lost", clean=CLEAN):
@@ -75,7 +75,7 @@ def naive(subject="refund_agent", *, left=0):
             judged(first_always, crashed(first_always), "crashed", "RuntimeError: gave up"),
             judged(second_always, crashed(second_always), "crashed", "RuntimeError: gave up"),
             judged(look_up, replace(CLEAN, diverged="asked anew"), "undecided", "asked anew:\n  messages[3]"),
-            judged(refund, refunded_twice(refund), "repeated side effect", "refund ran 2 times, usually once"),
+            judged(refund, refunded_twice(refund), "repeated effect", "refund ran 2 times, usually once"),
         ),
         left_out=(LeftOutFault("model", "timeout", left, 0),) if left else (),
         left_groups=(LeftOutGroup("single faults", left, left + 6),) if left else (),
@@ -96,7 +96,7 @@ def with_pair():
         At(tool="refund", call=1).fail(ToolLost()),
     )
     case = FaultCase("0007", lines, ())
-    pair = judged(case, refunded_twice(case), "repeated side effect", "refund ran 2 times, usually once")
+    pair = judged(case, refunded_twice(case), "repeated effect", "refund ran 2 times, usually once")
     return replace(exploration, results=(*exploration.results, pair))
 
 
@@ -115,7 +115,7 @@ def hostile():
     other = replace(bad, error=None, result=HOSTILE)
     made = cases("connection_reset,tool_error", clean)
     explored = (
-        judged(case, bad if place else other, "wrong" if place else "crashed", HOSTILE)
+        judged(case, bad if place else other, "undetected" if place else "crashed", HOSTILE)
         for place, case in enumerate(made)
     )
     return Exploration(HOSTILE, clean, tuple(explored))

@@ -23,10 +23,10 @@ def shown(exploration, before=None, **settings):
 
 def test_the_heatmap_is_followed_by_the_totals_and_the_findings():
     lines = [line.rstrip() for line in shown(explorations.naive()).splitlines()]
-    assert lines[lines.index("2× repeated side effect  ! crashed  ? undecided  ✓ recovered  · not reached") + 2 :] == [
-        "6 cases, 3 findings: 1 repeated side effect, 2 crashed, 1 undecided, 1 recovered, 1 not reached",
+    assert lines[lines.index("2× repeated effect  ! crashed  ? undecided  ✓ recovered  · not reached") + 2 :] == [
+        "6 cases, 3 findings: 1 repeated effect, 2 crashed, 1 undecided, 1 recovered, 1 not reached",
         "",
-        "2× repeated side effect: refund ran 2 times, usually once",
+        "2× repeated effect: refund ran 2 times, usually once",
         "  │ tool=refund call=1: tool_lost",
         "  │ offbook explore refund.py --only 0006",
         "",
@@ -77,15 +77,15 @@ def test_where_everything_was_met_and_seen_nothing_is_said_of_it():
 def test_what_differs_from_before_is_reported_the_worse_first():
     output = shown(explorations.naive(), before=explorations.sound())
     assert "compared with before: 4 worse, 1 other change, 1 the same\n" in output
-    assert "  recovered → repeated side effect  tool=refund call=1: tool_lost\n  recovered → not reached" in output
+    assert "  recovered → repeated effect  tool=refund call=1: tool_lost\n  recovered → not reached" in output
     same = shown(explorations.sound(), before=explorations.sound())
     assert "compared with before: 0 worse, 0 other changes, 6 the same\n" in same
 
 
 def test_a_case_that_only_one_of_them_has_is_reported_as_such():
     before = explorations.with_pair()
-    assert "repeated side effect → no such case" in shown(explorations.naive(), before=before)
-    assert "no such case → repeated side effect" in shown(before, before=explorations.naive())
+    assert "repeated effect → no such case" in shown(explorations.naive(), before=before)
+    assert "no such case → repeated effect" in shown(before, before=explorations.naive())
 
 
 def test_an_exploration_that_was_cut_off_says_so():
@@ -119,7 +119,7 @@ def test_a_console_that_knows_ascii_alone_is_given_that():
 def test_many_findings_changes_and_lines_are_cut():
     exploration = explorations.large()
     bad = tuple(
-        explorations.judged(each.case, each.run, "wrong", f"reason {place}\n" + "more\n" * 50)
+        explorations.judged(each.case, each.run, "undetected", f"reason {place}\n" + "more\n" * 50)
         for place, each in enumerate(exploration.results)
     )
     output = shown(replace(exploration, results=bad), before=exploration)
@@ -187,7 +187,7 @@ def test_a_terminal_shows_the_heatmap_so_far_how_far_it_is_and_the_counts():
     heatmap.stop()
     assert lines[1] == "1 → find_order(42)                 ✓                         !"
     assert lines[-3] == "━" * 15 + " " * 16 + "6 of 12 cases, 3 findings, about 30 s left: 1"
-    assert lines[-2].strip() == "repeated side effect, 2 crashed, 1 undecided, 1"
+    assert lines[-2].strip() == "repeated effect, 2 crashed, 1 undecided, 1"
     assert lines[-1].strip() == "recovered, 1 not reached"
 
 

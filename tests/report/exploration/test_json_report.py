@@ -65,7 +65,7 @@ def test_everything_is_reported():
     }
     case = report["explored"][5]
     assert (case["id"], case["case"]) == ("0006", "tool=refund call=1: tool_lost")
-    assert (case["verdict"], case["is_finding"]) == ("repeated side effect", True)
+    assert (case["verdict"], case["reason"], case["is_finding"]) == ("repeated effect", "certain", True)
     assert case["reproduce"] == "offbook explore refund.py --only 0006"
     assert case["faults"] == [
         {
@@ -123,7 +123,7 @@ def test_equal_explorations_are_the_same_bytes_whatever_the_order_of_their_keys(
 
 def test_half_characters_leave_the_faults_readable(tmp_path):
     exploration = explorations.naive()
-    broken = replace(exploration.results[0], assessment=Assessment("wrong", ("half \ud800",)))
+    broken = replace(exploration.results[0], assessment=Assessment("undetected", ("half \ud800",), "failed check"))
     back = loaded(written(replace(exploration, results=(broken,))), tmp_path)
     assert back.results[0].case == broken.case
     assert back.results[0].assessment.evidence == ("half \\ud800",)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from playwright.sync_api import expect
 
 from offbook.explore.schedule import LeftOutFault
-from offbook.explore.verdict import VERDICTS, Assessment
+from offbook.explore.verdict import LABELS, VERDICTS, stored_assessment
 from offbook.report.exploration import exploration_reporter_of
 from offbook.report.exploration.page import exploration_page
 from offbook.report.exploration.report_input import LEFT_OUT_HINT, ReportOptions
@@ -53,11 +53,12 @@ def open_all(page):
 
 
 def all_kinds():
-    """An exploration with every verdict there is."""
+    """An exploration with every label of verdicts."""
     exploration = explorations.large(calls=1)
-    explored = zip(exploration.results, VERDICTS, strict=False)
+    explored = zip(exploration.results, (*VERDICTS, "possible repeat"), strict=False)
     return replace(
-        exploration, results=tuple(replace(each, assessment=Assessment(verdict)) for each, verdict in explored)
+        exploration,
+        results=tuple(replace(each, assessment=stored_assessment(verdict, ())) for each, verdict in explored),
     )
 
 
@@ -66,21 +67,21 @@ def test_the_heatmap_has_a_button_for_each_cell_with_its_sign_and_its_meaning(lo
     rows = page.locator("#heatmap tbody tr")
     assert rows.first.locator("th, td").all_inner_texts() == ["1 → find_order(42)", "✓", "!", ""]
     assert rows.count() == 4
-    assert cell(page, "refund(42), tool_lost: repeated side effect 2×").inner_text() == "2×"
+    assert cell(page, "refund(42), tool_lost: repeated effect 2×").inner_text() == "2×"
     assert page.locator("#totals").inner_text() == "6 cases, 3 findings"
     assert page.title() == "Exploration of refund_agent"
 
 
 def test_a_cell_opens_its_run_by_keyboard_and_escape_leads_back(look_at):
     page = look_at(explorations.naive())
-    button = cell(page, "refund(42), tool_lost: repeated side effect 2×")
+    button = cell(page, "refund(42), tool_lost: repeated effect 2×")
     button.press("Enter")
     dialog = page.get_by_role("dialog")
     expect(dialog).to_be_visible()
     text = dialog.inner_text()
     assert page.locator("#run-title").inner_text() == "2× refund ran 2 times, usually once"
     for part in (
-        "repeated side effect: it changed something once more than it should.",
+        "repeated effect: it changed something once more than it should.",
         "Case 0006, at tool=refund call=1: tool_lost",
         "refund ran 2 times",
         "offbook explore refund.py --only 0006",
@@ -94,7 +95,7 @@ def test_a_cell_opens_its_run_by_keyboard_and_escape_leads_back(look_at):
 
 def test_the_timeline_marks_where_the_fault_fired_and_what_came_after(look_at):
     page = look_at(explorations.naive())
-    cell(page, "refund(42), tool_lost: repeated side effect 2×").click()
+    cell(page, "refund(42), tool_lost: repeated effect 2×").click()
     dialog = page.get_by_role("dialog")
     fired = dialog.locator("li.fired")
     assert fired.count() == 1
@@ -110,7 +111,7 @@ def test_the_timeline_marks_where_the_fault_fired_and_what_came_after(look_at):
 
 def test_the_calls_of_tools_stand_beside_those_of_the_clean_run(look_at):
     page = look_at(explorations.naive())
-    cell(page, "refund(42), tool_lost: repeated side effect 2×").click()
+    cell(page, "refund(42), tool_lost: repeated effect 2×").click()
     rows = page.locator("dialog .pairs tbody tr")
     assert rows.evaluate_all("rows => rows.map((row) => row.className)") == ["", "differs", "differs"]
     assert rows.nth(2).locator("td").first.inner_text() == "–"
@@ -198,7 +199,7 @@ def test_findings_are_reported_by_cause_and_lead_to_their_cases(look_at):
     page = look_at(explorations.naive())
     findings = page.locator(".finding")
     assert findings.locator("> summary").all_inner_texts() == [
-        "2× refund ran 2 times, usually once\nrepeated side effect, at tool=refund call=1: tool_lost",
+        "2× refund ran 2 times, usually once\nrepeated effect, at tool=refund call=1: tool_lost",
         "! RuntimeError: gave up\ncrashed, at step=agent call=1: connection_reset and in 1 more case",
     ]
     findings.nth(1).locator("> summary").press("Enter")
@@ -295,7 +296,7 @@ def test_colours_follow_the_scheme_and_every_sign_can_be_read(look_at, scheme, i
     paper, ink = page.evaluate(browser.COLOURS)
     assert (paper < ink) is is_dark
     contrasts = page.evaluate(CONTRASTS)
-    assert len(contrasts) == len(VERDICTS)
+    assert len(contrasts) == len(LABELS)
     assert min(contrasts) >= 4.5
 
 

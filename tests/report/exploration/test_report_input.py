@@ -8,12 +8,12 @@ from tests.report.exploration import explorations
 
 
 def groups_of(exploration):
-    return [(each.verdict, [one.case.id for one in each.results]) for each in group_findings(exploration)]
+    return [(each.assessment.title, [one.case.id for one in each.results]) for each in group_findings(exploration)]
 
 
 def test_the_worst_come_first_and_cases_with_one_cause_are_one_finding():
     assert groups_of(explorations.with_pair()) == [
-        ("repeated side effect", ["0006", "0007"]),
+        ("repeated effect", ["0006", "0007"]),
         ("crashed", ["0003", "0004"]),
     ]
 
@@ -25,9 +25,10 @@ def with_assessments(*assessments):
 
 
 def test_another_reason_is_another_finding_and_only_its_first_line_counts():
-    other, same = Assessment("wrong", ("KeyError",)), Assessment("wrong", ("it said sorry\nat line 7",))
+    other = Assessment("undetected", ("KeyError",), "failed check")
+    same = replace(other, evidence=("it said sorry\nat line 7",))
     found = groups_of(with_assessments(other, same, replace(same, evidence=("it said sorry",))))
-    assert found[1:] == [("wrong", ["0001"]), ("wrong", ["0002", "0003"]), ("crashed", ["0004"])]
+    assert found[1:] == [(other.title, ["0001"]), (other.title, ["0002", "0003"]), ("crashed", ["0004"])]
 
 
 def test_errors_that_merely_ended_the_run_are_one_finding_with_several_causes():

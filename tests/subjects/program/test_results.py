@@ -62,10 +62,10 @@ LAST = "call=2 attempt=1: http_error 500"
 
 def test_a_file_that_a_program_writes_is_part_of_its_result(agent):
     exploration = explored(agent, results=("report.txt",))
-    assert at(explored(agent), LAST).verdict == "went on without"
+    assert at(explored(agent), LAST).title == "undetected (went on without)"
     assert exploration.clean.result["files"] == {"report.txt": "first: A\nsecond: B\n"}
     found = at(exploration, LAST)
-    assert (found.verdict, found.run.result["files"]) == ("undetected", {"report.txt": "first: A\n"})
+    assert (found.title, found.run.result["files"]) == ("undetected (broken data)", {"report.txt": "first: A\n"})
 
 
 def test_every_run_finds_the_files_as_they_were_before_the_first_and_so_does_the_user(agent):
@@ -162,7 +162,7 @@ def test_a_check_that_fails_is_a_broken_assertion_with_its_output(agent, project
     exploration = explored(agent, results=("report.txt",), check=check)
     assert exploration.clean.broken == ()
     found = at(exploration, LAST)
-    assert found.verdict == "wrong"
+    assert found.title == "undetected (failed check)"
     assert found.evidence[0].startswith(f"the check failed (exit code 1): {check}\nin $TMPDIR after 0\n")
     assert "AssertionError: the second answer is missing" in found.evidence[0]
 
@@ -190,11 +190,11 @@ def test_a_regression_checks_again_what_it_was_found_by(agent, project):
     project.write("check.py", CHECK)
     settings = ExploreSettings(results=("report.txt",), check=f"{sys.executable} check.py")
     assert settings.arguments == ["--check", f"{sys.executable} check.py", "--result", "report.txt"]
-    kind = Regression(offbook="regression", verdict="wrong", faults=(), subject=agent, settings=settings)
+    kind = Regression(offbook="regression", verdict="crashed", faults=(), subject=agent, settings=settings)
     with open_subject(agent, settings) as subject:
         exploration = Explorer(subject, ExploreOptions(variants=select_variants(SECOND, subject.variants))).explore()
         file, *_ = RegressionFolder("regress", kind).keep(subject, exploration.clean, [at(exploration, LAST)])
-    assert reproduce(file).verdict == "wrong"
+    assert reproduce(file).title == "undetected (failed check)"
     project.write("check.py", CHECK.replace('"second"', '"first"'))
     assert not os.path.exists("report.txt")  # noqa: PTH110
-    assert reproduce(file).verdict == "undetected"
+    assert reproduce(file).title == "undetected (broken data)"

@@ -112,7 +112,7 @@ def test_two_runs_are_chosen_and_compared(look):
 def test_a_cell_of_the_heatmap_of_all_versions_opens_its_case(look):
     with look("#/heatmap/refund_agent") as page:
         page.get_by_label("Only what changed").check()
-        sign = page.get_by_role("link", name="refund(42), tool_lost, explored/v1.json: repeated side effect 2×")
+        sign = page.get_by_role("link", name="refund(42), tool_lost, explored/v1.json: repeated effect 2×")
         assert sign.inner_text() == "2×"
         sign.click()
         expect(page.get_by_role("dialog")).to_contain_text("refund ran 2 times, usually once")

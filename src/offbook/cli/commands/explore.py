@@ -174,7 +174,7 @@ def explore(
         list[str], typer.Option(help="Another report: html=PATH, json=PATH, junit=PATH or github. Repeatable.")
     ] = [],  # noqa: B006
     fail_on: Annotated[
-        str | None, typer.Option(help="Exit with 1 on these verdicts only: wrong,repeated-side-effect,hung.")
+        str | None, typer.Option(help="Exit with 1 on these verdicts or reasons only: repeated-effect,hung,storm.")
     ] = None,
     compare: Annotated[str | None, typer.Option(metavar="PATH", help="Compare with an earlier json=PATH report.")] = (
         None
@@ -194,7 +194,7 @@ def explore(
 ) -> None:
     """Replay a recorded run with each fault at each call.
 
-    Each fault is tried at each call, attempt and stream position. Exits with 1 on a finding, such as a repeated side
+    Each fault is tried at each call, attempt and stream position. Exits with 1 on a finding, such as a repeated
     effect, a broken result that was accepted or a run that hangs, and if a verdict is worse than in the report of
     --compare; with 2 on bad input, or if the run fails without a fault; with 130 if interrupted, and reports then hold
     the cases that ended.
@@ -214,12 +214,13 @@ def explore(
 
       offbook explore --replay runs/today.json --crash --keep state/ --run-tools -- python my_agent.py
     """
-    from offbook.cli.parse import check_page, parse_names, parse_shard_option, parse_verdicts, parse_workers
+    from offbook.cli.parse import check_page, parse_names, parse_shard_option, parse_workers
     from offbook.cli.runners.exploration import (
         ExploreArguments,
         SubjectArguments,
         run_exploration,
     )
+    from offbook.explore.verdict import FINDING_TITLES, parse_verdicts
     from offbook.subjects.specs import DEFAULT_DIVERGENCE, DEFAULT_SETTINGS, ExploreSettings
 
     check_page(report)
@@ -269,7 +270,7 @@ def explore(
         invariants=invariants,
         workers=parse_workers(workers),
         reporters=[*reporter, *([] if report is None else [f"html={report}"])],
-        fail_on=parse_verdicts(fail_on),
+        fail_on=FINDING_TITLES if fail_on is None else parse_verdicts(parse_names(fail_on), source="--fail-on"),
         compare=compare,
         regress=regress,
         shard=parse_shard_option(shard, reporters=reporter, is_json=as_json),

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from offbook.cli import FAILED, FINE
 from offbook.cli.output.console import echo_json, print_message
 from offbook.explore.compare import compare_explorations
 from offbook.explore.explorer import CaseResult, Exploration
-from offbook.explore.schedule import Pace, in_case_order
-from offbook.explore.verdict import Verdict
-from offbook.report.exploration import ExplorationReporter, exploration_reporter_of
+from offbook.explore.schedule import Pace
+from offbook.report.exploration.console import ExplorationConsoleReporter
 from offbook.report.exploration.json_report import exploration_json
-from offbook.report.exploration.report_input import ReportOptions, group_findings, undeclared_errors
+from offbook.report.exploration.report_input import EndedCases, ReportOptions, group_findings, undeclared_errors
+from offbook.report.exploration.reporter import ExplorationReporter, FinalReporter, reporter_with
 from offbook.report.reporter import stdout_console
 from offbook.text import did_you_mean, pluralize
 
@@ -27,66 +25,42 @@ if TYPE_CHECKING:
     from offbook.subjects.regression import Regression
 
 
-class JsonExplorationOutput:
+class JsonExplorationOutput(FinalReporter):
     """Prints an exploration as JSON when it ends."""
 
     def __init__(self, options: ReportOptions) -> None:
         self._options = options
 
-    def begin(self, exploration: Exploration, cases: int) -> None:
-        """Wait for the end."""
-
-    def on_case(self, result: CaseResult) -> None:
-        """Wait for the end."""
-
     def finish(self, exploration: Exploration, *, is_complete: bool = True) -> None:
         echo_json(exploration_json(self._options.report_input(exploration, is_complete=is_complete)), nl=False)
 
 
-class QuietExplorationOutput:
+class QuietExplorationOutput(FinalReporter):
     """Prints one line for each finding, and nothing else."""
-
-    def begin(self, exploration: Exploration, cases: int) -> None:
-        """Wait for the end."""
-
-    def on_case(self, result: CaseResult) -> None:
-        """Wait for the end."""
 
     def finish(self, exploration: Exploration, *, is_complete: bool = True) -> None:
         for finding in group_findings(exploration):
             more = len(finding.results) - 1
             also = f" (and {pluralize(more, 'further case')})" if more else ""
-            print_message(f"{finding.verdict}: ", f"{finding.headline} at {finding.first}{also}")
+            print_message(f"{finding.assessment.title}: ", f"{finding.headline} at {finding.first}{also}")
 
 
-class WrittenReports:
-    """Names the files that reporters have written, behind everything else."""
+class WrittenReports(FinalReporter):
+    """Names the files that reporters have written, after all other output."""
 
     def __init__(self, reporters: Sequence[str]) -> None:
         self._files = [path for _, _, path in (each.partition("=") for each in reporters) if path]
-
-    def begin(self, exploration: Exploration, cases: int) -> None:
-        """Wait for the end."""
-
-    def on_case(self, result: CaseResult) -> None:
-        """Wait for the end."""
 
     def finish(self, exploration: Exploration, *, is_complete: bool = True) -> None:
         for file in self._files:
             print_message("report: ", file, is_err=True)
 
 
-class DeclaredErrors:
-    """Names the declared errors with which no run has ended, behind everything else: one may be misspelt."""
+class DeclaredErrors(FinalReporter):
+    """Names the declared errors with which no run has ended, after all other output: one may be misspelt."""
 
     def __init__(self, declared: Sequence[str]) -> None:
         self._declared = declared
-
-    def begin(self, exploration: Exploration, cases: int) -> None:
-        """Wait for the end."""
-
-    def on_case(self, result: CaseResult) -> None:
-        """Wait for the end."""
 
     def finish(self, exploration: Exploration, *, is_complete: bool = True) -> None:
         met = {each.run.error.declared_as for each in exploration.results if each.run.error is not None}
@@ -98,29 +72,17 @@ class DeclaredErrors:
                 print_message("note: ", "; ".join(filter(None, [message, hint])), is_err=True)
 
 
-class PartialExploration:
+class PartialExploration(EndedCases):
     """Collects the cases of an exploration that may be interrupted."""
-
-    def __init__(self) -> None:
-        self._start: Exploration | None = None
-        self._ended: list[CaseResult] = []
-
-    def begin(self, exploration: Exploration, cases: int) -> None:
-        self._start, self._ended = exploration, []
-
-    def on_case(self, result: CaseResult) -> None:
-        self._ended.append(result)
 
     def finish(self, exploration: Exploration, *, is_complete: bool = True) -> None:
         """Do nothing: the exploration is reported as a whole."""
 
     def report(self, reporter: ExplorationReporter) -> bool:
         """Report the cases that ended, and return whether the exploration had begun."""
-        if self._start is None:
-            return False
-        results = in_case_order(self._ended, lambda each: each.case)
-        reporter.finish(replace(self._start, results=tuple(results)), is_complete=False)
-        return True
+        if self.has_begun:
+            reporter.finish(self.exploration, is_complete=False)
+        return self.has_begun
 
 
 class ExplorationOutput(Struct, frozen=True, kw_only=True):
@@ -134,31 +96,24 @@ class ExplorationOutput(Struct, frozen=True, kw_only=True):
 
     def reporters_of(self, options: ReportOptions, pace: Pace) -> Iterator[ExplorationReporter]:
         """Yield the reporters, files first: one that cannot be written is found before anything is shown."""
-        make = partial(
-            exploration_reporter_of,
-            reproduce=options.reproduce,
-            before=options.before,
-            shard=options.shard,
-            origin=options.origin,
-        )
         summary = os.environ.get("GITHUB_STEP_SUMMARY", "")
         for declared in self.reporters:
-            yield make(f"github={summary}" if declared == "github" and summary else declared)
+            yield reporter_with(options, f"github={summary}" if declared == "github" and summary else declared)
         if self.is_json:
             yield JsonExplorationOutput(options)
         elif self.is_quiet:
             yield QuietExplorationOutput()
         else:
-            yield make("console", console=stdout_console(), pace=pace)
+            yield ExplorationConsoleReporter(options, stdout_console(), pace)
             yield WrittenReports(self.reporters)
         if self.declared and not self.is_quiet:
             yield DeclaredErrors(self.declared)
 
 
 def exploration_exit_code(
-    exploration: Exploration, *, fail_on: Collection[Verdict], before: Exploration | None = None
+    exploration: Exploration, *, fail_on: Collection[str], before: Exploration | None = None
 ) -> int:
-    """Return 1 for what must not be; with an earlier exploration, for what is worse than it was there.
+    """Return 1 if a verdict is among the titles of `fail_on`; with an earlier exploration, if one is worse than there.
 
     A budget that was over before the first case is no success.
     """
@@ -167,25 +122,27 @@ def exploration_exit_code(
         return FAILED
     if before is not None:
         return FAILED if compare_explorations(before, exploration).worse else FINE
-    return FAILED if any(each.verdict in fail_on for each in exploration.results) else FINE
+    return FAILED if any(each.title in fail_on for each in exploration.results) else FINE
 
 
 def print_regression(regression: Regression, explored: CaseResult) -> None:
-    """Print the verdict on a regression that was run again, beside the one that it had."""
+    """Print the verdict on a regression that was run again, and the one that it had."""
     print_message("", str(regression))
     style = "bold red" if explored.is_finding else "green"
-    is_same = explored.verdict == regression.verdict
-    was = "" if is_same else f" (it was: {regression.verdict})"
+    before = regression.assessment.title
+    is_same = explored.title == before
+    was = "" if is_same else f" (it was: {before})"
     label = ("still " if is_same else "now ") if explored.is_finding else "fixed: "
-    print_message(f"{label}{explored.verdict}{was}: ", "\n".join(explored.assessment.evidence), style=style)
+    print_message(f"{label}{explored.title}{was}: ", "\n".join(explored.assessment.evidence), style=style)
 
 
 def regression_document(regression: Regression, explored: CaseResult) -> bytes:
-    """Return the same as JSON."""
+    """Return both verdicts on a regression as JSON."""
     document = {
         "case": str(regression),
-        "before": regression.verdict,
+        "before": regression.assessment.title,
         "verdict": explored.verdict,
+        "reason": explored.assessment.reason,
         "is_finding": explored.is_finding,
         "evidence": explored.assessment.evidence,
     }

@@ -30,7 +30,7 @@ from offbook.explore.explorer import CaseExecutor, Exploration, Explorer, OnBegi
 from offbook.explore.options import VARIANTS, ExploreOptions, select_variants
 from offbook.explore.schedule import Pace, check_shard, parse_budget
 from offbook.explore.start_check import ForkingSubject
-from offbook.explore.verdict import FINDINGS, Verdict
+from offbook.explore.verdict import FINDING_TITLES
 from offbook.faults import parse_fault
 from offbook.files import read_file
 from offbook.recording.format.foreign import explain_import
@@ -83,7 +83,7 @@ class ExploreArguments(Struct, frozen=True, kw_only=True):
     invariants: str | None = None
     workers: AnyWorkers = "auto"
     reporters: Sequence[str] = ()
-    fail_on: frozenset[Verdict] = FINDINGS
+    fail_on: frozenset[str] = FINDING_TITLES
     compare: str | None = None
     regress: str | None = None
     shard: Shard | None = None
@@ -391,7 +391,7 @@ class _Exploration:
             return
         kind = Regression(
             offbook="regression",
-            verdict="wrong",
+            verdict="crashed",
             faults=(),
             subject=self._spec,
             settings=self._settings,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -11,10 +10,10 @@ from rich.text import Text
 
 from offbook.explore.compare import ExplorationComparison, coverage_of
 from offbook.explore.explorer import CaseResult, Exploration
-from offbook.explore.run import Run
 from offbook.explore.schedule import Pace, describe_time
 from offbook.report.exploration.heatmap import HeatmapDrawing, heatmap_of
 from offbook.report.exploration.report_input import (
+    EndedCases,
     FindingGroup,
     ReportInput,
     ReportOptions,
@@ -44,53 +43,45 @@ class LiveHeatmap:
 
     def __init__(self, console: Console, drawing: HeatmapDrawing, pace: Pace) -> None:
         self._console, self._drawing, self._pace = console, drawing, pace
-        self._start, self._cases = Exploration("", Run()), 0
-        self._ended: list[CaseResult] = []
-        self._printed = 0
+        self._ended, self._cases, self._printed = EndedCases(), 0, 0
         self._live = Live(self, console=console, refresh_per_second=4, transient=True)
 
     def begin(self, exploration: Exploration, cases: int) -> None:
         """Start to show, before the first case."""
-        self._start, self._cases, self._ended = exploration, cases, []
-        self._printed = 0
+        self._ended.begin(exploration, cases)
+        self._cases, self._printed = cases, 0
         if self._console.is_terminal:
             self._live.start(refresh=True)
 
     def on_case(self, result: CaseResult) -> None:
         """Show a case that ended."""
-        self._ended.append(result)
+        self._ended.on_case(result)
         further, tenth = len(self._ended) - self._printed, max(self._total, self._printed) // 10
         if not self._console.is_terminal and further >= max(1, min(tenth, max(FIRST_CASES, self._printed))):
             self._printed = len(self._ended)
-            self._console.print(self._counts(self._so_far()), soft_wrap=True)
+            self._console.print(self._counts(self._ended.exploration), soft_wrap=True)
 
     def stop(self) -> None:
         """Remove it from the terminal."""
         self._live.stop()
 
     def __rich__(self) -> Group:
-        so_far = self._so_far()
+        so_far = self._ended.exploration
         lines = list(self._drawing.heatmap(heatmap_of(so_far)))
         has_room = len(lines) + LINES_BESIDE <= self._console.height
         ended = len(so_far.results)
         bar = ProgressBar(total=max(1, self._total, ended), completed=ended, width=BAR_COLUMNS)
         below = Table.grid(padding=(0, 1))
-        below.add_row(bar, self._counts(so_far, self._live_figures(so_far)))
+        left_s = self._pace.remaining_s
+        live = f", {pluralize(len(so_far.findings), 'finding')}"  # it differs every time: only a terminal shows it
+        live += f", about {describe_time(left_s)} left" if left_s > 0 else ""
+        below.add_row(bar, self._counts(so_far, live))
         return Group(*(lines if has_room else ()), Text(), below)
 
     @property
     def _total(self) -> int:
         """How many cases there are. While single faults run, pairs become known."""
         return self._pace.cases or self._cases
-
-    def _so_far(self) -> Exploration:
-        return replace(self._start, results=tuple(self._ended))
-
-    def _live_figures(self, so_far: Exploration) -> str:
-        """Return what only a terminal shows: it is different every time."""
-        found = pluralize(len(so_far.findings), "finding")
-        left_s = self._pace.remaining_s
-        return f", {found}, about {describe_time(left_s)} left" if left_s > 0 else f", {found}"
 
     def _counts(self, so_far: Exploration, live: str = "") -> Text:
         ended, counts = len(so_far.results), verdict_counts(so_far)
@@ -169,7 +160,9 @@ class ExplorationConsoleReporter:
         count = len(finding.results)
         cases = first if count == 1 else f"{pluralize(count, 'case')}, the first: {first}"
         headline = one_line(finding.headline, MAX_EVIDENCE_COLUMNS)
-        self._print(self._drawing.symbol(finding.verdict), (f" {finding.verdict}: ", "bold"), headline)
+        self._print(
+            self._drawing.symbol(finding.assessment.label), (f" {finding.assessment.title}: ", "bold"), headline
+        )
         self._print((self._bar, "red"), cases)
         text = "\n".join(finding.evidence)
         for line in cut_lines(text, lines=MAX_EVIDENCE_LINES, columns=MAX_EVIDENCE_COLUMNS):
@@ -184,8 +177,8 @@ class ExplorationConsoleReporter:
         for evidence, each in list(first.items())[:MAX_OTHER_RESULTS]:
             self._print()
             self._print(
-                self._drawing.symbol(each.verdict),
-                (f" {each.verdict}: ", "bold"),
+                self._drawing.symbol(each.label),
+                (f" {each.title}: ", "bold"),
                 one_line(str(each.case), MAX_CASE_CHARS),
             )
             for line in cut_lines(evidence, lines=MAX_EVIDENCE_LINES, columns=MAX_EVIDENCE_COLUMNS):

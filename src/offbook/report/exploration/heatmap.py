@@ -10,8 +10,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from offbook.explore.explorer import CaseResult, Exploration
-from offbook.explore.run import ModelCall
-from offbook.explore.verdict import VERDICTS, Verdict
+from offbook.explore.verdict import LABELS
 from offbook.report.reporter import one_line
 from offbook.text import call_text, pluralize, shorten
 
@@ -29,11 +28,10 @@ class HeatRow(Struct, frozen=True):
 
 
 class Heatmap(Struct, frozen=True):
-    """Calls by faults. `beside` are the cases without a cell: those of several faults."""
+    """Calls by faults, without the cases of several faults, which have no cell."""
 
     columns: tuple[str, ...]
     rows: tuple[HeatRow, ...]
-    beside: tuple[CaseResult, ...] = ()
 
     def band(self, columns: Sequence[int]) -> Heatmap:
         """Return the part with these columns, without rows that have no case there."""
@@ -54,7 +52,7 @@ def heatmap_of(exploration: Exploration) -> Heatmap:
     rows = (
         HeatRow(name, labels.get(name, name), tuple(found.get((name, column)) for column in columns)) for name in names
     )
-    return Heatmap(columns, tuple(rows), tuple(each for each in exploration.results if not each.case.cells))
+    return Heatmap(columns, tuple(rows))
 
 
 def row_labels(exploration: Exploration) -> dict[str, str]:
@@ -63,8 +61,13 @@ def row_labels(exploration: Exploration) -> dict[str, str]:
     A step is named only if there are several. Rows that no call of the clean run explains keep their names.
     """
     labels = {row: row for row in exploration.rows}
-    labels |= dict(_model_labels(exploration.clean.calls))
-    tools = exploration.clean.tools
+    calls, tools = exploration.clean.calls, exploration.clean.tools
+    has_steps = len({call.step_id for call in calls}) > 1
+    for call in calls:
+        asked = ", ".join(call_text(tool, arguments, MAX_LABEL_CHARS) for tool, arguments in call.asks_for)
+        number = f"{call.number} {call.step_id}" if has_steps and call.step_id else str(call.number)
+        again = f", try {call.attempt}" if call.attempt > 1 else ""
+        labels[call.row] = f"{number} → {shorten(asked, MAX_LABEL_CHARS) or 'answer'}{again}"
     texts = Counter(call_text(each.tool, each.arguments, MAX_LABEL_CHARS) for each in tools)
     for each in tools:
         text = call_text(each.tool, each.arguments, MAX_LABEL_CHARS)
@@ -72,17 +75,8 @@ def row_labels(exploration: Exploration) -> dict[str, str]:
     return labels
 
 
-def _model_labels(calls: Sequence[ModelCall]) -> Iterator[tuple[str, str]]:
-    has_steps = len({call.step_id for call in calls}) > 1
-    for call in calls:
-        asked = ", ".join(call_text(tool, arguments, MAX_LABEL_CHARS) for tool, arguments in call.asks_for)
-        number = f"{call.number} {call.step_id}" if has_steps and call.step_id else str(call.number)
-        again = f", try {call.attempt}" if call.attempt > 1 else ""
-        yield call.row, f"{number} → {shorten(asked, MAX_LABEL_CHARS) or 'answer'}{again}"
-
-
 class VerdictStyle(Struct, frozen=True):
-    """The symbol of a verdict, its ASCII symbol, its style, and the meaning of the verdict."""
+    """The symbol of a label, its ASCII symbol, its style, and the meaning of the verdict."""
 
     letter: str
     ascii: str
@@ -90,24 +84,22 @@ class VerdictStyle(Struct, frozen=True):
     meaning: str
 
 
-VERDICT_STYLES: dict[Verdict, VerdictStyle] = {
-    "repeated side effect": VerdictStyle(
-        "2×", "2x", "bold white on red", "it changed something once more than it should"
-    ),
+VERDICT_STYLES: dict[str, VerdictStyle] = {
+    "repeated effect": VerdictStyle("2×", "2x", "bold white on red", "it changed something once more than it should"),
     "wrong effect": VerdictStyle(
         "≠", "#", "bold white on red", "it changed something that it should not, or otherwise"
     ),
     "missing effect": VerdictStyle("∅", "o", "bold white on red", "it ended as if it had changed what it has not"),
-    "wrong": VerdictStyle("✗", "x", "bold red", "an assertion or an invariant is broken"),
-    "undetected": VerdictStyle("=", "=", "bold magenta", "it accepted broken or missing data as valid"),
-    "went on without": VerdictStyle(
-        "↷", ">", "bold magenta", "a call failed for good, and it went on as if it had not"
+    "undetected": VerdictStyle(
+        "=", "=", "bold magenta", "it took bad data for valid, went on without an answer, or failed a check"
     ),
-    "possible repeat": VerdictStyle("²", "r", "bold magenta", "it may have changed something once more than it should"),
+    "possible repeated effect": VerdictStyle(
+        "²", "r", "bold magenta", "it may have changed something once more than it should"
+    ),
     "hung": VerdictStyle("∞", "H", "bold white on red", "the run did not end"),
-    "retry storm": VerdictStyle("»", "s", "bold red", "it sent one call again and again"),
-    "retried in vain": VerdictStyle("↺", "v", "bold red", "it sent a request again that cannot succeed"),
-    "came too soon": VerdictStyle("<", "<", "bold red", "it tried again sooner than the answer asked for"),
+    "bad retry": VerdictStyle(
+        "»", "s", "bold red", "it sent a call again too often, too soon, in vain or without its conversation"
+    ),
     "crashed": VerdictStyle("!", "!", "bold red", "an error that was not declared ended it"),
     "undecided": VerdictStyle("?", "?", "cyan", "it made a request that was never recorded, and nothing answered"),
     "failed partway": VerdictStyle(
@@ -140,7 +132,9 @@ class HeatmapDrawing(Struct, frozen=True):
 
         A heatmap that is too wide is drawn in several bands. If there are too many calls, only those with findings are.
         """
-        rows = _worth_showing(heatmap.rows)
+        rows = heatmap.rows
+        if len(rows) > MAX_ROWS:
+            rows = tuple(row for row in rows if row.has_finding)[:MAX_ROWS]
         label = max((cell_len(self._row_label(row)) for row in rows), default=0)
         names = [one_line(name, MAX_COLUMN_CHARS) for name in heatmap.columns]
         shown = Heatmap(tuple(names), rows)
@@ -154,13 +148,13 @@ class HeatmapDrawing(Struct, frozen=True):
 
     def legend(self, results: Iterable[CaseResult]) -> Text:
         """Return the symbols of these cases with their verdicts, worst first."""
-        present = {each.verdict for each in results}
-        found = [verdict for verdict in VERDICTS if verdict in present]
-        return Text("  ").join(Text.assemble(self.symbol(verdict), f" {verdict}") for verdict in found)
+        present = {each.label for each in results}
+        found = [label for label in LABELS if label in present]
+        return Text("  ").join(Text.assemble(self.symbol(label), f" {label}") for label in found)
 
-    def symbol(self, verdict: Verdict) -> Text:
-        """Return the symbol of a verdict, in its style."""
-        style = VERDICT_STYLES[verdict]
+    def symbol(self, label: str) -> Text:
+        """Return the symbol of a label, in its style."""
+        style = VERDICT_STYLES[label]
         return Text(style.ascii if self.is_ascii else style.letter, style=style.style)
 
     def _bands(self, heatmap: Heatmap, *, label: int) -> Iterator[Text]:
@@ -181,7 +175,7 @@ class HeatmapDrawing(Struct, frozen=True):
         for row in heatmap.rows:
             line = Text(set_cell_size(self._row_label(row), label))
             for name, cell in zip(heatmap.columns, row.cells, strict=True):
-                symbol = Text(" ") if cell is None else self.symbol(cell.verdict)
+                symbol = Text(" ") if cell is None else self.symbol(cell.label)
                 line.append(" " * (gap + cell_len(name) - symbol.cell_len))
                 line.append_text(symbol)
             yield line
@@ -197,9 +191,3 @@ class HeatmapDrawing(Struct, frozen=True):
         for start in range(lines):
             line = "".join(set_cell_size(entry, each) for entry in entries[start::lines])
             yield Text(line.rstrip(), style="dim")
-
-
-def _worth_showing(rows: tuple[HeatRow, ...]) -> tuple[HeatRow, ...]:
-    if len(rows) <= MAX_ROWS:
-        return rows
-    return tuple(row for row in rows if row.has_finding)[:MAX_ROWS]

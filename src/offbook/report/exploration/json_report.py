@@ -13,7 +13,7 @@ from offbook.explore.compare import Coverage, ExplorationComparison, coverage_of
 from offbook.explore.explorer import CaseResult, Exploration
 from offbook.explore.run import Run
 from offbook.explore.schedule import LeftOutFault, LeftOutGroup, in_case_order
-from offbook.explore.verdict import VERDICTS, Assessment, Verdict
+from offbook.explore.verdict import TITLES, FormerVerdict, Reason, Verdict, stored_assessment
 from offbook.faults import PlannedFault
 from offbook.files import read_file
 from offbook.report.exploration.report_input import NO_ORIGIN, ExploredShard, ReportInput, ReportOrigin
@@ -27,11 +27,11 @@ _HINT = "write one with the reporter json=exploration.json"
 
 
 class ChangeReport(Struct, frozen=True):
-    """A case whose verdict has changed, as JSON; or that a budget left out, then or now, so that it has none."""
+    """A case whose verdict or reason has changed, as JSON; None where a budget left it out or it did not exist."""
 
     case: str
-    before: Verdict | None
-    after: Verdict | None
+    before: str | None
+    after: str | None
     is_worse: bool
     was_left_out: bool
     is_left_out: bool
@@ -50,6 +50,7 @@ class ExploredCaseReport(Struct, frozen=True, kw_only=True):
     id: str
     case: str
     verdict: Verdict
+    reason: Reason
     is_finding: bool
     evidence: tuple[str, ...]
     reproduce: str
@@ -60,7 +61,7 @@ class ExploredCaseReport(Struct, frozen=True, kw_only=True):
 
 
 class ShardReport(Struct, frozen=True, kw_only=True):
-    """What `offbook merge` needs of a shard beside its cases, as JSON.
+    """What `offbook merge` needs of a shard in addition to its cases, as JSON.
 
     `run` is the same in all shards of a run, `cases` how many they have together. `not_tried` are the cases that a
     budget left out, as texts.
@@ -70,7 +71,7 @@ class ShardReport(Struct, frozen=True, kw_only=True):
     run: RunIdentity
     cases: int
     not_tried: tuple[str, ...]
-    fail_on: tuple[Verdict, ...]
+    fail_on: tuple[str, ...]
 
 
 class ExplorationReport(Struct, frozen=True, kw_only=True):
@@ -86,7 +87,7 @@ class ExplorationReport(Struct, frozen=True, kw_only=True):
     left_out: tuple[LeftOutFault, ...]
     left_groups: tuple[LeftOutGroup, ...]
     left_orders: int
-    tally: dict[Verdict, int]
+    tally: dict[str, int]
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     coverage: Coverage
@@ -99,7 +100,8 @@ class _StoredCase(Struct, frozen=True, kw_only=True):
     """What is read back of a case; the rest follows from it."""
 
     id: str
-    verdict: Verdict
+    verdict: Verdict | FormerVerdict
+    reason: Reason = ""
     evidence: tuple[str, ...]
     faults: tuple[PlannedFault, ...]
     cells: tuple[HeatmapCell, ...]
@@ -123,7 +125,7 @@ class _StoredExploration(Struct, frozen=True, kw_only=True):
 
 
 def exploration_json(report_input: ReportInput) -> bytes:
-    """The exploration as JSON, a line for each case, the same bytes for equal ones. `load_exploration` reads it."""
+    """Return the exploration as JSON, a line for each case. Equal explorations give equal bytes."""
     exploration = report_input.exploration
     report = ExplorationReport(
         version=VERSION,
@@ -156,12 +158,12 @@ def _shard_report(explored: ExploredShard, exploration: Exploration) -> ShardRep
         run={**explored.run, "cases": digest_of(f"{case.id} {case}" for case in cases)},
         cases=len(cases),
         not_tried=tuple(sorted(exploration.not_tried)),
-        fail_on=tuple(verdict for verdict in VERDICTS if verdict in explored.fail_on),
+        fail_on=tuple(title for title in TITLES if title in explored.fail_on),
     )
 
 
 def comparison_report(comparison: ExplorationComparison | None) -> ComparisonReport | None:
-    """The comparison as JSON."""
+    """Return the comparison as JSON has it."""
     if comparison is None:
         return None
     changes = (
@@ -172,27 +174,22 @@ def comparison_report(comparison: ExplorationComparison | None) -> ComparisonRep
 
 
 def load_exploration(path: str | os.PathLike[str]) -> Exploration:
-    """The exploration in a JSON report.
+    """Return the exploration in a JSON report.
 
     Raises:
         InputError: it cannot be read as one; names the file, the place in it and the reason.
     """
-    source = os.fspath(path)
-    return _exploration(_decode(_read(source), source), source)
-
-
-def _read(source: str) -> bytes:
-    try:
-        return read_file(source)
-    except OSError as error:
-        hint = did_you_mean_file(source, _HINT)
-        raise InputError(error.strerror or str(error), source=source, hint=hint) from None
+    return load_reported(path).exploration
 
 
 def load_reported(path: str | os.PathLike[str]) -> ReportInput:
-    """The exploration in a JSON report, as the input of further reports. Raises like `load_exploration`."""
+    """Return the exploration in a JSON report, as the input of further reports. Raises like `load_exploration`."""
     source = os.fspath(path)
-    kept = _decode(_read(source), source)
+    try:
+        kept = _decode(read_file(source), source)
+    except OSError as error:
+        hint = did_you_mean_file(source, _HINT)
+        raise InputError(error.strerror or str(error), source=source, hint=hint) from None
     commands = {each.id: each.reproduce for each in kept.explored}
     return ReportInput(
         exploration=_exploration(kept, source),
@@ -203,7 +200,7 @@ def load_reported(path: str | os.PathLike[str]) -> ReportInput:
 
 
 class LoadedShard(Struct, frozen=True):
-    """The report of a shard, the exploration in it, by case the commands that run it again, and what it came from."""
+    """The report of a shard, the exploration in it, the commands that run its cases again by id, and its origin."""
 
     part: ShardPart
     report: ShardReport
@@ -231,11 +228,10 @@ def _decode(data: bytes, source: str) -> _StoredExploration:
 
 
 def _exploration(kept: _StoredExploration, source: str) -> Exploration:
-    results = tuple(_read_case(each, f"explored[{place}]", source) for place, each in enumerate(kept.explored))
     return Exploration(
         kept.subject,
         kept.clean,
-        results,
+        tuple(_read_case(each, f"explored[{place}]", source) for place, each in enumerate(kept.explored)),
         left_out=kept.left_out,
         left_groups=kept.left_groups,
         left_orders=kept.left_orders,
@@ -247,6 +243,7 @@ def _case_report(explored: CaseResult, report_input: ReportInput) -> ExploredCas
         id=explored.case.id,
         case=str(explored.case),
         verdict=explored.verdict,
+        reason=explored.assessment.reason,
         is_finding=explored.is_finding,
         evidence=explored.assessment.evidence,
         reproduce=report_input.reproduce(explored.case),
@@ -264,5 +261,5 @@ def _read_case(kept: _StoredCase, place: str, source: str) -> CaseResult:
         except InputError as error:
             where = f"{place}.faults[{index}].at.{error.place}"
             raise InputError(error.reason, source=source, place=where, hint=error.hint) from None
-    case, assessment = FaultCase(kept.id, kept.faults, kept.cells), Assessment(kept.verdict, kept.evidence)
-    return CaseResult(case, kept.run, assessment, kept.same_as or "")
+    assessment = stored_assessment(kept.verdict, kept.evidence, kept.reason)
+    return CaseResult(FaultCase(kept.id, kept.faults, kept.cells), kept.run, assessment, kept.same_as or "")

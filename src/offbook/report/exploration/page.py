@@ -1,25 +1,23 @@
-"""An exploration as an HTML page, and the data that it shows: the timeline of each run beside the clean one, too."""
+"""An exploration as an HTML page, and its data, such as the timeline of each run next to that of the clean run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from offbook.explore.cases import FaultCase
+from offbook.explore.cases import FaultCase, site_of
 from offbook.explore.compare import Coverage, coverage_of
 from offbook.explore.explorer import CaseResult
 from offbook.explore.run import ModelCall, Run, RunFailure, ToolRun
-from offbook.explore.verdict import FINDINGS, VERDICTS, Verdict
-from offbook.faults import Site, ToolSite
+from offbook.explore.verdict import FINDING_LABELS, LABELS
 from offbook.messages import JsonObject
-from offbook.report.exploration.heatmap import VERDICT_STYLES, heatmap_of
+from offbook.report.exploration.heatmap import VERDICT_STYLES, Heatmap, heatmap_of
 from offbook.report.exploration.json_report import ComparisonReport, comparison_report
 from offbook.report.exploration.report_input import (
-    FindingGroup,
     ReportInput,
     ReportOrigin,
     exploration_notes,
@@ -64,14 +62,14 @@ class Timeline(Struct, frozen=True):
 
 
 def timeline_of(run: Run, case: FaultCase | None = None) -> Timeline:
-    """The timeline of a run; with the case that it is of, also where its faults fired.
+    """Return the timeline of a run; with its case, also where the faults of the case fired.
 
-    A run keeps its calls of models and those of tools apart, each in order. A call of a tool is put behind the call
-    of a model that asked for it, and one that nobody asked for before the next that somebody did.
+    A run keeps its model calls and its tool calls apart, each in order. A tool call is put after the model call that
+    asked for it. One that no model asked for is put before the next one that a model did ask for.
     """
     calls = list(_in_order(run))
     lines = case.lines if case is not None and run.fired else ()
-    fired = [place for place, call in enumerate(calls) if any(line.at.covers(_site(call)) for line in lines)]
+    fired = [place for place, call in enumerate(calls) if any(line.at.covers(site_of(call)) for line in lines)]
     return Timeline(tuple(map(_step, calls)), tuple(fired))
 
 
@@ -89,7 +87,7 @@ def _in_order(run: Run) -> Iterator[ModelCall | ToolRun]:
 
 
 def _requested_until(tools: Sequence[CallKey], done: int, wanted: list[CallKey], anybodys: set[CallKey]) -> int:
-    """The place behind those of the tools to come that one call of a model wanted: up to one that another did."""
+    """Return the place after the last tool call that one model call wanted, before any that another one did."""
     until = done
     for place in range(done, len(tools)):
         if tools[place] in wanted:
@@ -100,44 +98,26 @@ def _requested_until(tools: Sequence[CallKey], done: int, wanted: list[CallKey],
     return until
 
 
-def _site(call: ModelCall | ToolRun) -> Site | ToolSite:
-    if isinstance(call, ToolRun):
-        return ToolSite(call.tool, call.call)
-    return Site("", call.step_id, call.step_call, call.number, call.attempt)
-
-
-def _model_notes(call: ModelCall) -> Iterator[str]:
-    if call.is_too_soon:
-        yield "sooner than the answer before had asked for"
-    if call.forgot:
-        yield f"without {pluralize(call.forgot, 'message')} of its conversation"
-
-
-def _tool_notes(call: ToolRun) -> Iterator[str]:
-    if call.side_effect:
-        yield "side effect"
-    if not call.has_run:
-        yield "did not run"
-
-
-def _failure(call: ModelCall) -> str:
-    return call.error or ("" if call.outcome == "answered" else call.outcome)
-
-
 def _step(call: ModelCall | ToolRun) -> TimelineStep:
     if isinstance(call, ModelCall):
-        asked = tuple(RequestedCall(tool, arguments) for tool, arguments in call.asks_for)
-        notes = tuple(_model_notes(call))
+        forgot = f"without {pluralize(call.forgot, 'message')} of its conversation"
+        notes = {"sooner than the answer before had asked for": call.is_too_soon, forgot: call.forgot}
         return TimelineStep(
-            kind="model", name=call.row, asks_for=asked, model=call.model, error=_failure(call), notes=notes
+            kind="model",
+            name=call.row,
+            asks_for=tuple(RequestedCall(tool, arguments) for tool, arguments in call.asks_for),
+            model=call.model,
+            error=call.error or ("" if call.outcome == "answered" else call.outcome),
+            notes=tuple(note for note, applies in notes.items() if applies),
         )
+    notes = {"side effect": call.side_effect, "did not run": not call.has_run}
     return TimelineStep(
         kind="tool",
         name=f"{call.tool} {call.call}",
         asks_for=(RequestedCall(call.tool, call.arguments),),
         result=call.result,
         error=call.error or "",
-        notes=tuple(_tool_notes(call)),
+        notes=tuple(note for note, applies in notes.items() if applies),
     )
 
 
@@ -149,24 +129,23 @@ Span: TypeAlias = tuple[int, int, int, int]
 
 
 class CallPair(Struct, frozen=True):
-    """A call of the clean run beside the same one of the run; None where one of them did not make it."""
+    """A call of the clean run and the same one of the run; None where one of them did not make it."""
 
     clean: TimelineStep | None
     run: TimelineStep | None
 
     @property
     def is_same(self) -> bool:
-        """Whether it was called by both, and gave the same."""
+        """Whether both runs made the call and got the same."""
         return self.clean == self.run
 
 
 def compare_tool_calls(clean: Sequence[TimelineStep], run: Sequence[TimelineStep]) -> list[CallPair]:
-    """The calls of tools of both runs, side by side."""
+    """Return the tool calls of both runs, side by side."""
     ours, theirs = ([step for step in steps if step.kind == "tool"] for steps in (clean, run))
+    keys = [[encode_json(step.asks_for) for step in steps] for steps in (ours, theirs)]
     pairs: list[CallPair] = []
-    for is_equal, (i1, i2, j1, j2) in _matching_spans(
-        [_call_key(step) for step in ours], [_call_key(step) for step in theirs]
-    ):
+    for is_equal, (i1, i2, j1, j2) in _matching_spans(*keys):
         if is_equal:
             pairs += [CallPair(ours[i1 + place], theirs[j1 + place]) for place in range(i2 - i1)]
         else:
@@ -175,7 +154,7 @@ def compare_tool_calls(clean: Sequence[TimelineStep], run: Sequence[TimelineStep
 
 
 def _matching_spans(ours: list[bytes], theirs: list[bytes]) -> Iterator[tuple[bool, Span]]:
-    """The pieces that are equal or not: first what both begin with, then the rest."""
+    """Yield the pieces that are equal or not: first what both begin with, then the rest."""
     places = enumerate(zip_longest(ours, theirs))
     alike = next((place for place, (one, other) in places if one != other), len(ours))
     yield True, (0, alike, 0, alike)
@@ -187,14 +166,10 @@ def _matching_spans(ours: list[bytes], theirs: list[bytes]) -> Iterator[tuple[bo
         yield tag == "equal", (alike + i1, alike + i2, alike + j1, alike + j2)
 
 
-def _call_key(step: TimelineStep) -> bytes:
-    return encode_json(step.asks_for)
+class PageVerdict(Struct, frozen=True, kw_only=True):
+    """The label of a verdict, how it is shown, how many cases have it, and the noun for so many."""
 
-
-class PageVerdict(Struct, frozen=True):
-    """A verdict, how it is shown, how many cases have it, and the noun for so many."""
-
-    name: Verdict
+    name: str
     letter: str
     meaning: str
     is_finding: bool
@@ -205,13 +180,14 @@ class PageVerdict(Struct, frozen=True):
 class PageCase(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A case. Steps are numbers in the page's list of steps; `places` are a row and a column of the heatmap each.
 
-    `pairs` are the calls of tools of the clean run beside those of this one. `result` is there if it is another one
-    than that of the clean run.
+    `pairs` are the tool calls of the clean run and of this one, side by side. It `has_result` if that differs from the
+    result of the clean run. `verdict` is a label, `title` has the reason.
     """
 
     id: str
     faults: tuple[str, ...]
-    verdict: Verdict
+    verdict: str
+    title: str
     evidence: tuple[str, ...]
     reproduce: str
     timeline: tuple[int, ...]
@@ -225,16 +201,17 @@ class PageCase(Struct, frozen=True, kw_only=True, omit_defaults=True):
     paths: dict[str, int] = {}
 
 
-class PageFinding(Struct, frozen=True):
+class PageFinding(Struct, frozen=True, kw_only=True):
     """A finding: the numbers of its cases in the page's list of cases."""
 
-    verdict: Verdict
+    verdict: str
+    title: str
     headline: str
     cases: tuple[int, ...]
 
 
 class PageData(Struct, frozen=True, kw_only=True):
-    """An exploration, as its page has it. `rows` are what the rows of its heatmap are about, `names` their names."""
+    """The exploration that a page shows. `rows` are what the rows of its heatmap are about, `names` their names."""
 
     subject: str
     origin: ReportOrigin
@@ -262,9 +239,6 @@ class _StepTable:
         self.all: list[TimelineStep] = []
         self._numbers: dict[bytes, int] = {}
 
-    def numbers(self, steps: Iterable[TimelineStep]) -> tuple[int, ...]:
-        return tuple(map(self.number, steps))
-
     def number(self, step: TimelineStep) -> int:
         known = self._numbers.setdefault(encode_json(step), len(self.all))
         if known == len(self.all):
@@ -273,11 +247,11 @@ class _StepTable:
 
 
 def page_data(report_input: ReportInput) -> PageData:
-    """All that the page of an exploration shows."""
+    """Return all that the page of an exploration shows."""
     exploration, steps = report_input.exploration, _StepTable()
     heatmap, tally = heatmap_of(exploration), exploration.counts
-    rows, columns = [row.name for row in heatmap.rows], list(heatmap.columns)
-    cases = _CaseBuilder(report_input, steps, rows=rows, columns=columns)
+    builder = _CaseBuilder(report_input, heatmap, steps)
+    numbers = {each.case.id: number for number, each in enumerate(exploration.results)}
     return PageData(
         subject=exploration.subject,
         origin=report_input.origin,
@@ -285,13 +259,31 @@ def page_data(report_input: ReportInput) -> PageData:
         left=exploration.left,
         notes=tuple(exploration_notes(exploration)),
         left_orders=exploration.left_orders,
-        verdicts=tuple(_page_verdict(name, tally.get(name, 0)) for name in VERDICTS),
+        verdicts=tuple(
+            PageVerdict(
+                name=name,
+                letter=VERDICT_STYLES[name].letter,
+                meaning=VERDICT_STYLES[name].meaning,
+                is_finding=name in FINDING_LABELS,
+                cases=tally.get(name, 0),
+                noun=verdict_noun(name, tally.get(name, 0)),
+            )
+            for name in LABELS
+        ),
         rows=tuple(row.label for row in heatmap.rows),
-        names=tuple(rows),
-        columns=tuple(columns),
-        cases=tuple(map(cases.case, exploration.results)),
+        names=tuple(row.name for row in heatmap.rows),
+        columns=heatmap.columns,
+        cases=tuple(map(builder.case, exploration.results)),
         steps=tuple(steps.all),
-        findings=tuple(_page_findings(group_findings(exploration), exploration.results)),
+        findings=tuple(
+            PageFinding(
+                verdict=finding.assessment.label,
+                title=finding.assessment.title,
+                headline=finding.headline,
+                cases=tuple(numbers[each.case.id] for each in finding.results),
+            )
+            for finding in group_findings(exploration)
+        ),
         result=exploration.clean.result,
         took_s=exploration.clean.took_s,
         coverage=coverage_of(exploration),
@@ -302,27 +294,28 @@ def page_data(report_input: ReportInput) -> PageData:
 class _CaseBuilder:
     """Makes the cases of a page."""
 
-    def __init__(
-        self, report_input: ReportInput, steps: _StepTable, *, rows: Sequence[str], columns: Sequence[str]
-    ) -> None:
+    def __init__(self, report_input: ReportInput, heatmap: Heatmap, steps: _StepTable) -> None:
         self._report_input, self._steps = report_input, steps
-        self._rows = {name: place for place, name in enumerate(rows)}
-        self._columns = {name: place for place, name in enumerate(columns)}
+        self._rows = {row.name: place for place, row in enumerate(heatmap.rows)}
+        self._columns = {name: place for place, name in enumerate(heatmap.columns)}
         self._clean = timeline_of(report_input.exploration.clean)
 
     def case(self, explored: CaseResult) -> PageCase:
         run, case = explored.run, explored.case
         timeline = timeline_of(run, case)
+        pairs = compare_tool_calls(self._clean.steps, timeline.steps)
+        is_same = all(pair.is_same for pair in pairs)
         has_result = run.error is None and run.result != self._report_input.exploration.clean.result
         return PageCase(
             id=case.id,
             faults=tuple(map(str, case.lines)),
-            verdict=explored.verdict,
+            verdict=explored.label,
+            title=explored.title,
             evidence=explored.assessment.evidence,
             reproduce=self._report_input.reproduce(case),
-            timeline=self._steps.numbers(timeline.steps),
+            timeline=tuple(map(self._steps.number, timeline.steps)),
             fired=timeline.fired,
-            pairs=self._pairs(timeline),
+            pairs=() if is_same else tuple((self._number(pair.clean), self._number(pair.run)) for pair in pairs),
             places=tuple((self._rows[cell.row], self._columns[cell.column]) for cell in case.cells),
             has_result=has_result,
             result=run.result if has_result else None,
@@ -331,28 +324,10 @@ class _CaseBuilder:
             paths=run.paths,
         )
 
-    def _pairs(self, timeline: Timeline) -> tuple[tuple[int | None, int | None], ...]:
-        """The calls side by side, or nothing where they are all the same."""
-        pairs = compare_tool_calls(self._clean.steps, timeline.steps)
-        if all(pair.is_same for pair in pairs):
-            return ()
-        return tuple((self._number(pair.clean), self._number(pair.run)) for pair in pairs)
-
     def _number(self, step: TimelineStep | None) -> int | None:
         return None if step is None else self._steps.number(step)
 
 
-def _page_verdict(name: Verdict, cases: int) -> PageVerdict:
-    sign = VERDICT_STYLES[name]
-    return PageVerdict(name, sign.letter, sign.meaning, name in FINDINGS, cases, verdict_noun(name, cases))
-
-
-def _page_findings(findings: Iterable[FindingGroup], explored: Sequence[CaseResult]) -> Iterable[PageFinding]:
-    numbers = {each.case.id: number for number, each in enumerate(explored)}
-    for finding in findings:
-        yield PageFinding(finding.verdict, finding.headline, tuple(numbers[each.case.id] for each in finding.results))
-
-
 def exploration_page(report_input: ReportInput) -> bytes:
-    """The exploration as a page. What runs said is in it as JSON; its script shows it as text, never as HTML."""
+    """Return the exploration as a page. What runs said is in it as JSON; its script shows it as text, never as HTML."""
     return standalone_page("exploration", encode_json(page_data(report_input)))

@@ -12,8 +12,9 @@ from msgspec.structs import replace
 from offbook.explore.cases import FaultCase
 from offbook.explore.compare import ExplorationComparison, VerdictChange, compare_explorations
 from offbook.explore.explorer import CaseResult, Exploration
-from offbook.explore.run import RunFailure
-from offbook.explore.verdict import FINDINGS, Verdict
+from offbook.explore.run import Run, RunFailure
+from offbook.explore.schedule import in_case_order
+from offbook.explore.verdict import FINDING_TITLES, Assessment
 from offbook.faults.site import MARK_LETTERS
 from offbook.shard import RunIdentity, Shard
 from offbook.text import pluralize
@@ -25,8 +26,8 @@ Reproduce = Callable[[FaultCase], str]
 class ReportOrigin(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an exploration came from: the version of offbook, the command, the recording, and when it was recorded.
 
-    All of it is the same in every run of the command, so that equal explorations give equal reports. When a report was
-    written is the time of its file.
+    All of it is the same in every run of the command: equal explorations give equal reports. The time of a report is
+    that of its file.
     """
 
     version: str = ""
@@ -53,11 +54,11 @@ class ReportInput(Struct, frozen=True, kw_only=True):
 
 
 class ExploredShard(Struct, frozen=True, kw_only=True):
-    """Which shard of which run an exploration is, and the verdicts that fail the run."""
+    """Which shard of which run an exploration is, and the titles of the verdicts that fail the run."""
 
     shard: Shard
     run: RunIdentity
-    fail_on: frozenset[Verdict] = FINDINGS
+    fail_on: frozenset[str] = FINDING_TITLES
 
 
 class ReportOptions(Struct, frozen=True):
@@ -81,8 +82,30 @@ class ReportOptions(Struct, frozen=True):
         )
 
 
+class EndedCases:
+    """The exploration so far, with the cases that have ended, in case order: for one that runs or was interrupted."""
+
+    def __init__(self) -> None:
+        self._start = Exploration("", Run())
+        self._results: list[CaseResult] = []
+        self.has_begun = False
+
+    def begin(self, exploration: Exploration, cases: int) -> None:
+        self._start, self._results, self.has_begun = exploration, [], True
+
+    def on_case(self, result: CaseResult) -> None:
+        self._results.append(result)
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    @property
+    def exploration(self) -> Exploration:
+        return replace(self._start, results=tuple(in_case_order(self._results, lambda each: each.case)))
+
+
 class FindingGroup(Struct, frozen=True):
-    """A defect, and all cases that show it: those with the same verdict and, but for numbers, the same first evidence.
+    """A defect, and all cases that show it: those with the same verdict, reason and first evidence, but for numbers.
 
     Errors that merely ended the run are one group together.
     """
@@ -95,23 +118,24 @@ class FindingGroup(Struct, frozen=True):
         return self.results[0].case
 
     @property
-    def verdict(self) -> Verdict:
-        return self.results[0].verdict
+    def assessment(self) -> Assessment:
+        """The assessment of the first case."""
+        return self.results[0].assessment
 
     @property
     def headline(self) -> str:
         """What happened, on one line."""
         causes = self._causes()
-        if len(causes) == 1 or self.verdict != "crashed":
+        if len(causes) == 1 or self.assessment.verdict != "crashed":
             return _first_line(self.results[0])
         errors = Counter(line.partition(":")[0] for line, _ in causes)
         return f"it ended with an error that is not declared: {', '.join(errors)}"
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """The evidence beside the headline: the rest of that of the first case, or the errors of all cases."""
+        """The evidence below the headline: the rest of that of the first case, or the errors of all cases."""
         causes = self._causes()
-        if len(causes) == 1 or self.verdict != "crashed":
+        if len(causes) == 1 or self.assessment.verdict != "crashed":
             first, *rest = self.results[0].evidence or ("",)
             return (*filter(None, [first.partition("\n")[2]]), *rest)
         return tuple(f"{line} ({pluralize(count, 'case')})" for line, count in causes)
@@ -130,10 +154,13 @@ def group_findings(exploration: Exploration) -> list[FindingGroup]:
     return _grouped(exploration, lambda each: cause_of(each)[1])
 
 
-def cause_of(result: CaseResult) -> tuple[Verdict, str]:
-    """Return what the findings of one group have in common: the verdict, and the cause unless an error ended the run
-    before it had changed anything."""
-    return result.verdict, "" if _merely_ended(result) else _cause(result)
+def cause_of(result: CaseResult) -> tuple[str, str]:
+    """Return what the findings of one group have in common: their title and their cause.
+
+    Errors that ended a run before it had changed anything have no cause of their own.
+    """
+    merely_ended = result.verdict == "crashed" and not result.run.effects
+    return result.title, "" if merely_ended else _cause(result)
 
 
 def causes_of_findings(exploration: Exploration) -> list[FindingGroup]:
@@ -142,15 +169,10 @@ def causes_of_findings(exploration: Exploration) -> list[FindingGroup]:
 
 
 def _grouped(exploration: Exploration, cause: Callable[[CaseResult], str]) -> list[FindingGroup]:
-    causes: dict[tuple[Verdict, str], list[CaseResult]] = {}
+    causes: dict[tuple[str, str], list[CaseResult]] = {}
     for each in exploration.findings:
-        causes.setdefault((each.verdict, cause(each)), []).append(each)
+        causes.setdefault((each.title, cause(each)), []).append(each)
     return [FindingGroup(tuple(explored)) for explored in causes.values()]
-
-
-def _merely_ended(result: CaseResult) -> bool:
-    """Return whether an error ended the run before it had changed anything."""
-    return result.verdict == "crashed" and not result.run.effects
 
 
 _PARTICULARS = re.compile(rf"\b(?:call \d+|HTTP \d+|\d+ times|(?:fault|injected)-[{MARK_LETTERS}]+)\b")
@@ -169,8 +191,7 @@ _CLASS = re.compile(r"(?:\w+\.)*([A-Za-z_]\w*)(?=:|$)")
 
 
 def undeclared_errors(exploration: Exploration) -> list[str]:
-    """Return the errors that have ended runs and are not declared, by the names to declare them by, most frequent
-    first.
+    """Return the names by which the undeclared errors that ended runs can be declared, most frequent first.
 
     For a program, that is the class that its output names, else its exit code.
     """
@@ -188,7 +209,7 @@ def _declarable_name(error: RunFailure) -> str:
 
 
 def exploration_totals(exploration: Exploration) -> str:
-    """`44 cases, 13 findings: 1 repeated side effect, 12 crashed, 31 recovered`"""
+    """`44 cases, 13 findings: 1 repeated effect, 12 crashed, 31 recovered`"""
     counts = verdict_counts(exploration)
     found = pluralize(len(exploration.findings), "finding")
     left = f"; the budget left out {pluralize(exploration.left, 'case')}" if exploration.left else ""
@@ -199,17 +220,14 @@ def exploration_totals(exploration: Exploration) -> str:
 MAX_LEFT_OUT = 12
 
 
-def exploration_notes(exploration: Exploration) -> list[str]:
-    """Return what the totals leave to say: which cases the budget left out, and which share a run with others."""
-    return [*_left_out_notes(exploration), *_sharing_notes(exploration)]
-
-
 LEFT_OUT_HINT = "for the rest: a larger --budget, or a --shard for each of several machines, like 1/4"
 
 
-def _left_out_notes(exploration: Exploration) -> Iterator[str]:
-    """Yield how many cases were left out, of which groups and of which faults, then the faults and the families of
-    which none was tried, and how to run the rest."""
+def exploration_notes(exploration: Exploration) -> Iterator[str]:
+    """Yield what the totals do not say: which cases the budget left out, and which share a run with others.
+
+    Cases are left out by group and by fault. Faults and families of which none was tried are named.
+    """
     left = exploration.left_out
     if exploration.left_groups:
         yield f"left out: {left_out_by_group(exploration)}"
@@ -223,6 +241,11 @@ def _left_out_notes(exploration: Exploration) -> Iterator[str]:
         yield f"no fault of the family {family!r} was tried"
     if left:
         yield LEFT_OUT_HINT
+    for noun, lines in (("case", 1), ("pair", 2)):
+        results = tuple(each for each in exploration.results if len(each.case.lines) == lines)
+        cases, runs = replace(exploration, results=results).shared
+        if cases:
+            yield f"{pluralize(cases, noun)} share {pluralize(runs, 'run')}: a lasting fault that was met only once"
 
 
 def left_out_by_group(exploration: Exploration) -> str:
@@ -238,25 +261,19 @@ def _listed(items: Sequence[str]) -> str:
     return "; ".join([*items[:MAX_LEFT_OUT], *([f"and {pluralize(more, 'further fault')}"] if more > 0 else [])])
 
 
-def _sharing_notes(exploration: Exploration) -> Iterator[str]:
-    singles, pairs = ([each for each in exploration.results if len(each.case.lines) == n] for n in (1, 2))
-    for noun, results in (("case", singles), ("pair", pairs)):
-        cases, runs = replace(exploration, results=tuple(results)).shared
-        if cases:
-            yield f"{pluralize(cases, noun)} share {pluralize(runs, 'run')}: a lasting fault that was met only once"
-
-
 def verdict_counts(exploration: Exploration) -> str:
-    """`2 repeated side effects, 12 crashed, 31 recovered`"""
-    return ", ".join(f"{count:,} {verdict_noun(verdict, count)}" for verdict, count in exploration.counts.items())
+    """`2 repeated effects, 12 crashed, 31 recovered`"""
+    return ", ".join(f"{count:,} {verdict_noun(label, count)}" for label, count in exploration.counts.items())
 
 
-_NOUNS = ("effect", "repeat", "storm", "result")
+_NOUNS = ("effect", "result")
 
 
-def verdict_noun(verdict: Verdict, count: int) -> str:
-    """Return `repeated side effects` for two of them; what is no noun, like `recovered`, stays as it is."""
-    return f"{verdict}s" if count != 1 and verdict.endswith(_NOUNS) else verdict
+def verdict_noun(label: str, count: int) -> str:
+    """Return the plural of a label unless `count` is 1: `bad retries`. Labels like `recovered` have none."""
+    if count == 1:
+        return label
+    return f"{label}s" if label.endswith(_NOUNS) else label.replace("retry", "retries")
 
 
 def comparison_totals(comparison: ExplorationComparison) -> str:

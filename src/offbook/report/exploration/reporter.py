@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from msgspec.structs import replace
 from rich.console import Console
 
 from offbook.explore.explorer import CaseResult, Exploration
-from offbook.explore.run import Run
-from offbook.explore.schedule import Pace, in_case_order
+from offbook.explore.schedule import Pace
 from offbook.report.exploration.console import ExplorationConsoleReporter
 from offbook.report.exploration.json_report import exploration_json
 from offbook.report.exploration.page import exploration_page
 from offbook.report.exploration.report_input import (
     NO_ORIGIN,
+    EndedCases,
     ExploredShard,
     ReportInput,
     ReportOptions,
@@ -46,6 +46,17 @@ class ExplorationReporter(Protocol):
     def finish(self, exploration: Exploration, *, is_complete: bool = True) -> None:
         """Report the exploration, which ended or, if it is not complete, ended early."""
         ...
+
+
+class FinalReporter(ABC):
+    """A reporter that waits for the end."""
+
+    def begin(self, exploration: Exploration, cases: int) -> None: ...
+
+    def on_case(self, result: CaseResult) -> None: ...
+
+    @abstractmethod
+    def finish(self, exploration: Exploration, *, is_complete: bool = True) -> None: ...
 
 
 class ExplorationReporters:
@@ -78,27 +89,25 @@ def report_exploration(exploration: Exploration, reporter: ExplorationReporter) 
 class ExplorationFileReporter:
     """Writes a report of the cases so far to a file, and at the end that of the whole exploration.
 
-    It first writes when the exploration begins, so that a path that cannot be written is found before any case runs,
-    and then each time that the number of cases has doubled: an exploration that is killed leaves at least half of its
+    It first writes when the exploration begins: a path that cannot be written is found before any case runs. Then it
+    writes each time that the number of cases has doubled: an exploration that is killed leaves at least half of its
     cases, and all writing together costs at most twice the last one.
     """
 
     def __init__(self, path: Path, render: Callable[[ReportInput], bytes], options: ReportOptions) -> None:
         self._path, self._render, self._options = path, render, options
-        self._start = Exploration("", Run())
-        self._ended: list[CaseResult] = []
-        self._written = 0
+        self._ended, self._written = EndedCases(), 0
 
     def begin(self, exploration: Exploration, cases: int) -> None:
-        self._start, self._ended, self._written = exploration, [], 0
+        self._ended.begin(exploration, cases)
+        self._written = 0
         self.finish(exploration, is_complete=False)
 
     def on_case(self, result: CaseResult) -> None:
-        self._ended.append(result)
+        self._ended.on_case(result)
         if len(self._ended) >= 2 * self._written:
             self._written = len(self._ended)
-            results = in_case_order(self._ended, lambda each: each.case)
-            self.finish(replace(self._start, results=tuple(results)), is_complete=False)
+            self.finish(self._ended.exploration, is_complete=False)
 
     def finish(self, exploration: Exploration, *, is_complete: bool = True) -> None:
         write_report(self._path, self._render(self._options.report_input(exploration, is_complete=is_complete)))
@@ -137,8 +146,14 @@ def exploration_reporter_of(
     Raises:
         InputError: there is no such reporter, or its path is missing or not allowed.
     """
+    return reporter_with(ReportOptions(reproduce, before, shard, origin), declared, console=console, pace=pace)
+
+
+def reporter_with(
+    options: ReportOptions, declared: str, *, console: Console | None = None, pace: Pace | None = None
+) -> ExplorationReporter:
+    """Return the reporter declared as `name` or `name=path`, like `exploration_reporter_of`."""
     name, path = parse_reporter(declared, FILES)
-    options = ReportOptions(reproduce, before, shard, origin)
     if name == "github":
         return ExplorationGithubReporter(options, path)
     if path is None:

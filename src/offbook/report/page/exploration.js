@@ -66,7 +66,7 @@ function command(case_) {
 /* What happened first, as the title; the verdict and the place come second. */
 const TITLE_CHARS = 200;
 const cut = (title) => title.length <= TITLE_CHARS ? title : `${title.slice(0, TITLE_CHARS - 1)}…`;
-const headline = ({ evidence, verdict }) => cut((evidence[0] ?? "").split("\n")[0] || verdict);
+const headline = ({ evidence, title }) => cut((evidence[0] ?? "").split("\n")[0] || title);
 function inside(case_) {
   const [first = "", ...others] = case_.evidence, [title, ...lines] = first.split("\n");
   const rest = [title.length > TITLE_CHARS ? first : lines.join("\n"), ...others].filter(Boolean);
@@ -81,7 +81,7 @@ function show(index) {
   const close = element("button", { type: "button", class: "close", "aria-label": "Close" }, "✕");
   close.addEventListener("click", () => dialog.close());
   const title = element("h2", { id: "run-title", tabindex: "-1" }, sign(case_.verdict), " ", name(headline(case_)));
-  const about = element("p", { class: "faint" }, element("strong", {}, case_.verdict), `: ${verdicts.get(case_.verdict).meaning}. Case ${case_.id}, at `, name(told(case_)));
+  const about = element("p", { class: "faint" }, element("strong", {}, case_.title), `: ${verdicts.get(case_.verdict).meaning}. Case ${case_.id}, at `, name(told(case_)));
   dialog.replaceChildren(close, title, about, ...inside(case_).filter((child) => child !== null));
   if (!dialog.open) dialog.showModal();
   title.focus();
@@ -101,16 +101,16 @@ function heatmap() {
   const grid = page.rows.map(() => page.columns.map(() => null));
   page.cases.forEach((case_, index) => (case_.places ?? []).forEach(([row, column]) => { grid[row][column] ??= index; }));
   const cell = (index, row, column) => index === null ? element("td", {}) : element("td", {}, opener(index,
-    { class: shade(page.cases[index].verdict), "aria-label": `${page.rows[row]}, ${page.columns[column]}: ${spokenVerdict(page.cases[index].verdict, verdicts.get(page.cases[index].verdict).letter)}`, title: `${page.columns[column]}: ${page.cases[index].verdict}` },
+    { class: shade(page.cases[index].verdict), "aria-label": `${page.rows[row]}, ${page.columns[column]}: ${spokenVerdict(page.cases[index].verdict, verdicts.get(page.cases[index].verdict).letter)}`, title: `${page.columns[column]}: ${page.cases[index].title}` },
     verdicts.get(page.cases[index].verdict).letter));
   const heads = page.columns.map((column) => element("th", { scope: "col", title: column }, element("span", {}, name(column))));
   const rows = grid.map((cells, row) => element("tr", {}, element("th", { scope: "row", title: page.rows[row] }, name(page.rows[row])), ...cells.map((index, column) => cell(index, row, column))));
   return [element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "Call"), ...heads)), element("tbody", {}, ...rows)];
 }
 
-function finding({ verdict, headline: title, cases }) {
+function finding({ verdict, title: kind, headline: title, cases }) {
   const first = page.cases[cases[0]], others = cases.slice(1);
-  const place = element("div", { class: "faint place" }, `${verdict}, at `, name(told(first)), others.length ? ` and in ${counted(others.length, "more case")}` : "");
+  const place = element("div", { class: "faint place" }, `${kind}, at `, name(told(first)), others.length ? ` and in ${counted(others.length, "more case")}` : "");
   const summary = [sign(verdict), " ", element("strong", {}, name(cut(title))), place];
   const also = others.length ? [element("h3", {}, "Also"), listed(others.map((index) => name(told(page.cases[index]))), { class: "also" }), listed(others.map(line), { class: "cases" })] : [];
   return folded({ class: "finding", "data-cases": JSON.stringify(cases) }, summary, () => [...inside(first), ...also]);

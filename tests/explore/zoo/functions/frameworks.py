@@ -232,7 +232,7 @@ def told_of_failures(name, agent, answers=REFUND):
         defect={"at_most": 1000},
         sound={"at_most": 1},
         answers=answers,
-        verdict="repeated side effect",
+        verdict="repeated effect",
         at="tool=refund call=1: tool_lost",
         evidence="refund(order_id=42)",
     )

@@ -170,7 +170,7 @@ PLANTED = [
         sound={"keeps_errors": True},
         answers=ONE_QUESTION,
         faults=FAULTS,
-        verdict="repeated side effect",
+        verdict="repeated effect",
         at="tool=pay_back call=1: tool_error",
         evidence="pay_back(order_id=43, amount=10) ran 2 times",
     ),

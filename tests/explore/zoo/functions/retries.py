@@ -153,7 +153,7 @@ PLANTED = [
         answers=SAID,
         verdict="hung",
         at="step=agent call=1: connection_reset",
-        also=["retried in vain", "came too soon", "retry storm"],
+        also=["bad retry (in vain)", "bad retry (too soon)", "bad retry (storm)"],
     ),
     PlantedFunction(
         name="asks until it says something",
@@ -180,7 +180,7 @@ PLANTED = [
         defect={"statuses": (*OR_LATER, 400, 401, 403, 404, 422)},
         sound={},
         answers=REFUND,
-        verdict="retried in vain",
+        verdict="bad retry (in vain)",
         at="step=agent call=1: http_error 401",
     ),
     PlantedFunction(
@@ -189,7 +189,7 @@ PLANTED = [
         defect={"wait_s": wait_not_at_all, "tries": 60},
         sound={},
         answers=REFUND,
-        verdict="retry storm",
+        verdict="bad retry (storm)",
         at="step=agent call=2: http_error 500",
         also=["hung"],
     ),
@@ -199,7 +199,7 @@ PLANTED = [
         defect={"wait_s": wait_a_little},
         sound={},
         answers=REFUND,
-        verdict="came too soon",
+        verdict="bad retry (too soon)",
         at="step=agent call=2 attempt=1: http_error 429 headers.retry-after=3",
     ),
     PlantedFunction(
@@ -208,7 +208,7 @@ PLANTED = [
         defect={"wait_s": block_a_little},
         sound={"wait_s": block_as_told},
         answers=REFUND,
-        verdict="came too soon",
+        verdict="bad retry (too soon)",
         at="step=agent call=1 attempt=1: http_error 429 headers.retry-after=3",
     ),
     PlantedFunction(
