@@ -333,16 +333,12 @@ class StreamedGatewayCall(GatewayCall):
         try:
             return await anext(self._events)
         except ProviderError as error:
-            await self._restart(error)
+            if not self._rules.restart_streams:
+                self._call_events.attempt_ended(error)
+                raise StreamInterruptedError(error, partial=self._partial()) from error
+            await self._next_attempt(error)
+            await self._begin()
             return StreamRestart(str(error))
-
-    async def _restart(self, error: ProviderError) -> None:
-        """Restart the stream after it broke, if that is allowed."""
-        if not self._rules.restart_streams:
-            self._call_events.attempt_ended(error)
-            raise StreamInterruptedError(error, partial=self._partial()) from error
-        await self._next_attempt(error)
-        await self._begin()
 
     def _partial(self) -> Response:
         """Return the response up to where the stream broke."""

@@ -99,7 +99,8 @@ class ProviderGateway(Provider):
         if not isinstance(provider, Provider):
             raise InputError(f"expected a provider, got {provider!r}", hint="like register(MockProvider(…))")
         self.credentials += provider.credentials
-        name = self._free_name(provider.name)
+        numbered = (provider.name if number == 1 else f"{provider.name}-{number}" for number in count(1))
+        name = next(free for free in numbered if free not in self.breakers)
         limited = provider if rate_limit is None else RateLimitedProvider(provider, rate_limit, clock=self._rules.clock)
         breaker = Breaker(name, self._breaker_policy, clock=self._rules.clock, sink=self._rules.sink)
         self.breakers[name] = breaker
@@ -155,10 +156,6 @@ class ProviderGateway(Provider):
         async with AsyncExitStack() as stack:
             for route in self._routing.routes:
                 stack.push_async_callback(route.provider.close)
-
-    def _free_name(self, name: str) -> str:
-        numbered = (name if number == 1 else f"{name}-{number}" for number in count(1))
-        return next(free for free in numbered if free not in self.breakers)
 
     def _with_call_number(self, request: Request) -> Request:
         """Return the request with the number of its call, counted by workflow and step."""

@@ -65,7 +65,7 @@ def tool_of(
     if not callable(function):
         raise InputError(f"expected a function, got {type(function).__name__} {function!r}", source=name or "tool_of")
     written = _unwrapped(function)
-    name = _name(written) if name is None else name
+    name = getattr(written, "__name__", type(written).__name__) if name is None else name
     documentation = parse_docstring(_docstring(written))
     parameters = FunctionParameters(
         function, globals=_globals(written), descriptions=documentation.parameters, tool=name
@@ -117,10 +117,6 @@ def _unwrapped(function: ToolFunction) -> ToolFunction:
                 function = inspect.unwrap(function)
             case _:
                 return function
-
-
-def _name(written: ToolFunction) -> str:
-    return getattr(written, "__name__", type(written).__name__)
 
 
 def _docstring(written: ToolFunction) -> str | None:
@@ -269,14 +265,10 @@ def _check_kind(parameter: Parameter, *, tool: str) -> None:
     if parameter.kind is Parameter.POSITIONAL_ONLY:
         hint = "remove the / from the signature"
         raise InputError("a model passes arguments by name", source=tool, place=parameter.name, hint=hint)
-    if _is_pydantic_field(parameter.default):
+    fields = sys.modules.get("pydantic.fields")  # without the module, there is no field
+    if fields is not None and isinstance(parameter.default, fields.FieldInfo):
         hint = f"{parameter.name}: Annotated[…, Field(…)]"
         raise InputError("a Field is not a default of a function", source=tool, place=parameter.name, hint=hint)
-
-
-def _is_pydantic_field(default: object) -> bool:
-    fields = sys.modules.get("pydantic.fields")  # without the module, there is no field
-    return fields is not None and isinstance(default, fields.FieldInfo)
 
 
 def _hint(parameter: Parameter, globals: Mapping[str, Any], *, tool: str) -> Any:

@@ -129,31 +129,23 @@ def match_trajectory(calls: Iterable[object], trajectory: Trajectory) -> Traject
     rows = difference_rows(comparison)
     if not any(row.label for row in rows):
         return TrajectoryMatch(matched=True)
+    expected = comparison.trajectory.expected
+    counts = enumerate(comparison.pairing.missing)
+    elsewhere = {index for index, owner in enumerate(comparison.pairing.misplaced) if owner is not None}
     return TrajectoryMatch(
         matched=False,
-        missing=_missing_calls(comparison),
+        missing=tuple(MissingCall(index, expected[index], count) for index, count in counts if count),
         extra=_placed(_extra_calls(comparison.pairing), comparison),
-        misplaced=_placed(_misplaced_calls(comparison), comparison),
+        misplaced=_placed(elsewhere | comparison.early.keys(), comparison),
         forbidden=_placed(comparison.forbidden, comparison),
         reason=truncate(main_problem(rows).reason, MAX_REASON_CHARS),
         difference=difference_text(rows, comparison),
     )
 
 
-def _missing_calls(comparison: TrajectoryComparison) -> tuple[MissingCall, ...]:
-    expected = comparison.trajectory.expected
-    counts = enumerate(comparison.pairing.missing)
-    return tuple(MissingCall(index, expected[index], count) for index, count in counts if count)
-
-
 def _extra_calls(pairing: Pairing) -> set[int]:
     paired = zip(pairing.fitting, pairing.misplaced, pairing.must, strict=True)
     return {index for index, (fit, place, must) in enumerate(paired) if must and fit is None and place is None}
-
-
-def _misplaced_calls(comparison: TrajectoryComparison) -> set[int]:
-    elsewhere = {index for index, owner in enumerate(comparison.pairing.misplaced) if owner is not None}
-    return elsewhere | comparison.early.keys()
 
 
 def _placed(indexes: Iterable[int], comparison: TrajectoryComparison) -> tuple[PlacedCall, ...]:
@@ -273,17 +265,13 @@ def _rows_without_call(expectations: Iterable[int], comparison: TrajectoryCompar
             if owner == index:
                 yield DifferenceRow(index, None, f"misplaced: call {call + 1}", _misplaced(call, comparison))
         if pairing.missing[index] > pairing.differing.count(index):
-            yield DifferenceRow(index, None, "missing", _missing(index, comparison))
+            expectation = comparison.trajectory.expected[index]
+            found = f", found {comparison.pairing.fitting.count(index)}" if expectation.is_counted else ""
+            yield DifferenceRow(index, None, "missing", f"missing: {expectation}{found}")
 
 
 def _numbered(call: int, comparison: TrajectoryComparison) -> str:
     return f"call {call + 1}, {call_text(comparison.calls[call], 40)}"
-
-
-def _missing(index: int, comparison: TrajectoryComparison) -> str:
-    expectation = comparison.trajectory.expected[index]
-    found = f", found {comparison.pairing.fitting.count(index)}" if expectation.is_counted else ""
-    return f"missing: {expectation}{found}"
 
 
 def _misplaced(call: int, comparison: TrajectoryComparison) -> str:

@@ -134,7 +134,12 @@ class WorkflowEngine:
         run_state = initial_state(definition.state, dict(state or {}), source=definition.name)
         gateway = self._gateway.using(budget_usd=definition.config.budget_usd)
         if gateway.budget.limit_usd is not None:
-            _check_prices(definition, gateway)
+            # Without a price for each of its models, the budget could not stop the calls.
+            for placed in walk_steps(definition):
+                if isinstance(placed.step, ModelFields):
+                    model = placed.step.model or placed.config.model or ""
+                    with suppress(NoProviderError):  # the step raises it, if it runs at all
+                        gateway.check_price(Request((), model, step_id=placed.id))
         started_s = SYSTEM_CLOCK.monotonic_s()
         self._sink.emit(WorkflowStarted(definition.name))
         failed = await self._run_in_time(LevelRun(self._level, Scope(RunContext(gateway, results), run_state)))
@@ -182,15 +187,6 @@ def _check_workflow(workflow: object) -> None:
     if not isinstance(workflow, WorkflowDefinition | str | os.PathLike):
         reason = f"expected a WorkflowDefinition or the path of one, got {describe_type(workflow)}"
         raise InputError(reason, source="workflow", hint=hint)
-
-
-def _check_prices(definition: WorkflowDefinition, gateway: ProviderGateway) -> None:
-    """Check that every model of the workflow has a price, so that the budget can stop its calls."""
-    for placed in walk_steps(definition):
-        if isinstance(placed.step, ModelFields):
-            model = placed.step.model or placed.config.model or ""
-            with suppress(NoProviderError):  # the step raises it, if it runs at all
-                gateway.check_price(Request((), model, step_id=placed.id))
 
 
 def _ignore(step_id: str, text: str) -> None:

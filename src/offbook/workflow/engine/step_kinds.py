@@ -236,12 +236,9 @@ class ToolStepRunner(StepRunner[ToolStep]):
                 return outcome.value
             if attempt > self._retry.max_retries or isinstance(outcome.error, NOT_RETRYABLE):
                 raise outcome.error
-            await SYSTEM_CLOCK.sleep_s(self._pause_s(attempt))
+            request = Request((), "", step_id=self.definition.id, workflow=self.environment.workflow)
+            await SYSTEM_CLOCK.sleep_s(self._retry.pause_s(request, attempt))
             attempt += 1
-
-    def _pause_s(self, attempt: int) -> float:
-        request = Request((), "", step_id=self.definition.id, workflow=self.environment.workflow)
-        return self._retry.pause_s(request, attempt)
 
 
 def _may_run_twice(tool: ToolDef) -> bool:

@@ -250,15 +250,11 @@ class LevelRun:
         ready = self._schedule.ready
         while ready:
             step = self._level.steps[ready.popleft()]
-            self._start_workers(len(ready))
+            for _ in range(min(len(ready), self._free_workers)):
+                self._free_workers -= 1
+                self._workers.create_task(self._work())
             self._settle(step, await self._result(step))
         self._free_workers += 1
-
-    def _start_workers(self, waiting: int) -> None:
-        """Start further workers for the steps that wait."""
-        for _ in range(min(waiting, self._free_workers)):
-            self._free_workers -= 1
-            self._workers.create_task(self._work())
 
     def _settle(self, step: StepRunner[Any], result: StepResult) -> None:
         definition = step.definition
