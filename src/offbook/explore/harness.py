@@ -36,8 +36,7 @@ from offbook.recording.redact.rules import redactor_in_force
 from offbook.recording.stores.store import RecordingReader
 from offbook.session.injector import refuse_crash
 from offbook.tools import Toolbox, ToolDef
-from offbook.tools.definition import wrap_tool
-from offbook.tools.dispatch import is_async
+from offbook.tools.definition import is_async, wrap_tool
 from offbook.tools.effects import Effect, ToolDeclaration, count_collected, prefer_reported
 from offbook.tools.toolbox import GivenTool, GivenTools
 

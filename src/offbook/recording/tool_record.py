@@ -22,8 +22,8 @@ from offbook.recording.record_mode import ExchangeWriter, OpenRecording, RecordM
 from offbook.recording.redact.redactor import Redactor
 from offbook.recording.redact.rules import redactor_in_force
 from offbook.recording.tool_replay import ClosableToolbox, ReplayedTools, SharedReplayedTools, replay_tools
-from offbook.tools.definition import ToolDef, wrap_tool
-from offbook.tools.dispatch import TEST_ERRORS, is_async, run_tool
+from offbook.tools.definition import ToolDef, is_async, wrap_tool
+from offbook.tools.dispatch import TEST_ERRORS, run_tool
 from offbook.tools.toolbox import GivenTools, Toolbox
 
 

@@ -24,8 +24,7 @@ from offbook.recording.latency import Latency, LatencyModel
 from offbook.recording.match.cursor import Cursor, ExchangeMatch, SharedToolCursor, UnusedEntry
 from offbook.recording.stores.locate import RecordingInput, open_reader, open_store
 from offbook.recording.stores.store import RecordingReader, SharedReader, log_warning
-from offbook.tools.definition import ToolDef, wrap_tool
-from offbook.tools.dispatch import is_async
+from offbook.tools.definition import ToolDef, is_async, wrap_tool
 from offbook.tools.toolbox import GivenTools, Toolbox
 
 

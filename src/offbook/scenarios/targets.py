@@ -34,7 +34,8 @@ from offbook.messages import Message as WireMessage
 from offbook.providers.provider import Provider
 from offbook.scenarios.mocks import MockedTools
 from offbook.tools import GivenTools, ToolDef
-from offbook.tools.dispatch import DAEMON_THREADS, is_async
+from offbook.tools.definition import is_async
+from offbook.tools.dispatch import DAEMON_THREADS
 from offbook.workflow import WorkflowBuilder, WorkflowDefinition, WorkflowEngine, load_workflow
 
 AGENT_STEP = "agent"

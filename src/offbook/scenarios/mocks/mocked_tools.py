@@ -178,14 +178,7 @@ class MockedTools:
         async def answer(**args: Any) -> Any:
             return await self._call(tool.name, args, real)
 
-        return MockedTool(
-            tool.spec,
-            answer,
-            tool.prerequisites,
-            tool.timeout_s,
-            repeatable=tool.repeatable,
-            **asdict(tool.declaration),
-        )
+        return MockedTool(tool.spec, answer, **tool.options)
 
     async def _call(self, tool: str, args: JsonObject, real: RealTool) -> Any:
         """Return the JSON answer to a call, and add the call to the trajectory. Raises what the mock raises."""

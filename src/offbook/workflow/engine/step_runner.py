@@ -12,15 +12,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 from msgspec import Struct
 
 from offbook.clock import SYSTEM_CLOCK, time_limit
-from offbook.errors import (
-    EventLoopError,
-    InputError,
-    MockError,
-    RecordingMismatchError,
-    RecordingWriteError,
-    StepError,
-    StepTimeoutError,
-)
+from offbook.errors import InputError, StepError, StepTimeoutError
 from offbook.events import AttemptStarted, CallEnded, Event, Sink, StepEnded, StepStarted
 from offbook.gateway.gateway import ProviderGateway
 from offbook.gateway.retry import RetryPolicy
@@ -28,6 +20,7 @@ from offbook.messages import JsonObject
 from offbook.recording.format.exchange import json_form
 from offbook.text import did_you_mean
 from offbook.tools import Toolbox, ToolDef
+from offbook.tools.dispatch import TEST_ERRORS
 from offbook.workflow.engine.result import Checkpoint, StepResult
 from offbook.workflow.file.graph import Graph
 from offbook.workflow.file.schema import MAX_CONCURRENT_STEPS, ConfigDefinition, StepFields, ToolDefinition
@@ -197,10 +190,6 @@ class UsageMeter:
                 self.cost_usd += event.cost_usd
 
 
-FATAL_ERRORS = (RecordingMismatchError, RecordingWriteError, MockError, EventLoopError)
-"""Errors in the setup of the run instead of a step: they end the run, so that they are not hidden in a result."""
-
-
 class RunnableLevel(Struct, frozen=True):
     """The runners of the steps of one level, which can run any number of times."""
 
@@ -291,7 +280,7 @@ class LevelRun:
         output, error = None, None
         try:
             output = await self._output(step, meter)
-        except FATAL_ERRORS:
+        except TEST_ERRORS:  # they end the run, so that they are not hidden in a result
             raise
         except Exception as failure:  # whatever a step raises is in its result
             error = failure
