@@ -60,7 +60,7 @@ def read_messages(messages: Sequence[JsonObject]) -> list[ChatMessage]:
     return convert_request(messages, list[ChatMessage])
 
 
-class Prompt(Struct, frozen=True):
+class SinglePrompt(Struct, frozen=True):
     """A request that is one question. `beside` has what the protocol says of the question in other fields.
 
     Those are fields of its message: what they hold is part of the conversation, and no option.
@@ -75,7 +75,7 @@ class Prompt(Struct, frozen=True):
         return (*system, {"role": "user", "content": self.content, **self.beside})
 
 
-def read_prompt(request: Request, *, beside: Sequence[str]) -> Prompt:
+def read_prompt(request: Request, *, beside: Sequence[str]) -> SinglePrompt:
     """Return the one question of a request, with the fields that its message has `beside` its content.
 
     Raises:
@@ -89,7 +89,7 @@ def read_prompt(request: Request, *, beside: Sequence[str]) -> Prompt:
         raise RequestError("a prompt is one message of the user, without tools", source="messages", hint=hint)
     fields = request.messages[-1]
     found = {name: fields[name] for name in beside if name in fields}
-    return Prompt(last.content, str(systems[0].content) if systems else "", found)
+    return SinglePrompt(last.content, str(systems[0].content) if systems else "", found)
 
 
 def arguments_object(call: ToolCall) -> JsonObject:

@@ -38,7 +38,7 @@ from offbook.scenarios.result import (
     TurnRecord,
 )
 from offbook.scenarios.scenario import Scenario
-from offbook.scenarios.targets import AgentEnvironment, McpServers, Target
+from offbook.scenarios.targets import AgentEnvironment, AgentMcpServers, Target
 from offbook.scenarios.users import ScriptedUser
 from offbook.text import did_you_mean
 
@@ -59,9 +59,9 @@ class RunRules(Struct, frozen=True, kw_only=True):
     """The defaults of a run, which scenarios may override.
 
     Each scenario has `conversations` conversations, and `concurrency` of all conversations run at the same time.
-    `budget_usd` limits the cost of the whole run: no conversation starts once it is spent (see `Budget`), and an agent
-    calls no model whose price is unknown. A judgement of one of the `fail_on` severities fails its conversation, and so
-    does a metric whose mean is below its threshold.
+    `budget_usd` limits the cost of the whole run: no conversation starts once it is spent (see `SuiteBudget`), and an
+    agent calls no model whose price is unknown. A judgement of one of the `fail_on` severities fails its conversation,
+    and so does a metric whose mean is below its threshold.
     """
 
     conversations: int = 1
@@ -91,7 +91,7 @@ class Participants(Struct, frozen=True):
     make_user: MakeUser | None = None
     make_judge: MakeJudge | None = None
     wrap_tool: ToolWrapper = unwrapped
-    mcp: Mapping[str, McpServers] = {}
+    mcp: Mapping[str, AgentMcpServers] = {}
 
 
 class ConversationPlace(Struct, frozen=True):
@@ -143,7 +143,7 @@ class ScenarioRunner:
         self._agents, self._rules, self._on_scenario = participants.agents, rules, on_scenario
         self._executor = executor or ConversationRunner(participants, rules)
         self._slots = asyncio.Semaphore(rules.concurrency)
-        self._budget = Budget(rules.budget_usd, concurrency=rules.concurrency)
+        self._budget = SuiteBudget(rules.budget_usd, concurrency=rules.concurrency)
         self._done: dict[int, ScenarioResult] = {}
 
     async def run(
@@ -357,7 +357,7 @@ def conversation_id(scenario: str, agent: str, index: int) -> str:
     return f"conv-{index + 1}-{digest}"
 
 
-class Budget:
+class SuiteBudget:
     """A limit to the cost of a run; None is no limit.
 
     With a limit, conversations start in their order, each when all but the last `concurrency` - 1 before it have ended,

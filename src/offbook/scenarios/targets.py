@@ -70,7 +70,7 @@ class McpServer(Protocol):
         ...
 
 
-class McpServers(Protocol):
+class AgentMcpServers(Protocol):
     """Stands in for the MCP servers of an agent."""
 
     def begin(self, conversation: str, tools: MockedTools) -> Mapping[str, McpServer]:
@@ -93,7 +93,7 @@ class AgentEnvironment(Struct, frozen=True):
     mcp: Mapping[str, McpServer] = {}
 
 
-class Dialogue(Protocol):
+class AgentDialogue(Protocol):
     """An agent in one conversation."""
 
     async def say(self, text: str) -> AgentAnswer:
@@ -111,7 +111,7 @@ class Target(Protocol):
     @property
     def name(self) -> str: ...
 
-    def begin(self, environment: AgentEnvironment) -> Dialogue:
+    def begin(self, environment: AgentEnvironment) -> AgentDialogue:
         """Start a new conversation."""
         ...
 

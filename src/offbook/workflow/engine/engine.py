@@ -18,7 +18,7 @@ from offbook.messages import Request
 from offbook.providers.provider import Provider, run_sync
 from offbook.schema_errors import describe_type
 from offbook.tools import GivenTools, Toolbox, ToolDef
-from offbook.workflow.engine.result import NO_CHECKPOINT, Checkpoint, RunStatus, StepResult, WorkflowResult
+from offbook.workflow.engine.result import NO_CHECKPOINT, RunStatus, StepCheckpoint, StepResult, WorkflowResult
 from offbook.workflow.engine.step_kinds import build_level
 from offbook.workflow.engine.step_runner import (
     Environment,
@@ -67,7 +67,7 @@ class WorkflowEngine:
         tools: GivenTools = (),
         wrap_tools: WrapTools = dict,
         sink: Sink = NULL_SINK,
-        checkpoint: Checkpoint = NO_CHECKPOINT,
+        checkpoint: StepCheckpoint = NO_CHECKPOINT,
         on_text: OnText | None = None,
         folder: str | os.PathLike[str] | None = None,
     ) -> None:
@@ -87,7 +87,7 @@ class WorkflowEngine:
         self._level = self._build_level(wrap_tools)
 
     def using(
-        self, provider_gateway: Provider, *, wrap_tools: WrapTools = dict, checkpoint: Checkpoint = NO_CHECKPOINT
+        self, provider_gateway: Provider, *, wrap_tools: WrapTools = dict, checkpoint: StepCheckpoint = NO_CHECKPOINT
     ) -> WorkflowEngine:
         """Return an engine for the same workflow with other models, tool wrappers and results of earlier steps.
 

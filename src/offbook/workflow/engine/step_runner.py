@@ -21,7 +21,7 @@ from offbook.recording.format.exchange import json_form
 from offbook.text import did_you_mean
 from offbook.tools import Toolbox, ToolDef
 from offbook.tools.dispatch import TEST_ERRORS
-from offbook.workflow.engine.result import Checkpoint, StepResult
+from offbook.workflow.engine.result import StepCheckpoint, StepResult
 from offbook.workflow.file.graph import Graph
 from offbook.workflow.file.schema import MAX_CONCURRENT_STEPS, ConfigDefinition, StepFields, ToolDefinition
 
@@ -53,7 +53,7 @@ class Environment(Struct, frozen=True, kw_only=True):
     toolbox: Toolbox
     own_tools: Mapping[str, ToolDef]
     sink: Sink
-    checkpoint: Checkpoint
+    checkpoint: StepCheckpoint
     on_text: OnText
     load_tools: LoadTools
     retry: RetryPolicy | None = None
