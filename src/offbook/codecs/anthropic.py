@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from itertools import groupby
 from typing import Any
 from urllib.parse import unquote
 
@@ -23,7 +22,15 @@ from offbook.codecs.base import (
     undeclared_fields,
     without_none,
 )
-from offbook.codecs.chat_message import DataUrl, arguments_object, parse_data_url
+from offbook.codecs.chat_message import (
+    SYSTEM_ROLES,
+    CalledTool,
+    DataUrl,
+    FunctionSpec,
+    arguments_object,
+    encode_turns,
+    parse_data_url,
+)
 from offbook.codecs.framing import ServerSentEvent, SseDecoder, encode_sse_event
 from offbook.messages import (
     Content,
@@ -94,16 +101,8 @@ def _image_source(url: str) -> JsonObject | None:
     return {"type": "base64", "media_type": image.media_type, "data": image.data}
 
 
-_NO_PARAMETERS = {"type": "object", "properties": {}}
 _ENCODED_CHOICES = {"required": "any"}
 _DECODED_CHOICES = {"any": "required"}
-
-
-class _FunctionSpec(Struct):
-    name: str
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-    strict: bool | None = None
 
 
 class _Tool(Struct):
@@ -117,11 +116,11 @@ def encode_tool(tool: JsonObject) -> JsonObject:
     """Encode a function tool, with the fields beside its function. Other tools pass through unchanged."""
     if tool.get("type") != "function":
         return tool
-    function = convert_request(tool.get("function"), _FunctionSpec)
+    function = convert_request(tool.get("function"), FunctionSpec)
     fields = {
         "name": function.name,
         "description": function.description,
-        "input_schema": function.parameters or _NO_PARAMETERS,
+        "input_schema": function.schema,
         "strict": function.strict,
     }
     return without_none(fields) | _other_fields(tool, "type", "function")
@@ -161,23 +160,12 @@ def _other_fields(tool: JsonObject, *names: str) -> JsonObject:
     return {name: value for name, value in tool.items() if name not in names}
 
 
-_SYSTEM_ROLES = ("system", "developer")
 _OWN_FIELDS = ("cache_control", "caller", "is_error", "toolset_name")
 
 
 class AnthropicMessage(Struct):
     role: str
     content: str | list[dict[str, Any]]
-
-
-class _CalledFunction(Struct):
-    name: str
-    arguments: str | dict[str, Any] = ""
-
-
-class _ToolCallShape(Struct):
-    function: _CalledFunction
-    id: str | None = None
 
 
 class _ToolUse(Struct):
@@ -193,7 +181,7 @@ class _ToolResult(Struct):
 
 def encode_system(messages: Iterable[JsonObject]) -> str | list[JsonObject] | None:
     """Return the system prompt: the text of a single system message, or the blocks of all of them."""
-    contents = [encode_content(message.get("content")) for message in messages if _is_system(message)]
+    contents = [encode_content(message.get("content")) for message in messages if message.get("role") in SYSTEM_ROLES]
     if len(contents) == 1:
         return contents[0]
     return [block for content in contents for block in blocks_of(content)] or None
@@ -208,18 +196,6 @@ def decode_system(system: str | list[JsonObject] | None) -> list[JsonObject]:
     return [{"role": "system", "content": system}]
 
 
-def encode_messages(messages: Iterable[JsonObject]) -> list[JsonObject]:
-    """Encode all but the system messages. Adjacent tool messages become one user message, as the API requires."""
-    encoded: list[JsonObject] = []
-    spoken = (message for message in messages if not _is_system(message))
-    for is_tool, group in groupby(spoken, key=lambda message: message.get("role") == "tool"):
-        if is_tool:
-            encoded.append({"role": "user", "content": [_encode_result(message) for message in group]})
-        else:
-            encoded.extend(_encode_message(message) for message in group)
-    return encoded
-
-
 def decode_messages(messages: Iterable[AnthropicMessage]) -> list[JsonObject]:
     """Decode messages to the OpenAI chat format.
 
@@ -227,10 +203,6 @@ def decode_messages(messages: Iterable[AnthropicMessage]) -> list[JsonObject]:
         RequestError: a tool call or tool result lacks its id.
     """
     return [decoded for message in messages for decoded in _decode_message(message)]
-
-
-def _is_system(message: JsonObject) -> bool:
-    return message.get("role") in _SYSTEM_ROLES
 
 
 def _encode_message(message: JsonObject) -> JsonObject:
@@ -241,13 +213,11 @@ def _encode_message(message: JsonObject) -> JsonObject:
 
 
 def _encode_call(call: JsonObject) -> JsonObject:
-    read = convert_request(call, _ToolCallShape)
-    block = {"type": "tool_use", "id": read.id, "name": read.function.name}
-    return block | {"input": _encode_arguments(read.function.arguments)} | _own_fields(call)
-
-
-def _encode_arguments(arguments: str | dict[str, Any]) -> JsonObject:
-    return arguments if isinstance(arguments, dict) else arguments_object(ToolCall.parse("", arguments))
+    read = convert_request(call, CalledTool)
+    given = read.function.arguments
+    arguments = given if isinstance(given, dict) else arguments_object(ToolCall.parse("", given))
+    block = {"type": "tool_use", "id": read.id, "name": read.function.name, "input": arguments}
+    return block | _own_fields(call)
 
 
 def _encode_result(message: JsonObject) -> JsonObject:
@@ -317,7 +287,7 @@ def encode_request(request: Request) -> WireRequest:
         "model": request.model,
         "max_tokens": DEFAULT_MAX_TOKENS if request.max_tokens is None else request.max_tokens,
         "system": encode_system(request.messages),
-        "messages": encode_messages(request.messages),
+        "messages": encode_turns(request.messages, message=_encode_message, result=_encode_result),
         "temperature": request.temperature,
         "tools": [encode_tool(tool) for tool in request.tools] or None,
         "tool_choice": encode_choice(request.tool_choice),

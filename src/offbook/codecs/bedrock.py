@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from itertools import groupby
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -22,7 +21,15 @@ from offbook.codecs.base import (
     undeclared_fields,
     without_none,
 )
-from offbook.codecs.chat_message import DataUrl, arguments_object, parse_data_url, read_messages
+from offbook.codecs.chat_message import (
+    SYSTEM_ROLES,
+    DataUrl,
+    FunctionSpec,
+    arguments_object,
+    encode_turns,
+    parse_data_url,
+    read_messages,
+)
 from offbook.codecs.event_stream import (
     EVENT_STREAM_TYPE,
     EventMessage,
@@ -46,8 +53,7 @@ from offbook.messages import (
 )
 
 _PATH = re.compile(r"(?:.*/)?model/(?P<model>.+)/(?:converse|invoke)(?P<stream>-stream|-with-response-stream)?")
-_SYSTEM_ROLES = ("system", "developer")
-_NO_PARAMETERS = {"type": "object", "properties": {}}
+
 _IMAGE_TYPE = "image/"
 
 
@@ -107,13 +113,6 @@ def _decode_block(block: JsonObject) -> JsonObject:
     return block
 
 
-class _FunctionSpec(Struct):
-    name: str
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-    strict: bool | None = None
-
-
 class _InputSchema(Struct):
     json: dict[str, Any]
 
@@ -129,11 +128,11 @@ def encode_tool(tool: JsonObject) -> JsonObject:
     """Encode a function tool. Others pass through unchanged."""
     if tool.get("type") != "function":
         return tool
-    function = convert_request(tool.get("function"), _FunctionSpec)
+    function = convert_request(tool.get("function"), FunctionSpec)
     fields = {
         "name": function.name,
         "description": function.description,
-        "inputSchema": {"json": function.parameters or _NO_PARAMETERS},
+        "inputSchema": {"json": function.schema},
         "strict": function.strict,
     }
     return {"toolSpec": without_none(fields)}
@@ -190,18 +189,6 @@ class _ToolResult(Struct):
     status: str | None = None
 
 
-def encode_messages(messages: Iterable[JsonObject]) -> list[JsonObject]:
-    """Encode all but the system messages. Adjacent tool messages become one user message, as the API requires."""
-    encoded: list[JsonObject] = []
-    spoken = (message for message in messages if message.get("role") not in _SYSTEM_ROLES)
-    for is_tool, group in groupby(spoken, key=lambda message: message.get("role") == "tool"):
-        if is_tool:
-            encoded.append({"role": "user", "content": [_encode_result(message) for message in group]})
-        else:
-            encoded.extend(_encode_message(message) for message in group)
-    return encoded
-
-
 def _encode_message(message: JsonObject) -> JsonObject:
     [read] = read_messages([message])
     calls = [
@@ -218,7 +205,7 @@ def _encode_result(message: JsonObject) -> JsonObject:
 
 def encode_system(messages: Iterable[JsonObject]) -> list[JsonObject]:
     """Return the blocks of the system prompt: those of all system messages."""
-    systems = (message for message in messages if message.get("role") in _SYSTEM_ROLES)
+    systems = (message for message in messages if message.get("role") in SYSTEM_ROLES)
     return [block for message in systems for block in encode_content(message.get("content"))]
 
 
@@ -290,7 +277,7 @@ def encode_request(request: Request) -> WireRequest:
     tools |= without_none({"toolChoice": encode_choice(request.tool_choice)})
     fields = {
         "system": encode_system(request.messages) or None,
-        "messages": encode_messages(request.messages),
+        "messages": encode_turns(request.messages, message=_encode_message, result=_encode_result),
         "inferenceConfig": inference or None,
         "toolConfig": tools if request.tools else None,
     }

@@ -1,7 +1,8 @@
 """Messages in the OpenAI chat format as declared types, with the call ids and data URLs that other protocols need."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
@@ -49,6 +50,51 @@ class ChatMessage(Struct):
     tool_call_id: str | None = None
     name: str | None = None
     reasoning_content: str | None = None
+
+
+class FunctionSpec(Struct):
+    """The function of a tool that a request declares."""
+
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+    @property
+    def schema(self) -> JsonObject:
+        """The schema of the arguments, for protocols that require one."""
+        return self.parameters or {"type": "object", "properties": {}}
+
+
+class CalledFunction(Struct):
+    name: str
+    arguments: str | dict[str, Any] = ""
+
+
+class CalledTool(Struct):
+    """A tool call of an assistant message, in protocols that require its name."""
+
+    function: CalledFunction
+    id: str | None = None
+
+
+SYSTEM_ROLES = ("system", "developer")
+EncodeMessage: TypeAlias = Callable[[JsonObject], JsonObject]
+
+
+def encode_turns(messages: Iterable[JsonObject], *, message: EncodeMessage, result: EncodeMessage) -> list[JsonObject]:
+    """Encode all but the system messages, each by its function.
+
+    Adjacent tool messages become one user message, as the APIs require that have results in the content of messages.
+    """
+    encoded: list[JsonObject] = []
+    spoken = (each for each in messages if each.get("role") not in SYSTEM_ROLES)
+    for is_tool, group in groupby(spoken, key=lambda each: each.get("role") == "tool"):
+        if is_tool:
+            encoded.append({"role": "user", "content": [result(each) for each in group]})
+        else:
+            encoded.extend(message(each) for each in group)
+    return encoded
 
 
 def read_messages(messages: Sequence[JsonObject]) -> list[ChatMessage]:

@@ -23,6 +23,7 @@ from offbook.codecs.base import (
     without_none,
 )
 from offbook.codecs.chat_message import (
+    SYSTEM_ROLES,
     CallIds,
     ChatMessage,
     ChatToolCall,
@@ -154,7 +155,6 @@ def _decode_file(file: _FileData) -> JsonObject | None:
     return {"type": "image_url", "image_url": without_none({"url": file.file_uri, "format": file.mime_type})}
 
 
-SYSTEM_ROLES = ("system", "developer")
 SKIP_SIGNATURE = "skip_thought_signature_validator"
 """The signature that the vendor documents for a call in the history that has none."""
 _WIRE_ROLES = {"assistant": "model"}

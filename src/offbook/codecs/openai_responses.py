@@ -19,6 +19,7 @@ from offbook.codecs.base import (
     undeclared_fields,
     without_none,
 )
+from offbook.codecs.chat_message import CalledTool
 from offbook.codecs.framing import ServerSentEvent, SseDecoder, encode_sse_event
 from offbook.codecs.openai_chat import OpenAIUsage, TokenDetails, decode_error, decode_usage, encode_error
 from offbook.errors import ProviderError
@@ -285,16 +286,6 @@ REASONING_ITEMS = "reasoning_items"
 _OWN_FIELDS = ("caller", "namespace", "phase")
 
 
-class _ChatFunction(Struct):
-    name: str
-    arguments: str | dict[str, Any] = ""
-
-
-class _ChatCall(Struct):
-    function: _ChatFunction
-    id: str | None = None
-
-
 class _Message(Struct):
     role: str
     content: str | list[dict[str, Any]]
@@ -394,7 +385,7 @@ def _encode_message(message: JsonObject) -> list[JsonObject]:
 
 
 def _encode_call(call: JsonObject) -> JsonObject:
-    read = convert_request(call, _ChatCall)
+    read = convert_request(call, CalledTool)
     arguments = read.function.arguments
     text = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
     item = {"type": "function_call", "call_id": read.id, "name": read.function.name, "arguments": text}
