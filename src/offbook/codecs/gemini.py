@@ -226,16 +226,6 @@ def _encode_result(message: ChatMessage, tools: dict[str | None, str]) -> JsonOb
     return {"functionResponse": without_none(result)}
 
 
-def decode_contents(contents: Sequence[GeminiContent]) -> list[JsonObject]:
-    """Decode a conversation to messages. Calls without an id are numbered.
-
-    Raises:
-        RequestError: a part has the wrong shape.
-    """
-    ids = CallIds()
-    return [message for content in contents for message in _decode_content(content, ids)]
-
-
 def _decode_content(content: GeminiContent, ids: CallIds) -> list[JsonObject]:
     parts = content.camel_parts()
     if content.role == "model":
@@ -340,16 +330,8 @@ def _is_plain_schema(schema: object) -> bool:
     return True
 
 
-def decode_tools(tools: Iterable[JsonObject]) -> tuple[JsonObject, ...]:
-    """Decode each declared function as a tool of its own.
-
-    Raises:
-        RequestError: the declarations have the wrong shape.
-    """
-    return tuple(decoded for tool in tools for decoded in _decode_tool(tool))
-
-
 def _decode_tool(tool: JsonObject) -> list[JsonObject]:
+    """Decode each declared function as a tool of its own."""
     declarations = read_fields(tool, _Tool).function_declarations
     if declarations is None:
         return [tool]
@@ -455,12 +437,14 @@ def decode_request(wire: WireRequest) -> Request:
     config = in_camel_case(body.generation_config or {})
     limits = convert_request(config, _Limits)
     tool_choice, tool_config = decode_tool_choice(body.tool_config or {})
+    ids = CallIds()  # numbers the calls that have none
+    said = (message for content in body.contents for message in _decode_content(content, ids))
     return Request(
-        messages=(*_system(body.system_instruction), *decode_contents(body.contents)),
+        messages=(*_system(body.system_instruction), *said),
         model=path["model"],
         temperature=limits.temperature,
         max_tokens=limits.max_output_tokens,
-        tools=decode_tools(body.tools or ()),
+        tools=tuple(decoded for tool in body.tools or () for decoded in _decode_tool(tool)),
         tool_choice=tool_choice,
         extra=undeclared_fields(in_camel_case(wire.body), _Body)
         | _without_empty({"toolConfig": tool_config, "generationConfig": undeclared_fields(config, _Limits)}),

@@ -172,7 +172,7 @@ class RateLimitedProvider(WrappedProvider):
             self._take(1, estimate)
 
         def ended(outcome: Response | BaseException) -> None:
-            if isinstance(outcome, Response) and (used := used_tokens(outcome)):
+            if isinstance(outcome, Response) and (used := outcome.usage.total_tokens):
                 self._take(0, used - estimate)
 
         try:
@@ -204,8 +204,3 @@ def estimated_tokens(request: Request) -> int:
     """Return about how many tokens a request will use: those of its texts, and `max_tokens`."""
     chars = sum(len(str(message.get("content") or "")) for message in request.messages)
     return estimate_tokens(chars) + (request.max_tokens or 0)
-
-
-def used_tokens(response: Response) -> int:
-    """Return how many tokens a response used; zero if its provider does not report it."""
-    return response.usage.total_tokens

@@ -39,12 +39,8 @@ def _edge_label(router: RouterStep, target: str) -> str:
     return " or ".join(conditions)
 
 
-def draw_mermaid(definition: WorkflowDefinition) -> str:
-    """Draw steps as boxes, routers as diamonds, loops and sub-workflows as frames."""
-    return "\n".join(["flowchart TD", *_mermaid_lines(definition.steps, prefix="s")]) + "\n"
-
-
 def _mermaid_lines(steps: Sequence[AnyStep], *, prefix: str) -> Iterator[str]:
+    """Yield steps as boxes, routers as diamonds, loops and sub-workflows as frames."""
     graph = Graph(steps)
     names = {step_id: f"{prefix}{number}" for number, step_id in enumerate(graph.steps)}
     for step_id, step in graph.steps.items():
@@ -211,12 +207,8 @@ def _xml_text(text: str) -> str:
 INDENT = "    "
 
 
-def draw_text(definition: WorkflowDefinition) -> str:
-    """List the steps, numbered by level: steps with the same number may run at the same time."""
-    return "\n".join([_printable(definition.name), *_text_lines(definition.steps)]) + "\n"
-
-
 def _text_lines(steps: Sequence[AnyStep]) -> Iterator[str]:
+    """Yield the steps, numbered by level: steps with the same number may run at the same time."""
     graph = Graph(steps)
     width = max(len(_printable(step_id)) for step_id in graph.steps)
     for number, level in enumerate(graph.levels, start=1):
@@ -265,9 +257,9 @@ def draw(definition: WorkflowDefinition, format: DrawingFormat = "text") -> str:
     """
     match format:
         case "mermaid":
-            return draw_mermaid(definition)
+            return "\n".join(["flowchart TD", *_mermaid_lines(definition.steps, prefix="s")]) + "\n"
         case "text":
-            return draw_text(definition)
+            return "\n".join([_printable(definition.name), *_text_lines(definition.steps)]) + "\n"
         case "svg":
             return draw_svg(definition)
     known = ", ".join(get_args(DrawingFormat))

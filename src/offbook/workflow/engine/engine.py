@@ -82,7 +82,7 @@ class WorkflowEngine:
         self.definition = definition
         self._sink = guard_sink(sink)
         self._gateway = _gateway_of(provider_gateway)
-        self._checkpoint, self._on_text = checkpoint, on_text or _ignore
+        self._checkpoint, self._on_text = checkpoint, on_text or (lambda step_id, text: None)
         self._tools = _WorkflowTools(Path(folder or "."), given)
         self._level = self._build_level(wrap_tools)
 
@@ -142,18 +142,15 @@ class WorkflowEngine:
                         gateway.check_price(Request((), model, step_id=placed.id))
         started_s = SYSTEM_CLOCK.monotonic_s()
         self._sink.emit(WorkflowStarted(definition.name))
-        failed = await self._run_in_time(LevelRun(self._level, Scope(RunContext(gateway, results), run_state)))
+        limit_s = definition.config.timeout_s
+        async with time_limit(limit_s, lambda limit_s: StepTimeoutError(definition.name, timeout_s=limit_s)):
+            failed = await LevelRun(self._level, Scope(RunContext(gateway, results), run_state)).run()
         status: RunStatus = "failed" if failed else "succeeded"
         latency_s = SYSTEM_CLOCK.monotonic_s() - started_s
         self._sink.emit(WorkflowEnded(definition.name, status, latency_s))
         return WorkflowResult(
             workflow=definition.name, status=status, state=run_state, steps=results, latency_s=latency_s
         )
-
-    async def _run_in_time(self, level_run: LevelRun) -> list[StepResult]:
-        name, timeout_s = self.definition.name, self.definition.config.timeout_s
-        async with time_limit(timeout_s, lambda limit_s: StepTimeoutError(name, timeout_s=limit_s)):
-            return await level_run.run()
 
     def run_sync(self, state: Mapping[str, Any] | None = None) -> WorkflowResult:
         """Run the workflow like `run`, from code without an event loop.
@@ -187,10 +184,6 @@ def _check_workflow(workflow: object) -> None:
     if not isinstance(workflow, WorkflowDefinition | str | os.PathLike):
         reason = f"expected a WorkflowDefinition or the path of one, got {describe_type(workflow)}"
         raise InputError(reason, source="workflow", hint=hint)
-
-
-def _ignore(step_id: str, text: str) -> None:
-    """Do nothing: nobody listens."""
 
 
 def _gateway_of(provider: Provider) -> ProviderGateway:
