@@ -12,7 +12,7 @@ from offbook import MockProvider, ProviderError, ProviderGateway, RecordingProvi
 from offbook.events import Sinks
 from offbook.messages import Request, WholeReply
 from offbook.observe import JsonLinesSink, OtelSink
-from offbook.observe.message_content import CAPTURE_VARIABLE
+from offbook.observe.otel import CAPTURE_VARIABLE
 from offbook.providers.provider import Provider
 
 SECRET = "sk-proj-" + "a1B2" * 12

@@ -12,6 +12,7 @@ from offbook.agent.compaction import NoCompact as NoCompact
 from offbook.agent.compaction import SlidingWindowCompact as SlidingWindowCompact
 from offbook.agent.compaction import TieredCompact as TieredCompact
 from offbook.agent.context import ContextManager as ContextManager
+from offbook.agent.definition import Workflow as Workflow
 from offbook.agent.errors import AgentBudgetError as AgentBudgetError
 from offbook.agent.errors import MaxIterationsError as MaxIterationsError
 from offbook.agent.errors import PrerequisiteError as PrerequisiteError
@@ -21,8 +22,8 @@ from offbook.agent.errors import StreamError as StreamError
 from offbook.agent.errors import ToolCallError as ToolCallError
 from offbook.agent.errors import ToolExecutionError as ToolExecutionError
 from offbook.agent.errors import WorkflowCancelledError as WorkflowCancelledError
-from offbook.agent.guardrails import GuardPolicy as GuardPolicy
-from offbook.agent.guardrails import Guardrails as Guardrails
+from offbook.agent.guards import GuardPolicy as GuardPolicy
+from offbook.agent.guards import Guardrails as Guardrails
 from offbook.agent.message import Message as Message
 from offbook.agent.message import MessageMeta as MessageMeta
 from offbook.agent.message import MessageRole as MessageRole
@@ -33,7 +34,6 @@ from offbook.agent.rescue import rescue as rescue
 from offbook.agent.runner import AgentRun as AgentRun
 from offbook.agent.runner import WorkflowRunner as WorkflowRunner
 from offbook.agent.turn import TurnVerdict as TurnVerdict
-from offbook.agent.workflow import Workflow as Workflow
 from offbook.errors import AgentError as AgentError
 from offbook.errors import ScriptError as ScriptError
 from offbook.errors import ToolArgumentsError as ToolArgumentsError

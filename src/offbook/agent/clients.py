@@ -182,7 +182,7 @@ MAX_SHOWN_CHARS = 200
 _WORDS = re.compile(r"\s*\S+\s*|\s+")
 
 
-class ScriptedCall(NamedTuple):
+class ClientCall(NamedTuple):
     """One call of a scripted client."""
 
     messages: Sequence[JsonObject]
@@ -208,7 +208,7 @@ class ScriptedClient:
             hint = f"ScriptedClient([{'…' if callable(lines) else repr(lines)}])"
             raise InputError(f"expected a list of lines, got {describe_type(lines)}", source="lines", hint=hint)
         self._lines = list(lines)
-        self.calls: list[ScriptedCall] = []
+        self.calls: list[ClientCall] = []
 
     @property
     def left(self) -> list[ScriptLine]:
@@ -236,7 +236,7 @@ class ScriptedClient:
 
     def _next(self, messages: Sequence[JsonObject], tools: list[ToolSpec]) -> Response:
         position = len(self.calls)
-        self.calls.append(ScriptedCall(messages, tools))
+        self.calls.append(ClientCall(messages, tools))
         if position >= len(self._lines):
             lines = pluralize(len(self._lines), "line")
             reason = f"called a {ordinal(len(self.calls))} time, but the script has {lines}"

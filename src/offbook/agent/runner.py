@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from inspect import isawaitable
-from typing import Any, TypeVar, get_args
+from typing import Any, TypedDict, TypeVar, Unpack, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from offbook.agent.clients import ChunkType, LLMClient, LLMResponse, ProviderClient, StreamChunk
 from offbook.agent.compaction import NoCompact
 from offbook.agent.context import ContextManager
+from offbook.agent.definition import Workflow
 from offbook.agent.errors import MaxIterationsError, StreamError, WorkflowCancelledError
-from offbook.agent.guardrails import DEFAULT_POLICY, GuardPolicy, Guardrails, nudge_function
-from offbook.agent.guards import RetryNudge
+from offbook.agent.guards import DEFAULT_POLICY, GuardPolicy, Guardrails, RetryNudge, nudge_function
 from offbook.agent.message import (
     Message,
     MessageMeta,
@@ -26,7 +26,6 @@ from offbook.agent.message import (
     Transcript,
     opening_messages,
 )
-from offbook.agent.workflow import Workflow
 from offbook.errors import AgentError, InputError
 from offbook.messages import Response
 from offbook.providers.provider import Provider, run_sync
@@ -194,6 +193,21 @@ class ToolCallLoop:
             await asyncio.gather(answer, cancelled, return_exceptions=True)
 
 
+class RunOptions(TypedDict, total=False):
+    """The options of one run of an agent.
+
+    Args:
+        prompt_vars: the variables of the system prompt template.
+        initial_messages: a conversation to continue, which ends with the user's message; the system prompt and the
+            user's message are then not added.
+        cancel_event: set it to end the run: at once during a model call, otherwise after the tools that are running.
+    """
+
+    prompt_vars: Mapping[str, Any] | None
+    initial_messages: Iterable[Message] | None
+    cancel_event: asyncio.Event | None
+
+
 UNLIMITED_TOKENS = 10**9
 """The token budget of a run without a context manager: no conversation reaches it."""
 
@@ -252,23 +266,8 @@ class WorkflowRunner:
         self.reasoning_replay = _checked_replay(reasoning_replay)
         self._retry_nudge_fn = nudge_function(retry_nudge)
 
-    async def run(
-        self,
-        workflow: Workflow,
-        user_message: str,
-        *,
-        prompt_vars: Mapping[str, Any] | None = None,
-        initial_messages: Iterable[Message] | None = None,
-        cancel_event: asyncio.Event | None = None,
-    ) -> Any:
+    async def run(self, workflow: Workflow, user_message: str, **options: Unpack[RunOptions]) -> Any:
         """Run an agent, and return the result of its terminal tool, or the text that ended the run.
-
-        Args:
-            prompt_vars: the variables of the system prompt template.
-            initial_messages: a conversation to continue, which ends with the user's message; the
-                system prompt and `user_message` are then not added.
-            cancel_event: set it to end the run: at once during a model call, otherwise after the tools
-                that are running.
 
         Raises:
             AgentError: the run ended without a result; the error holds the transcript.
@@ -276,14 +275,7 @@ class WorkflowRunner:
             InputError: a variable of the system prompt is missing, an argument has the wrong type, or the policy has a
                 budget in US dollars and no price is known for the model.
         """
-        run = await self.run_in_full(
-            workflow,
-            user_message,
-            prompt_vars=prompt_vars,
-            initial_messages=initial_messages,
-            cancel_event=cancel_event,
-        )
-        return run.result
+        return (await self.run_in_full(workflow, user_message, **options)).result
 
     async def run_in_full(
         self,
@@ -303,7 +295,7 @@ class WorkflowRunner:
         if self.policy.budget_usd is not None and isinstance(self.client, ProviderClient):
             self.client.check_price()
         guardrails = Guardrails(workflow.rules, policy=self.policy, retry_nudge=self._retry_nudge_fn)
-        transcript = Transcript(self.on_message or _ignore, initial_messages or ())
+        transcript = Transcript(self.on_message or (lambda _: None), initial_messages or ())
         guardrails.reserve_ids(call.call_id for message in transcript for call in message.tool_calls)
         if initial_messages is None:
             for message in opening_messages(workflow.system_prompt(prompt_vars or {}), user_message):
@@ -312,8 +304,8 @@ class WorkflowRunner:
         loop = ToolCallLoop(caller, guardrails, self.context_manager, transcript, cancel_event=cancel_event)
         return await loop.run(self.max_iterations)
 
-    def run_sync(self, workflow: Workflow, user_message: str, **options: Any) -> Any:
-        """Run an agent like `run`, with the same options, from code without an event loop.
+    def run_sync(self, workflow: Workflow, user_message: str, **options: Unpack[RunOptions]) -> Any:
+        """Run an agent like `run` from code without an event loop.
 
         Raises:
             EventLoopError: called inside a running event loop; await `run` there.
@@ -340,7 +332,3 @@ def _checked_replay(reasoning_replay: ReasoningReplay) -> ReasoningReplay:
         hint = did_you_mean(str(reasoning_replay), known, kind="one of")
         raise InputError(f"unknown value {reasoning_replay!r}", source="reasoning_replay", hint=hint)
     return reasoning_replay
-
-
-def _ignore(message: Message) -> None:
-    """Do nothing: nobody listens."""

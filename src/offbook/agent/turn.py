@@ -12,7 +12,7 @@ from offbook.messages import JsonObject, ToolCall
 from offbook.messages import Message as WireMessage
 
 
-class Turn(Struct, frozen=True, gc=False):
+class ModelTurn(Struct, frozen=True, gc=False):
     """A model's answer: the tool calls, each with a unique id, the text and the reasoning."""
 
     calls: tuple[ToolCall, ...] = ()
@@ -35,7 +35,7 @@ class Objection(Struct, frozen=True):
 class TurnVerdict(Struct, frozen=True, gc=False):
     """The decision on a turn: all of its calls are run, or none."""
 
-    turn: Turn
+    turn: ModelTurn
     objection: Objection | None = None
     error: AgentError | None = None
 
@@ -95,7 +95,7 @@ class TurnVerdict(Struct, frozen=True, gc=False):
         ]
 
 
-def _is_empty(turn: Turn) -> bool:
+def _is_empty(turn: ModelTurn) -> bool:
     """Whether a turn has neither calls nor text; providers refuse empty messages."""
     return not turn.calls and not turn.text.strip()
 

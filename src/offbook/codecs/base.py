@@ -1,10 +1,11 @@
 """The Codec interface that every protocol implements, helpers for its JSON, and the errors of HTTP statuses."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import groupby
 from math import isfinite
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 import orjson
@@ -12,7 +13,7 @@ from msgspec import Struct
 
 from offbook.decoding import convert, decode
 from offbook.errors import MalformedResponseError, ProviderError, RateLimitError, RequestError
-from offbook.messages import JsonObject, Request, Response, StreamDelta
+from offbook.messages import Accumulator, JsonObject, Request, Response, StreamDelta
 from offbook.text import shorten
 
 AWS_RETRY_AFTER = "x-amz-retry-after"
@@ -50,6 +51,47 @@ class StreamDecoder(Protocol):
             ProviderConnectionError: the stream ended before its last event.
         """
         ...
+
+
+F = TypeVar("F")
+F_co = TypeVar("F_co", covariant=True)
+
+
+class Frames(Protocol[F_co]):
+    """Decodes the bytes of a body to frames, however the bytes are split."""
+
+    def feed(self, data: bytes) -> Iterable[F_co]: ...
+
+    def close(self) -> Iterable[F_co]: ...
+
+
+class FramedStreamDecoder(ABC, Generic[F]):
+    """A stream decoder that reads frame by frame, and joins the deltas of all frames."""
+
+    def __init__(self, frames: Frames[F]) -> None:
+        self._frames = frames
+        self._joined = Accumulator()
+
+    def feed(self, data: bytes) -> Iterator[StreamDelta]:
+        return self._take(self._frames.feed(data))
+
+    def close(self) -> tuple[list[StreamDelta], Response]:
+        deltas = list(self._take(self._frames.close()))
+        return deltas, self._end()
+
+    def _take(self, frames: Iterable[F]) -> Iterator[StreamDelta]:
+        for frame in frames:
+            for delta in self._read(frame):
+                self._joined.add(delta)
+                yield delta
+
+    @abstractmethod
+    def _read(self, frame: F) -> Iterable[StreamDelta]:
+        """Return the deltas in a frame."""
+
+    @abstractmethod
+    def _end(self) -> Response:
+        """Return the whole response. Raises the error of an incomplete stream if its last frame is missing."""
 
 
 class ResponseEncoder(Protocol):

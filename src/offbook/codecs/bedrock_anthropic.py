@@ -3,15 +3,12 @@
 from base64 import b64decode
 from collections.abc import Iterable, Iterator
 
-from offbook.codecs.anthropic.request import decode_request as decode_anthropic_request
-from offbook.codecs.anthropic.request import encode_request as encode_anthropic_request
-from offbook.codecs.anthropic.response import decode_response, encode_response
-from offbook.codecs.anthropic.stream import AnthropicStreamDecoder
-from offbook.codecs.anthropic.stream import encode_stream as encode_anthropic_stream
+from offbook.codecs.anthropic import AnthropicStreamDecoder, decode_response, encode_response
+from offbook.codecs.anthropic import decode_request as decode_anthropic_request
+from offbook.codecs.anthropic import encode_request as encode_anthropic_request
+from offbook.codecs.anthropic import encode_stream as encode_anthropic_stream
 from offbook.codecs.base import NO_ID, Codec, OtherProtocolError, WireRequest
-from offbook.codecs.bedrock.request import model_in, path_of
-from offbook.codecs.bedrock.response import decode_error, encode_error
-from offbook.codecs.bedrock.stream import encode_stream_error, exception_error
+from offbook.codecs.bedrock import decode_error, encode_error, encode_stream_error, exception_error, model_in, path_of
 from offbook.codecs.event_stream import (
     CHUNK,
     EVENT_STREAM_TYPE,

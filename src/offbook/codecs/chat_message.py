@@ -1,7 +1,8 @@
 """Messages in the OpenAI chat format as declared types, with the call ids and data URLs that other protocols need."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
@@ -51,6 +52,51 @@ class ChatMessage(Struct):
     reasoning_content: str | None = None
 
 
+class FunctionSpec(Struct):
+    """The function of a tool that a request declares."""
+
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+    @property
+    def schema(self) -> JsonObject:
+        """The schema of the arguments, for protocols that require one."""
+        return self.parameters or {"type": "object", "properties": {}}
+
+
+class CalledFunction(Struct):
+    name: str
+    arguments: str | dict[str, Any] = ""
+
+
+class CalledTool(Struct):
+    """A tool call of an assistant message, in protocols that require its name."""
+
+    function: CalledFunction
+    id: str | None = None
+
+
+SYSTEM_ROLES = ("system", "developer")
+EncodeMessage: TypeAlias = Callable[[JsonObject], JsonObject]
+
+
+def encode_turns(messages: Iterable[JsonObject], *, message: EncodeMessage, result: EncodeMessage) -> list[JsonObject]:
+    """Encode all but the system messages, each by its function.
+
+    Adjacent tool messages become one user message, as the APIs require that have results in the content of messages.
+    """
+    encoded: list[JsonObject] = []
+    spoken = (each for each in messages if each.get("role") not in SYSTEM_ROLES)
+    for is_tool, group in groupby(spoken, key=lambda each: each.get("role") == "tool"):
+        if is_tool:
+            encoded.append({"role": "user", "content": [result(each) for each in group]})
+        else:
+            encoded.extend(message(each) for each in group)
+    return encoded
+
+
 def read_messages(messages: Sequence[JsonObject]) -> list[ChatMessage]:
     """Convert the messages of a request.
 
@@ -60,7 +106,7 @@ def read_messages(messages: Sequence[JsonObject]) -> list[ChatMessage]:
     return convert_request(messages, list[ChatMessage])
 
 
-class Prompt(Struct, frozen=True):
+class SinglePrompt(Struct, frozen=True):
     """A request that is one question. `beside` has what the protocol says of the question in other fields.
 
     Those are fields of its message: what they hold is part of the conversation, and no option.
@@ -75,7 +121,7 @@ class Prompt(Struct, frozen=True):
         return (*system, {"role": "user", "content": self.content, **self.beside})
 
 
-def read_prompt(request: Request, *, beside: Sequence[str]) -> Prompt:
+def read_prompt(request: Request, *, beside: Sequence[str]) -> SinglePrompt:
     """Return the one question of a request, with the fields that its message has `beside` its content.
 
     Raises:
@@ -89,7 +135,7 @@ def read_prompt(request: Request, *, beside: Sequence[str]) -> Prompt:
         raise RequestError("a prompt is one message of the user, without tools", source="messages", hint=hint)
     fields = request.messages[-1]
     found = {name: fields[name] for name in beside if name in fields}
-    return Prompt(last.content, str(systems[0].content) if systems else "", found)
+    return SinglePrompt(last.content, str(systems[0].content) if systems else "", found)
 
 
 def arguments_object(call: ToolCall) -> JsonObject:

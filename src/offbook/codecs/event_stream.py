@@ -229,3 +229,6 @@ class EventStreamDecoder:
             yield decode_message(frame)
         if self._splitter.is_broken:
             raise _malformed("a length or a checksum is wrong", b"".join(self._splitter.close()))
+
+    def close(self) -> list[EventMessage]:
+        return []

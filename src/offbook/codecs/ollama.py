@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from offbook.codecs.base import (
     NO_ID,
     Codec,
+    FramedStreamDecoder,
     WireRequest,
     convert_request,
     decode_answer,
@@ -316,25 +317,19 @@ def decode_error(data: bytes) -> str:
     return error_message(data, "error")
 
 
-class OllamaStreamDecoder:
+class OllamaStreamDecoder(FramedStreamDecoder[bytes]):
     """Decodes lines that are each a partial response. A stream is complete after a line that is `done`."""
 
     def __init__(self) -> None:
-        self._lines = NdjsonDecoder()
-        self._joined = Accumulator()
+        super().__init__(NdjsonDecoder())
         self._calls = 0
         self._last = ChatResponse()
 
-    def feed(self, data: bytes) -> Iterator[StreamDelta]:
-        for line in self._lines.feed(data):
-            yield from self._read(line)
-
-    def close(self) -> tuple[list[StreamDelta], Response]:
-        deltas = [delta for line in self._lines.close() for delta in self._read(line)]
+    def _end(self) -> Response:
         if not self._last.done:
             raise incomplete_stream_error()
         rest = Response(model=self._last.model, usage=self._last.usage)
-        return deltas, with_finish_reason(self._joined.join(rest), self._last.done_reason)
+        return with_finish_reason(self._joined.join(rest), self._last.done_reason)
 
     def _read(self, line: bytes) -> list[StreamDelta]:
         answer = self._decode_line(line)
@@ -342,8 +337,6 @@ class OllamaStreamDecoder:
             raise stream_error(answer.error, raw=line.decode("utf-8", "replace"))
         self._last = answer
         deltas = [] if answer.message is None else decode_deltas(answer.message, calls_before=self._calls)
-        for delta in deltas:
-            self._joined.add(delta)
         self._calls += sum(isinstance(delta, ToolCallDelta) for delta in deltas)
         return deltas
 

@@ -16,7 +16,7 @@ from offbook.codecs.base import (
     undeclared_fields,
     without_none,
 )
-from offbook.codecs.chat_message import Prompt, read_prompt
+from offbook.codecs.chat_message import SinglePrompt, read_prompt
 from offbook.codecs.framing import encode_ndjson_line
 from offbook.codecs.ollama import (
     CODEC as CHAT,
@@ -74,7 +74,7 @@ def decode_request(wire: WireRequest) -> Request:
     options = undeclared_fields(body.options or {}, Limits)
     extra = {name: value for name, value in undeclared_fields(wire.body, _Body).items() if name not in beside}
     return Request(
-        messages=Prompt(content, body.system or "", beside).to_messages(),
+        messages=SinglePrompt(content, body.system or "", beside).to_messages(),
         model=body.model,
         temperature=limits.temperature,
         max_tokens=limits.num_predict,

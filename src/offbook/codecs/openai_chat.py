@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from offbook.codecs.base import (
     NO_ID,
     Codec,
+    FramedStreamDecoder,
     WireRequest,
     convert_request,
     decode_answer,
@@ -21,7 +22,6 @@ from offbook.codecs.base import (
 from offbook.codecs.framing import ServerSentEvent, SseDecoder, encode_sse_event
 from offbook.errors import MalformedResponseError, ProviderError
 from offbook.messages import (
-    Accumulator,
     JsonObject,
     ReasoningDelta,
     Request,
@@ -262,34 +262,23 @@ class _Chunk(Struct):
     error: dict[str, Any] | str | None = None
 
 
-class OpenAIChatStreamDecoder:
+class OpenAIChatStreamDecoder(FramedStreamDecoder[ServerSentEvent]):
     """Decodes chat completion chunks. A stream is complete after its finish reason or `[DONE]`."""
 
     def __init__(self) -> None:
-        self._sse = SseDecoder()
-        self._joined = Accumulator()
+        super().__init__(SseDecoder())
         self._rest = Response(finish_reason=None)
         self._done = False
 
-    def feed(self, data: bytes) -> Iterator[StreamDelta]:
-        for event in self._sse.feed(data):
-            yield from self._read(event)
-
-    def close(self) -> tuple[list[StreamDelta], Response]:
-        deltas = [delta for event in self._sse.close() for delta in self._read(event)]
+    def _end(self) -> Response:
         if not self._done and self._rest.finish_reason is None:
             raise incomplete_stream_error()
-        return deltas, self._joined.join(self._rest)
+        return self._joined.join(self._rest)
 
     def _read(self, event: ServerSentEvent) -> list[StreamDelta]:
         if event.data.strip() == DONE:
             self._done = True
-        if self._done:
-            return []
-        deltas = self._decode_chunk(event.data)
-        for delta in deltas:
-            self._joined.add(delta)
-        return deltas
+        return [] if self._done else self._decode_chunk(event.data)
 
     def _decode_chunk(self, data: str) -> list[StreamDelta]:
         chunk = decode_answer(data, _Chunk)

@@ -16,7 +16,7 @@ from offbook.codecs.base import (
     undeclared_fields,
     without_none,
 )
-from offbook.codecs.chat_message import Prompt, read_prompt
+from offbook.codecs.chat_message import SinglePrompt, read_prompt
 from offbook.codecs.framing import encode_sse_event
 from offbook.codecs.openai_chat import (
     CODEC as CHAT,
@@ -67,7 +67,7 @@ def decode_request(wire: WireRequest) -> Request:
     body = convert_request(wire.body, _Body)
     beside = {name: wire.body[name] for name in _BESIDE if name in wire.body}
     return Request(
-        messages=Prompt(_text(body.prompt), beside=beside).to_messages(),
+        messages=SinglePrompt(_text(body.prompt), beside=beside).to_messages(),
         model=body.model,
         temperature=body.temperature,
         max_tokens=body.max_tokens,

@@ -25,8 +25,8 @@ from offbook.messages import Reply, Request
 from offbook.providers.provider import Provider, WrappedProvider
 from offbook.scenarios.targets import (
     AGENT_STEP,
+    AgentDialogue,
     AgentEnvironment,
-    Dialogue,
     EngineTarget,
     Handler,
     HandlerTarget,
@@ -57,7 +57,7 @@ class RetryingAgent:
     def __init__(self, target: Target, *, retry: RetryPolicy | None, sink: Sink = NULL_SINK) -> None:
         self.name, self._target, self._retry, self._sink = target.name, target, retry, sink
 
-    def begin(self, environment: AgentEnvironment) -> Dialogue:
+    def begin(self, environment: AgentEnvironment) -> AgentDialogue:
         if environment.provider is None:
             return self._target.begin(environment)
         labelled = AgentStepProvider(environment.provider)

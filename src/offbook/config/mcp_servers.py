@@ -48,7 +48,7 @@ class ConversationMcpServers:
         self._opened: dict[str, _Opened] = {}
 
     def begin(self, conversation: str, tools: MockedTools) -> Mapping[str, McpServer]:
-        """Return the servers for a new conversation; see `McpServers`."""
+        """Return the servers for a new conversation; see `AgentMcpServers`."""
         self._tools[conversation] = tools
         location = self._location(conversation)
         if location not in self._opened:

@@ -30,8 +30,7 @@ from offbook.session.numbers import CallNumbers
 from offbook.session.script import ModelScript, Script, ScriptedModels, ScriptedTools, ScriptLine
 from offbook.session.tape import Tape
 from offbook.tools import Toolbox, ToolDef
-from offbook.tools.definition import wrap_tool
-from offbook.tools.dispatch import is_async
+from offbook.tools.definition import is_async, wrap_tool
 from offbook.tools.effects import Effect, ToolDeclaration, count_collected, prefer_reported
 from offbook.tools.toolbox import GivenTool, GivenTools
 

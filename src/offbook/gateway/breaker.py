@@ -58,7 +58,12 @@ class Breaker:
         if self.state == "closed":
             return self._period
         if self.state == "open":
-            self._check_reset()
+            # The clock may be behind, being that of another event loop: then the breaker may reset.
+            passed_s = self._clock.monotonic_s() - self._opened_at_s
+            if 0 <= passed_s < self._policy.reset_s:
+                left_s = self._policy.reset_s - passed_s
+                raise BreakerOpenError(f"the circuit breaker is open for another {left_s:g} s", provider=self._name)
+            self._become("half_open")
         if self._is_probing:
             raise BreakerOpenError("the circuit breaker is half open, and a call is probing", provider=self._name)
         self._is_probing = True
@@ -77,14 +82,6 @@ class Breaker:
             if self._failures >= self._policy.failures:
                 self._opened_at_s = self._clock.monotonic_s()
                 self._become("open")
-
-    def _check_reset(self) -> None:
-        """Become half open if `reset_s` has passed, or if the clock is behind, being that of another event loop."""
-        passed_s = self._clock.monotonic_s() - self._opened_at_s
-        if 0 <= passed_s < self._policy.reset_s:
-            left_s = self._policy.reset_s - passed_s
-            raise BreakerOpenError(f"the circuit breaker is open for another {left_s:g} s", provider=self._name)
-        self._become("half_open")
 
     def _become(self, state: BreakerState) -> None:
         if state != self.state:

@@ -162,13 +162,17 @@ class RateLimitedProvider(WrappedProvider):
 
     async def send(self, request: Request) -> Reply:
         estimate = estimated_tokens(request) if self._tokens is not None else 0
-        async with self._queue_here():
+        # Locks cannot be shared between event loops: each loop has a queue of its own.
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop, self._queue = loop, asyncio.Lock()
+        async with self._queue:
             while wait_s := self._wait_s(estimate):
                 await self._clock.sleep_s(min(wait_s, POLL_S))
             self._take(1, estimate)
 
         def ended(outcome: Response | BaseException) -> None:
-            if isinstance(outcome, Response) and (used := used_tokens(outcome)):
+            if isinstance(outcome, Response) and (used := outcome.usage.total_tokens):
                 self._take(0, used - estimate)
 
         try:
@@ -180,13 +184,6 @@ class RateLimitedProvider(WrappedProvider):
 
     async def close(self) -> None:
         await self._provider.close()
-
-    def _queue_here(self) -> asyncio.Lock:
-        """Return the queue of callers of the running event loop: locks cannot be shared between loops."""
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:
-            self._loop, self._queue = loop, asyncio.Lock()
-        return self._queue
 
     def _wait_s(self, tokens: int) -> float:
         waits = [bucket.wait_s(amount) for bucket, amount in ((self._requests, 1), (self._tokens, tokens)) if bucket]
@@ -207,8 +204,3 @@ def estimated_tokens(request: Request) -> int:
     """Return about how many tokens a request will use: those of its texts, and `max_tokens`."""
     chars = sum(len(str(message.get("content") or "")) for message in request.messages)
     return estimate_tokens(chars) + (request.max_tokens or 0)
-
-
-def used_tokens(response: Response) -> int:
-    """Return how many tokens a response used; zero if its provider does not report it."""
-    return response.usage.total_tokens

@@ -50,16 +50,12 @@ def _call(package: Any, client: Any, method: Callable[..., Any], arguments: dict
     folder = Path(package.__file__).parent
     try:
         if isfunction(function) and Path(function.__code__.co_filename).is_relative_to(folder):
-            _read(method(**arguments))
+            answer = method(**arguments)
+            if isinstance(answer, Iterator) or type(answer).__name__ == "Stream":
+                for _ in answer:
+                    pass
     finally:
         getattr(client, "close", lambda: None)()
-
-
-def _read(answer: Any) -> None:
-    """Read a streamed answer to its end."""
-    if isinstance(answer, Iterator) or type(answer).__name__ == "Stream":
-        for _ in answer:
-            pass
 
 
 def _send_openai_chat(package: Any, options: Options, path: str, body: dict[str, Any]) -> None:

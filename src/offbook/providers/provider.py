@@ -8,13 +8,12 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypedDict, TypeVar, Unpack
 
 from msgspec.structs import replace
 
 from offbook.clock import refuse_in_loop
 from offbook.messages import (
-    NO_EXTRA,
     JsonObject,
     Message,
     Reply,
@@ -63,6 +62,32 @@ def _close_loop(loop: asyncio.AbstractEventLoop) -> None:
         loop.close()
 
 
+class CallOptions(TypedDict, total=False):
+    """The options of a call.
+
+    Attributes:
+        temperature, max_tokens: None leaves them to the provider.
+        tools: function tools in the OpenAI chat format.
+        tool_choice: `auto`, `none`, `required`, or an object that names one function, as in the OpenAI format.
+        extra: further parameters of the provider's own protocol, sent unchanged.
+        step_id: names this call in a recording.
+        attempt: the number of the attempt of this call, from 1.
+    """
+
+    temperature: float | None
+    max_tokens: int | None
+    tools: Sequence[JsonObject] | None
+    tool_choice: str | JsonObject | None
+    extra: Mapping[str, Any]
+    step_id: str | None
+    attempt: int
+
+
+def _request(messages: Sequence[JsonObject | Message], model: str, options: CallOptions, *, stream: bool) -> Request:
+    fields: dict[str, Any] = {**options, "tools": tuple(options.get("tools") or ())}
+    return Request(plain_messages(messages), model, stream=stream, **fields)
+
+
 class Provider(ABC):
     """Anything that answers requests: HTTP, replay, recorder, fault injector, gateway.
 
@@ -95,58 +120,27 @@ class Provider(ABC):
         """Close connections and files. Safe to call twice."""
 
     async def complete(
-        self,
-        messages: Sequence[JsonObject | Message],
-        model: str,
-        *,
-        temperature: float | None = None,
-        max_tokens: int | None = None,
-        tools: Sequence[JsonObject] | None = None,
-        tool_choice: str | JsonObject | None = None,
-        extra: Mapping[str, Any] = NO_EXTRA,
-        step_id: str | None = None,
-        attempt: int = 1,
+        self, messages: Sequence[JsonObject | Message], model: str, **options: Unpack[CallOptions]
     ) -> Response:
         """Return the complete response to `messages`.
 
         Args:
             messages: plain dicts in the OpenAI chat format, or Message values.
             model: the model's name at its provider.
-            temperature, max_tokens: None leaves them to the provider.
-            tools: function tools in the OpenAI chat format.
-            tool_choice: `auto`, `none`, `required`, or an object that names one function, as in the OpenAI format.
-            extra: further parameters of the provider's own protocol, sent unchanged.
-            step_id: names this call in a recording.
-            attempt: the number of the attempt of this call, from 1.
+            options: those of CallOptions, such as `temperature`, `tools` and `step_id`.
         """
-        plain = plain_messages(messages)
-        request = Request(
-            plain, model, temperature, max_tokens, tuple(tools or ()), tool_choice, extra, False, step_id, attempt
-        )
-        reply = await self.send(request)
+        reply = await self.send(_request(messages, model, options, stream=False))
         return reply.response if isinstance(reply, WholeReply) else await reply.collect()
 
     async def stream(
-        self,
-        messages: Sequence[JsonObject | Message],
-        model: str,
-        *,
-        temperature: float | None = None,
-        max_tokens: int | None = None,
-        tools: Sequence[JsonObject] | None = None,
-        tool_choice: str | JsonObject | None = None,
-        extra: Mapping[str, Any] = NO_EXTRA,
-        step_id: str | None = None,
-        attempt: int = 1,
+        self, messages: Sequence[JsonObject | Message], model: str, **options: Unpack[CallOptions]
     ) -> Reply:
         """Return the reply to `messages`, to be iterated over event by event. Arguments as for `complete`."""
-        plain = plain_messages(messages)
-        request = Request(
-            plain, model, temperature, max_tokens, tuple(tools or ()), tool_choice, extra, True, step_id, attempt
-        )
-        return await self.send(request)
+        return await self.send(_request(messages, model, options, stream=True))
 
-    def complete_sync(self, messages: Sequence[JsonObject | Message], model: str, **options: Any) -> Response:
+    def complete_sync(
+        self, messages: Sequence[JsonObject | Message], model: str, **options: Unpack[CallOptions]
+    ) -> Response:
         """Return the response like `complete`, with the same options, in code without an event loop.
 
         Raises:

@@ -38,7 +38,6 @@ from offbook.subjects.regression import load_regression, reproduce
 from offbook.text import closest_name, did_you_mean
 from offbook.tools import Toolbox, ToolDef
 from offbook.tools.definition import wrap_tool
-from offbook.tools.dispatch import is_async
 from offbook.tools.toolbox import GivenTool, GivenTools
 from offbook.wire.api import InProcessCall, InProcessClients
 from offbook.wire.request import HttpRequest
@@ -251,11 +250,7 @@ class ExploredFixture(PackageNames):
         def call(**arguments: Any) -> Any:
             return self.harness.wrap(tool).callable(**arguments)
 
-        async def call_and_wait(**arguments: Any) -> Any:
-            value = call(**arguments)
-            return await value if hasattr(type(value), "__await__") else value
-
-        return wrap_tool(tool, call_and_wait if is_async(tool.callable) else call, timeout_s=tool.timeout_s)
+        return wrap_tool(tool, call, timeout_s=tool.timeout_s)
 
 
 class _CurrentHarness(Provider):

@@ -17,7 +17,7 @@ from offbook.providers.provider import Provider, WrappedProvider
 from offbook.scenarios.mocks import MockedCall, MockedTools
 from offbook.scenarios.result import AssertionOutcome, ConversationEnding, Failure, TurnRecord
 from offbook.scenarios.scenario import Scenario
-from offbook.scenarios.targets import AgentAnswer, Dialogue
+from offbook.scenarios.targets import AgentAnswer, AgentDialogue
 from offbook.scenarios.trajectory import Trajectory, match_trajectory
 from offbook.scenarios.users import UserMove
 
@@ -76,7 +76,7 @@ class Conversation:
     """A running conversation. It fails if `tools` have unanswered calls, even if the agent caught their errors."""
 
     def __init__(
-        self, user: User, agent: Dialogue, tools: MockedTools, limits: ConversationLimits = DEFAULT_LIMITS
+        self, user: User, agent: AgentDialogue, tools: MockedTools, limits: ConversationLimits = DEFAULT_LIMITS
     ) -> None:
         self._user, self._agent, self._tools, self._limits = user, agent, tools, limits
         self._turns: list[TurnRecord] = []

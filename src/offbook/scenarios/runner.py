@@ -26,7 +26,7 @@ from offbook.scenarios.conversation import (
     mismatch_failure,
 )
 from offbook.scenarios.judge import below_thresholds
-from offbook.scenarios.mocks import MockedTools, Mocks
+from offbook.scenarios.mocks import Mocks
 from offbook.scenarios.mocks.mocked_tools import ToolWrapper, UnmockedPolicy, unwrapped
 from offbook.scenarios.result import (
     AssertionOutcome,
@@ -38,7 +38,7 @@ from offbook.scenarios.result import (
     TurnRecord,
 )
 from offbook.scenarios.scenario import Scenario
-from offbook.scenarios.targets import AgentEnvironment, McpServer, McpServers, Target
+from offbook.scenarios.targets import AgentEnvironment, AgentMcpServers, Target
 from offbook.scenarios.users import ScriptedUser
 from offbook.text import did_you_mean
 
@@ -59,9 +59,9 @@ class RunRules(Struct, frozen=True, kw_only=True):
     """The defaults of a run, which scenarios may override.
 
     Each scenario has `conversations` conversations, and `concurrency` of all conversations run at the same time.
-    `budget_usd` limits the cost of the whole run: no conversation starts once it is spent (see `Budget`), and an agent
-    calls no model whose price is unknown. A judgement of one of the `fail_on` severities fails its conversation, and so
-    does a metric whose mean is below its threshold.
+    `budget_usd` limits the cost of the whole run: no conversation starts once it is spent (see `SuiteBudget`), and an
+    agent calls no model whose price is unknown. A judgement of one of the `fail_on` severities fails its conversation,
+    and so does a metric whose mean is below its threshold.
     """
 
     conversations: int = 1
@@ -91,7 +91,7 @@ class Participants(Struct, frozen=True):
     make_user: MakeUser | None = None
     make_judge: MakeJudge | None = None
     wrap_tool: ToolWrapper = unwrapped
-    mcp: Mapping[str, McpServers] = {}
+    mcp: Mapping[str, AgentMcpServers] = {}
 
 
 class ConversationPlace(Struct, frozen=True):
@@ -143,7 +143,7 @@ class ScenarioRunner:
         self._agents, self._rules, self._on_scenario = participants.agents, rules, on_scenario
         self._executor = executor or ConversationRunner(participants, rules)
         self._slots = asyncio.Semaphore(rules.concurrency)
-        self._budget = Budget(rules.budget_usd, concurrency=rules.concurrency)
+        self._budget = SuiteBudget(rules.budget_usd, concurrency=rules.concurrency)
         self._done: dict[int, ScenarioResult] = {}
 
     async def run(
@@ -246,11 +246,13 @@ class ConversationRunner:
         started_s = SYSTEM_CLOCK.monotonic_s()
         scenario, agent = place.scenario, self._participants.agents[place.agent]
         tools = mocks.conversation(place.id, wrap_tool=self._participants.wrap_tool, declared_by="scenario")
-        provider = self._provider(place)
+        shared = self._participants.provider
+        provider = None if shared is None else PrefixedProvider(shared, f"{place.prefix}/")
         asked = None if provider is None else UnansweredCapture(self._priced(provider), tools.note_unanswered)
         user = self._user(scenario, provider)
         limits = ConversationLimits(self._max_turns(scenario), self._rules.answer_timeout_s)
-        environment = AgentEnvironment(tools, asked, self._mcp_servers(place, tools))
+        servers = self._participants.mcp.get(place.agent)
+        environment = AgentEnvironment(tools, asked, {} if servers is None else servers.begin(place.prefix, tools))
         transcript = await Conversation(user, agent.begin(environment), tools, limits).run()
         if scenario.is_scripted and not transcript.failures:
             transcript = replace(transcript, ending="script_done")
@@ -274,17 +276,9 @@ class ConversationRunner:
     def _max_turns(self, scenario: Scenario) -> int:
         return max(scenario.max_turns or self._rules.max_turns, len(scenario.turns))
 
-    def _provider(self, place: ConversationPlace) -> Provider | None:
-        shared = self._participants.provider
-        return None if shared is None else PrefixedProvider(shared, f"{place.prefix}/")
-
     def _priced(self, provider: Provider) -> Provider:
         """Return the provider of an agent; with a budget, one that makes no call whose cost is unknown."""
         return provider if self._rules.budget_usd is None else PricedProvider(provider)
-
-    def _mcp_servers(self, place: ConversationPlace, tools: MockedTools) -> Mapping[str, McpServer]:
-        servers = self._participants.mcp.get(place.agent)
-        return {} if servers is None else servers.begin(place.prefix, tools)
 
     def _user(self, scenario: Scenario, provider: Provider | None) -> User:
         if scenario.is_scripted:
@@ -323,17 +317,15 @@ class ConversationRunner:
             if each.severity in self._rules.fail_on
         ]
         if not transcript.failures:
+            metrics = scenario.metrics  # a threshold of the run holds for the metrics that judge this scenario
+            common = {
+                name: least for name, least in self._rules.thresholds.items() if metrics is None or name in metrics
+            }
             failures += [
                 *_ending_failures(scenario, transcript),
-                *below_thresholds(judgements, self._thresholds(scenario)),
+                *below_thresholds(judgements, {**common, **scenario.thresholds}),
             ]
         return tuple(failures)
-
-    def _thresholds(self, scenario: Scenario) -> dict[str, float]:
-        """Return the thresholds of a scenario: its own, and those of the run for the metrics that judge it."""
-        metrics = scenario.metrics
-        common = {name: least for name, least in self._rules.thresholds.items() if metrics is None or name in metrics}
-        return {**common, **scenario.thresholds}
 
 
 def check_agent(name: str, known: Iterable[str], *, source: str, place: str = "") -> None:
@@ -365,7 +357,7 @@ def conversation_id(scenario: str, agent: str, index: int) -> str:
     return f"conv-{index + 1}-{digest}"
 
 
-class Budget:
+class SuiteBudget:
     """A limit to the cost of a run; None is no limit.
 
     With a limit, conversations start in their order, each when all but the last `concurrency` - 1 before it have ended,

@@ -211,7 +211,10 @@ def _caller_location(frame: object) -> str:
 def _check_scenario(declared: Scenario) -> None:
     if not isinstance(declared.name, str) or not declared.name.strip():
         raise InputError("the scenario has no name")
-    _check_text(declared)
+    for name in ("profile", "goal", "agent"):
+        value = getattr(declared, name)
+        if value is not None and not isinstance(value, str):
+            raise InputError(f"expected a str, got {value!r}", source=name)
     if not declared.turns and not declared.goal:
         raise InputError("the scenario has neither a goal for a simulated user nor turns for a scripted one")
     _check_numbers(declared)
@@ -224,13 +227,6 @@ def _check_scenario(declared: Scenario) -> None:
     if unknown and declared.unmocked != "passthrough":
         hint = did_you_mean(unknown[0], {*declared.mocks, *declared.schemas}, kind="mocks")
         raise InputError(f"side_effects: {unknown[0]!r} has no mock", hint=hint)
-
-
-def _check_text(declared: Scenario) -> None:
-    for name in ("profile", "goal", "agent"):
-        value = getattr(declared, name)
-        if value is not None and not isinstance(value, str):
-            raise InputError(f"expected a str, got {value!r}", source=name)
 
 
 def _check_numbers(declared: Scenario) -> None:

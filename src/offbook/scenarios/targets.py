@@ -34,7 +34,8 @@ from offbook.messages import Message as WireMessage
 from offbook.providers.provider import Provider
 from offbook.scenarios.mocks import MockedTools
 from offbook.tools import GivenTools, ToolDef
-from offbook.tools.dispatch import DAEMON_THREADS, is_async
+from offbook.tools.definition import is_async
+from offbook.tools.dispatch import DAEMON_THREADS
 from offbook.workflow import WorkflowBuilder, WorkflowDefinition, WorkflowEngine, load_workflow
 
 AGENT_STEP = "agent"
@@ -69,7 +70,7 @@ class McpServer(Protocol):
         ...
 
 
-class McpServers(Protocol):
+class AgentMcpServers(Protocol):
     """Stands in for the MCP servers of an agent."""
 
     def begin(self, conversation: str, tools: MockedTools) -> Mapping[str, McpServer]:
@@ -92,7 +93,7 @@ class AgentEnvironment(Struct, frozen=True):
     mcp: Mapping[str, McpServer] = {}
 
 
-class Dialogue(Protocol):
+class AgentDialogue(Protocol):
     """An agent in one conversation."""
 
     async def say(self, text: str) -> AgentAnswer:
@@ -110,7 +111,7 @@ class Target(Protocol):
     @property
     def name(self) -> str: ...
 
-    def begin(self, environment: AgentEnvironment) -> Dialogue:
+    def begin(self, environment: AgentEnvironment) -> AgentDialogue:
         """Start a new conversation."""
         ...
 

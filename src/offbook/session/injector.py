@@ -22,8 +22,8 @@ from offbook.messages import JsonObject, Reply, Request, StreamedReply, ToolCall
 from offbook.providers.provider import Provider, WrappedProvider
 from offbook.session.numbers import CallNumbers
 from offbook.session.session import Session, StruckCall
-from offbook.tools.definition import ToolDef, wrap_tool
-from offbook.tools.dispatch import awaiting, is_async, is_awaited, run_tool
+from offbook.tools.definition import ToolDef, is_async, wrap_tool
+from offbook.tools.dispatch import awaiting, is_awaited, run_tool
 from offbook.tools.toolbox import GivenTools, Toolbox
 
 

@@ -24,8 +24,8 @@ from offbook.recording.redact.redactor import Redactor
 from offbook.recording.redact.rules import redactor_in_force
 from offbook.session.replayed_tools import ClosableToolbox, ReplayedTools, replay_tools
 from offbook.session.sources import RecordedTools
-from offbook.tools.definition import ToolDef, wrap_tool
-from offbook.tools.dispatch import TEST_ERRORS, is_async, run_tool
+from offbook.tools.definition import ToolDef, is_async, wrap_tool
+from offbook.tools.dispatch import TEST_ERRORS, run_tool
 from offbook.tools.toolbox import GivenTools, Toolbox
 
 

@@ -20,8 +20,7 @@ from offbook.recording.match.cursor import ExchangeMatch, UnusedEntry
 from offbook.recording.stores.locate import RecordingInput, open_reader
 from offbook.recording.stores.store import RecordingReader, log_warning
 from offbook.session.sources import RecordedTools
-from offbook.tools.definition import ToolDef, wrap_tool
-from offbook.tools.dispatch import is_async
+from offbook.tools.definition import ToolDef, is_async, wrap_tool
 from offbook.tools.toolbox import GivenTools, Toolbox
 
 

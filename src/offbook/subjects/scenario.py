@@ -36,7 +36,7 @@ from offbook.scenarios.mocks.real_tool import declared_tool
 from offbook.scenarios.result import ConversationResult
 from offbook.scenarios.runner import Participants, ScenarioRunner
 from offbook.scenarios.scenario import Scenario
-from offbook.scenarios.targets import AGENT_STEP, AgentAnswer, AgentEnvironment, Dialogue, Target
+from offbook.scenarios.targets import AGENT_STEP, AgentAnswer, AgentDialogue, AgentEnvironment, Target
 from offbook.subjects.forked_run import IsolatedSubject
 from offbook.subjects.specs import DEFAULT_SETTINGS, ExploreSettings
 from offbook.text import did_you_mean
@@ -78,7 +78,7 @@ class ErrorCapturingTarget:
 class ErrorCapturingDialogue:
     """A conversation with such an agent."""
 
-    def __init__(self, dialogue: Dialogue, tools: MockedTools, on_error: OnError) -> None:
+    def __init__(self, dialogue: AgentDialogue, tools: MockedTools, on_error: OnError) -> None:
         self._dialogue, self._tools, self._on_error = dialogue, tools, on_error
 
     async def say(self, text: str) -> AgentAnswer:

@@ -35,19 +35,15 @@ def program_hint(name: str) -> str:
     file = Path(name)
     interpreter = INTERPRETERS.get(file.suffix)
     if interpreter is None and file.name == name:
-        return did_you_mean(name, _programs_like(name))
+        # Programs on PATH that are about as long, and begin or end alike.
+        found = set[str]()
+        for folder in os.get_exec_path():
+            with suppress(OSError), os.scandir(folder) as entries:
+                found.update(entry.name for entry in entries if abs(len(entry.name) - len(name)) <= 2)
+        return did_you_mean(name, {each for each in found if each[:1] == name[:1] or each[-1:] == name[-1:]})
     near = did_you_mean_file(name)
     is_other = interpreter is None or near.startswith("did you mean")
     return near if is_other else f"type: … -- {interpreter} {shlex.quote(name)}"
-
-
-def _programs_like(name: str) -> set[str]:
-    """Return the programs on PATH whose names begin or end like this one, and are about as long."""
-    found = set[str]()
-    for folder in os.get_exec_path():
-        with suppress(OSError), os.scandir(folder) as entries:
-            found.update(entry.name for entry in entries if abs(len(entry.name) - len(name)) <= 2)
-    return {each for each in found if each[:1] == name[:1] or each[-1:] == name[-1:]}
 
 
 def kill_group(leader: int, number: signal.Signals = signal.SIGKILL) -> None:

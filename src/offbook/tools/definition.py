@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, TypeAlias
+from inspect import iscoroutinefunction
+from typing import Any, TypeAlias, TypedDict, cast
 
 from msgspec import Struct
 
@@ -59,6 +60,18 @@ class ToolSpec(Struct, frozen=True, dict=True):
 ToolFunction: TypeAlias = Callable[..., Any]
 
 
+class ToolOptions(TypedDict, total=False):
+    """The fields of a ToolDef that have a default."""
+
+    prerequisites: Sequence[str | Mapping[str, str]]
+    timeout_s: float | None
+    side_effect: bool
+    repeatable: bool
+    idempotent: bool | str
+    undoes: str | None
+    read_only: bool
+
+
 class ToolDef(Struct, frozen=True, dict=True):
     """A tool of an agent.
 
@@ -106,6 +119,10 @@ class ToolDef(Struct, frozen=True, dict=True):
         )
 
     @property
+    def options(self) -> ToolOptions:
+        return cast("ToolOptions", {name: getattr(self, name) for name in ToolOptions.__annotations__})
+
+    @property
     def name(self) -> str:
         return self.spec.name
 
@@ -141,17 +158,21 @@ class WrappedTool(ToolDef, frozen=True, kw_only=True):
         return self.callable(**arguments)
 
 
+def is_async(function: object) -> bool:
+    """Return whether calling it returns an awaitable, as far as can be known without calling it."""
+    return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+
+
 def wrap_tool(tool: ToolDef, function: ToolFunction, *, timeout_s: float | None) -> WrappedTool:
-    """Return the tool with another callable."""
-    return WrappedTool(
-        spec=tool.spec,
-        callable=function,
-        prerequisites=tool.prerequisites,
-        timeout_s=timeout_s,
-        side_effect=tool.side_effect,
-        repeatable=tool.repeatable,
-        idempotent=tool.idempotent,
-        undoes=tool.undoes,
-        read_only=tool.read_only,
-        original=tool,
-    )
+    """Return the tool with another callable, which is asynchronous if that of the tool is.
+
+    `function` may be a plain one, which may return an awaitable.
+    """
+
+    async def call_and_wait(**arguments: Any) -> Any:
+        value = function(**arguments)
+        return await value if hasattr(type(value), "__await__") else value
+
+    called = call_and_wait if is_async(tool.callable) and not is_async(function) else function
+    options: ToolOptions = {**tool.options, "timeout_s": timeout_s}
+    return WrappedTool(spec=tool.spec, callable=called, original=tool, **options)

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
-from inspect import iscoroutinefunction
 from itertools import count
 from threading import Thread
 from typing import Any, ParamSpec, TypeVar
@@ -25,7 +24,7 @@ from offbook.errors import (
 )
 from offbook.events import Sink, ToolCalled, guard_sink
 from offbook.messages import JsonObject, ToolCall, plain_str, result_text
-from offbook.tools.definition import ToolDef, wrap_tool
+from offbook.tools.definition import ToolDef, is_async, wrap_tool
 from offbook.tools.parameters import arguments_error
 from offbook.tools.toolbox import GivenTools, Toolbox
 
@@ -207,11 +206,6 @@ async def _value_from_thread(tool: ToolDef, args: JsonObject) -> Any:
     return value
 
 
-def is_async(function: object) -> bool:
-    """Return whether calling it returns an awaitable, as far as can be known without calling it."""
-    return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
-
-
 def is_test_error(error: Exception) -> bool:
     """Return whether the error is one of the test, alone or in a group."""
     if isinstance(error, ExceptionGroup):
@@ -240,7 +234,8 @@ class ObservedTools(Toolbox):
         """Wrap a further tool like the others."""
 
         def call(**arguments: Any) -> Any:
-            observed = _ObservedCall(self._sink, self._clock, tool.name, self._next(tool.name))
+            number = next(self._counts.setdefault(tool.name, count(1)))
+            observed = _ObservedCall(self._sink, self._clock, tool.name, number)
             try:
                 value = tool.callable(**tool.bind(arguments))
             except BaseException as error:
@@ -251,13 +246,7 @@ class ObservedTools(Toolbox):
             observed.end()
             return value
 
-        async def call_and_wait(**arguments: Any) -> Any:
-            return await call(**arguments)
-
-        return wrap_tool(tool, call_and_wait if is_async(tool.callable) else call, timeout_s=tool.timeout_s)
-
-    def _next(self, name: str) -> int:
-        return next(self._counts.setdefault(name, count(1)))
+        return wrap_tool(tool, call, timeout_s=tool.timeout_s)
 
 
 class _ObservedCall:

@@ -79,7 +79,12 @@ def effect(tool: str, outcome: EffectOutcome = "done", /, **arguments: Any) -> N
     elif url:
         _post(url, msgspec.json.encode(_EffectReport.of(reported)))
     else:
-        _append_line(path, msgspec.json.encode(_EffectReport.of(reported)) + b"\n")
+        # One write a line: otherwise processes that report at once would mix theirs.
+        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(file, msgspec.json.encode(_EffectReport.of(reported)) + b"\n")
+        finally:
+            os.close(file)
 
 
 def _json_form(value: object) -> Any:
@@ -108,15 +113,6 @@ def _text_of(value: object) -> str:
         return _ADDRESS.sub("", str(value)).encode(errors="replace").decode()
     except Exception:
         return f"<{type(value).__name__} that cannot be shown>"
-
-
-def _append_line(path: str, line: bytes) -> None:
-    """Add a line in one write, so that processes that report at once do not mix theirs."""
-    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    try:
-        os.write(file, line)
-    finally:
-        os.close(file)
 
 
 def _post(url: str, body: bytes) -> None:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from inspect import Parameter
 from math import isfinite
 from types import MethodType, SimpleNamespace
-from typing import TYPE_CHECKING, Any, Protocol, get_type_hints, overload
+from typing import TYPE_CHECKING, Any, Protocol, Unpack, get_type_hints, overload
 
 from msgspec import Struct
 
 from offbook.errors import InputError
 from offbook.messages import JsonObject
-from offbook.tools.definition import ToolDef, ToolFunction, ToolSpec
+from offbook.tools.definition import ToolDef, ToolFunction, ToolOptions, ToolSpec
 
 if TYPE_CHECKING:
     from offbook.tools.pydantic_parameters import TypedArguments
@@ -35,19 +35,17 @@ class FunctionTool(ToolDef, frozen=True, dict=True, kw_only=True):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.callable(*args, **kwargs)
 
+    def renamed(self, name: str) -> FunctionTool:
+        """Return the tool under another name, which its errors name too."""
+        return tool_of(self.callable, name=name, description=self.spec.description, **self.options)
+
 
 def tool_of(
     function: ToolFunction,
     *,
     name: str | None = None,
     description: str | None = None,
-    prerequisites: Sequence[str | Mapping[str, str]] = (),
-    timeout_s: float | None = None,
-    side_effect: bool = False,
-    repeatable: bool = False,
-    idempotent: bool | str = False,
-    undoes: str | None = None,
-    read_only: bool = False,
+    **options: Unpack[ToolOptions],
 ) -> FunctionTool:
     """Create a tool from a function: its parameters from the hints, its description from the docstring.
 
@@ -57,7 +55,7 @@ def tool_of(
             supported, and a parameter without a hint accepts anything.
         name: the tool's name; by default the function's.
         description: the tool's description; by default the docstring's.
-        prerequisites, timeout_s, side_effect, repeatable, idempotent, undoes, read_only: as in `ToolDef`.
+        options: the optional fields of `ToolDef`, such as `timeout_s` and `side_effect`.
 
     Raises:
         InputError: a parameter cannot be passed by name, or its hint cannot be resolved or has no JSON schema.
@@ -65,24 +63,13 @@ def tool_of(
     if not callable(function):
         raise InputError(f"expected a function, got {type(function).__name__} {function!r}", source=name or "tool_of")
     written = _unwrapped(function)
-    name = _name(written) if name is None else name
+    name = getattr(written, "__name__", type(written).__name__) if name is None else name
     documentation = parse_docstring(_docstring(written))
     parameters = FunctionParameters(
         function, globals=_globals(written), descriptions=documentation.parameters, tool=name
     )
     spec = ToolSpec(name, documentation.description if description is None else description, parameters)
-    return FunctionTool(
-        spec=spec,
-        callable=function,
-        prerequisites=prerequisites,
-        timeout_s=timeout_s,
-        side_effect=side_effect,
-        repeatable=repeatable,
-        idempotent=idempotent,
-        undoes=undoes,
-        read_only=read_only,
-        parameters=parameters,
-    )
+    return FunctionTool(spec=spec, callable=function, parameters=parameters, **options)
 
 
 @overload
@@ -92,13 +79,7 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
-    prerequisites: Sequence[str | Mapping[str, str]] = (),
-    timeout_s: float | None = None,
-    side_effect: bool = False,
-    repeatable: bool = False,
-    idempotent: bool | str = False,
-    undoes: str | None = None,
-    read_only: bool = False,
+    **options: Unpack[ToolOptions],
 ) -> Callable[[ToolFunction], FunctionTool]: ...
 def tool(function: ToolFunction | None = None, /, **options: Any) -> Any:
     """Decorate a function to make it a tool: `@tool`, or `@tool(side_effect=True)` with the options of `tool_of`."""
@@ -117,10 +98,6 @@ def _unwrapped(function: ToolFunction) -> ToolFunction:
                 function = inspect.unwrap(function)
             case _:
                 return function
-
-
-def _name(written: ToolFunction) -> str:
-    return getattr(written, "__name__", type(written).__name__)
 
 
 def _docstring(written: ToolFunction) -> str | None:
@@ -269,14 +246,10 @@ def _check_kind(parameter: Parameter, *, tool: str) -> None:
     if parameter.kind is Parameter.POSITIONAL_ONLY:
         hint = "remove the / from the signature"
         raise InputError("a model passes arguments by name", source=tool, place=parameter.name, hint=hint)
-    if _is_pydantic_field(parameter.default):
+    fields = sys.modules.get("pydantic.fields")  # without the module, there is no field
+    if fields is not None and isinstance(parameter.default, fields.FieldInfo):
         hint = f"{parameter.name}: Annotated[…, Field(…)]"
         raise InputError("a Field is not a default of a function", source=tool, place=parameter.name, hint=hint)
-
-
-def _is_pydantic_field(default: object) -> bool:
-    fields = sys.modules.get("pydantic.fields")  # without the module, there is no field
-    return fields is not None and isinstance(default, fields.FieldInfo)
 
 
 def _hint(parameter: Parameter, globals: Mapping[str, Any], *, tool: str) -> Any:

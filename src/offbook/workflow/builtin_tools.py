@@ -180,7 +180,10 @@ class FileReader:
                 opened.callback(os.close, at)
             if not S_ISREG(os.fstat(at).st_mode):
                 raise ToolRefusalError(f"{path!r} is not a regular file", tool=self._tool)
-            return _read(at)
+            data = bytearray()
+            while len(data) <= MAX_FILE_BYTES and (piece := os.read(at, MAX_FILE_BYTES + 1 - len(data))):
+                data += piece
+            return bytes(data)
 
     def _translate(self, error: OSError, path: str) -> Exception:
         if error.errno == errno.ENOTDIR:
@@ -188,13 +191,6 @@ class FileReader:
         if error.errno in (errno.ELOOP, errno.ENXIO):
             return ToolRefusalError(f"{path!r} is not a regular file", tool=self._tool)
         return ToolFailureError(f"{path!r} cannot be read: {error.strerror}", tool=self._tool)
-
-
-def _read(descriptor: int) -> bytes:
-    data = bytearray()
-    while len(data) <= MAX_FILE_BYTES and (piece := os.read(descriptor, MAX_FILE_BYTES + 1 - len(data))):
-        data += piece
-    return bytes(data)
 
 
 OPERATORS = ";|&<>()\n"
@@ -284,7 +280,11 @@ class CommandRunner:
         process = self._start(self._split(command))
         try:
             loop = asyncio.get_running_loop()
-            return _output_text(process, await loop.run_in_executor(DAEMON_THREADS, process.wait))
+            exit_code = await loop.run_in_executor(DAEMON_THREADS, process.wait)
+            parts = [f"[exit code {exit_code}]" if exit_code else "", _show_output(process.stdout)]
+            if process.stderr.data:
+                parts.append(f"[stderr]\n{_show_output(process.stderr)}")
+            return "\n".join(part.rstrip("\n") for part in parts if part)
         finally:
             process.kill()
 
@@ -299,7 +299,9 @@ class CommandRunner:
         return words
 
     def _start(self, words: list[str]) -> ChildProcess:
-        environment = _command_environment()
+        variables = {name: os.environ[name] for name in ("HOME", "LANG") if name in os.environ}
+        path = os.environ.get("PATH", os.defpath).split(os.pathsep)
+        environment = variables | {"PATH": os.pathsep.join(folder for folder in path if Path(folder).is_absolute())}
         program = shutil.which(words[0], path=environment["PATH"])
         if program is None:
             raise ToolFailureError(f"{words[0]} is not installed", tool=self._tool)
@@ -309,20 +311,6 @@ class CommandRunner:
             )
         except (OSError, ValueError) as error:
             raise ToolFailureError(f"{words[0]} cannot be run: {error}", tool=self._tool) from None
-
-
-def _command_environment() -> dict[str, str]:
-    """Return the environment of commands; relative entries of PATH are left out."""
-    variables = {name: os.environ[name] for name in ("HOME", "LANG") if name in os.environ}
-    folders = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if Path(folder).is_absolute()]
-    return variables | {"PATH": os.pathsep.join(folders)}
-
-
-def _output_text(process: ChildProcess, exit_code: int) -> str:
-    parts = [f"[exit code {exit_code}]" if exit_code else "", _show_output(process.stdout)]
-    if process.stderr.data:
-        parts.append(f"[stderr]\n{_show_output(process.stderr)}")
-    return "\n".join(part.rstrip("\n") for part in parts if part)
 
 
 def _show_output(output: CapturedOutput) -> str:

@@ -39,12 +39,8 @@ def _edge_label(router: RouterStep, target: str) -> str:
     return " or ".join(conditions)
 
 
-def draw_mermaid(definition: WorkflowDefinition) -> str:
-    """Draw steps as boxes, routers as diamonds, loops and sub-workflows as frames."""
-    return "\n".join(["flowchart TD", *_mermaid_lines(definition.steps, prefix="s")]) + "\n"
-
-
 def _mermaid_lines(steps: Sequence[AnyStep], *, prefix: str) -> Iterator[str]:
+    """Yield steps as boxes, routers as diamonds, loops and sub-workflows as frames."""
     graph = Graph(steps)
     names = {step_id: f"{prefix}{number}" for number, step_id in enumerate(graph.steps)}
     for step_id, step in graph.steps.items():
@@ -148,7 +144,12 @@ def _svg_picture(picture: Picture, *, x: int, y: int) -> Iterator[str]:
     for edge in edges_of(picture.graph):
         yield from _svg_arrow(edge, boxes)
     for step_id, box in boxes.items():
-        yield from _svg_box(step_id, picture.graph.steps[step_id].type, box)
+        kind = picture.graph.steps[step_id].type
+        size = f'x="{box.x}" y="{box.y}" width="{box.width}" height="{box.height}" rx="6"'
+        yield f'<g><title>{_xml_text(step_id)}</title><rect {size} fill="{FILLS[kind]}" stroke="#5f6368"/>'
+        name = _xml_text(shorten(step_id, MAX_LABEL))
+        yield f'<text x="{box.middle}" y="{box.y + 20}" text-anchor="middle" font-weight="bold">{name}</text>'
+        yield f'<text x="{box.middle}" y="{box.y + 38}" text-anchor="middle">{kind}</text></g>'
         inner = picture.inner.get(step_id)
         if inner is not None:
             yield from _svg_picture(inner, x=box.x + (box.width - inner.width) // 2, y=box.y + BOX_HEIGHT)
@@ -167,7 +168,9 @@ def _svg_frame(name: str, width: int, height: int) -> Iterator[str]:
 
 def _layout(graph: Graph, sizes: Mapping[str, tuple[int, int]]) -> dict[str, Box]:
     """Place the levels in rows from top to bottom, each centred."""
-    slots = _slots(graph, sizes)
+    slots = {step_id: sizes[step_id][0] for step_id in graph.order}
+    for edge in edges_of(graph):
+        slots[edge.target] = max(slots[edge.target], len(shorten(edge.label, MAX_LABEL)) * LABEL_CHAR_WIDTH)
     rows = [sum(slots[step_id] + COLUMN_GAP for step_id in level) - COLUMN_GAP for level in graph.levels]
     boxes, y = dict[str, Box](), 0
     for row, level in zip(rows, graph.levels, strict=True):
@@ -178,22 +181,6 @@ def _layout(graph: Graph, sizes: Mapping[str, tuple[int, int]]) -> dict[str, Box
             x += slots[step_id] + COLUMN_GAP
         y += max(sizes[step_id][1] for step_id in level) + ROW_GAP
     return boxes
-
-
-def _slots(graph: Graph, sizes: Mapping[str, tuple[int, int]]) -> dict[str, int]:
-    """Return the width that each step needs: that of its box, or of the labels on the arrows to it."""
-    slots = {step_id: sizes[step_id][0] for step_id in graph.order}
-    for edge in edges_of(graph):
-        slots[edge.target] = max(slots[edge.target], len(shorten(edge.label, MAX_LABEL)) * LABEL_CHAR_WIDTH)
-    return slots
-
-
-def _svg_box(step_id: str, kind: str, box: Box) -> Iterator[str]:
-    size = f'x="{box.x}" y="{box.y}" width="{box.width}" height="{box.height}" rx="6"'
-    yield f'<g><title>{_xml_text(step_id)}</title><rect {size} fill="{FILLS[kind]}" stroke="#5f6368"/>'
-    name = _xml_text(shorten(step_id, MAX_LABEL))
-    yield f'<text x="{box.middle}" y="{box.y + 20}" text-anchor="middle" font-weight="bold">{name}</text>'
-    yield f'<text x="{box.middle}" y="{box.y + 38}" text-anchor="middle">{kind}</text></g>'
 
 
 def _svg_arrow(edge: Edge, boxes: dict[str, Box]) -> Iterator[str]:
@@ -220,12 +207,8 @@ def _xml_text(text: str) -> str:
 INDENT = "    "
 
 
-def draw_text(definition: WorkflowDefinition) -> str:
-    """List the steps, numbered by level: steps with the same number may run at the same time."""
-    return "\n".join([_printable(definition.name), *_text_lines(definition.steps)]) + "\n"
-
-
 def _text_lines(steps: Sequence[AnyStep]) -> Iterator[str]:
+    """Yield the steps, numbered by level: steps with the same number may run at the same time."""
     graph = Graph(steps)
     width = max(len(_printable(step_id)) for step_id in graph.steps)
     for number, level in enumerate(graph.levels, start=1):
@@ -274,9 +257,9 @@ def draw(definition: WorkflowDefinition, format: DrawingFormat = "text") -> str:
     """
     match format:
         case "mermaid":
-            return draw_mermaid(definition)
+            return "\n".join(["flowchart TD", *_mermaid_lines(definition.steps, prefix="s")]) + "\n"
         case "text":
-            return draw_text(definition)
+            return "\n".join([_printable(definition.name), *_text_lines(definition.steps)]) + "\n"
         case "svg":
             return draw_svg(definition)
     known = ", ".join(get_args(DrawingFormat))

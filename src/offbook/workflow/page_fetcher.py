@@ -119,7 +119,12 @@ class PageFetcher:
             reason = f"{url} answered {answer.status_code} {answer.reason_phrase}"
             raise ToolFailureError(reason, tool=self._tool, status_code=answer.status_code)
         data = await self._data(answer, url)
-        text = _decode(data, answer.charset_encoding or "utf-8")
+        charset = answer.charset_encoding or "utf-8"
+        try:
+            known = codecs.lookup(charset).name not in SLOW_CHARSETS
+            text = data.decode(charset if known else "utf-8", "replace")
+        except LookupError:
+            text = data.decode("utf-8", "replace")
         if "\0" in text:
             content_type = answer.headers.get("content-type", "of an unknown type")
             raise self._failure(f"{url} is not text, but {content_type}")
@@ -158,11 +163,3 @@ def _host(url: httpx2.URL) -> str:
 
 def _port(url: httpx2.URL) -> int:
     return url.port if url.port is not None else DEFAULT_PORTS[url.scheme]
-
-
-def _decode(data: bytes, charset: str) -> str:
-    try:
-        known = codecs.lookup(charset).name not in SLOW_CHARSETS
-        return data.decode(charset if known else "utf-8", "replace")
-    except LookupError:
-        return data.decode("utf-8", "replace")

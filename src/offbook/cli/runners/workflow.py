@@ -39,7 +39,7 @@ from offbook.recording.replace_on_close import keep_recording
 from offbook.recording.stores.locate import open_store
 from offbook.tools.dispatch import running_tool
 from offbook.workflow.engine.engine import WorkflowEngine
-from offbook.workflow.engine.result import NO_CHECKPOINT, Checkpoint, RunStatus, WorkflowResult
+from offbook.workflow.engine.result import NO_CHECKPOINT, RunStatus, StepCheckpoint, WorkflowResult
 from offbook.workflow.file.schema import WorkflowDefinition
 from offbook.workflow.file.tree import endpoints_of, writes_of
 
@@ -62,7 +62,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     is_real_time: bool = False
     is_strict: bool = False
     events: EventOptions = NO_EVENTS
-    checkpoint: Checkpoint = NO_CHECKPOINT
+    checkpoint: StepCheckpoint = NO_CHECKPOINT
     calls: RunCalls | None = None
 
 

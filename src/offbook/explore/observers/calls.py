@@ -35,8 +35,7 @@ from offbook.recording.format.exchange import json_arguments
 from offbook.recording.match.fingerprint import fingerprint
 from offbook.session.numbers import CallNumbers
 from offbook.tools import ToolDef, ToolSpec
-from offbook.tools.definition import wrap_tool
-from offbook.tools.dispatch import is_async
+from offbook.tools.definition import is_async, wrap_tool
 from offbook.tools.effects import Effect, EffectOutcome, count_collected
 
 

@@ -14,7 +14,6 @@ from offbook.scenarios.result import (
     SEVERITIES,
     ConversationResult,
     ErrorGroup,
-    Failure,
     Judgement,
     Severity,
     worst_severity,
@@ -52,18 +51,10 @@ def distinct_errors(results: Iterable[ConversationResult]) -> tuple[DistinctErro
 def _conversation_errors(result: ConversationResult) -> Iterator[tuple[str, str, Severity]]:
     for judgement in result.judgements:
         if judgement.severity is not None and judgement.error is None:
-            yield _judgement_label(judgement), judgement.reason, _judgement_severity(judgement)
+            yield f"{judgement.metric}: {judgement.value}", judgement.reason, _judgement_severity(judgement)
     for failure in result.failures:
         if failure.kind != "severity":
-            yield _failure_label(failure), failure.reason, FAILURE_SEVERITY
-
-
-def _judgement_label(judgement: Judgement) -> str:
-    return f"{judgement.metric}: {judgement.value}"
-
-
-def _failure_label(failure: Failure) -> str:
-    return f"{failure.kind}: {failure.reason}"
+            yield f"{failure.kind}: {failure.reason}", failure.reason, FAILURE_SEVERITY
 
 
 def _judgement_severity(judgement: Judgement) -> Severity:

@@ -181,7 +181,9 @@ class LabelMetric(ModelMetric):
     def __init__(
         self, name: str, criterion: str, *, labels: Iterable[str], failures: Iterable[str], scope: MetricScope
     ) -> None:
-        self._labels, self._failures = _label_names(labels, name), frozenset(failures)
+        if isinstance(labels, str):
+            raise InputError(f"expected a list, got {labels!r}", source=name, place="labels")
+        self._labels, self._failures = tuple(labels), frozenset(failures)
         _check_labels(name, self._labels, self._failures)
         super().__init__(
             name, self._criterion(criterion), answer_format=self._answer_format(), key="label", scope=scope
@@ -217,12 +219,6 @@ def label_metric(
             not a label.
     """
     return LabelMetric(name, prompt, labels=labels, failures=failures, scope=scope)
-
-
-def _label_names(labels: Iterable[str], metric: str) -> tuple[str, ...]:
-    if isinstance(labels, str):
-        raise InputError(f"expected a list, got {labels!r}", source=metric, place="labels")
-    return tuple(labels)
 
 
 def _check_labels(metric: str, labels: tuple[str, ...], failures: frozenset[str]) -> None:

@@ -1,12 +1,11 @@
-"""The Mock base class, and mocks of values, functions, exceptions, sequences, recordings, and of tools that fail."""
+"""Mock, and mocks of values, functions, exceptions, sequences, recordings, and of tools that fail."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import os
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from copy import deepcopy
 from inspect import Parameter
 from itertools import count
@@ -47,12 +46,13 @@ MockAnswer: TypeAlias = Callable[[JsonObject, MockContext], Any]
 """Answers a call with a value or an awaitable, or raises."""
 
 
-class Mock(ABC):
-    """The declared replacement for a tool. It holds no state of conversations."""
+class Mock(Struct, frozen=True):
+    """The declared replacement for a tool, which holds no state of conversations.
 
-    @abstractmethod
-    def start(self) -> MockAnswer:
-        """Return the function that answers the calls of one conversation."""
+    `start` returns the function that answers the calls of one conversation.
+    """
+
+    start: Callable[[], MockAnswer]
 
 
 async def resolve_answer(answer: MockAnswer, args: JsonObject, context: MockContext) -> Any:
@@ -86,52 +86,30 @@ def _json_default(value: Any) -> object:
     raise TypeError
 
 
-class ValueMock(Mock):
-    """Answers every call with the same value, as it was at the time of declaration.
-
-    Raises:
-        InputError: the value is not JSON.
-    """
-
-    def __init__(self, value: object, *, source: str, place: str) -> None:
-        try:
-            self._value = json_value(value)
-        except TypeError as error:
-            hint = "a mock is a JSON value, a function of (args) or (args, ctx), or one of sequence, replayed, fails, …"
-            raise InputError(f"not JSON: {error}", source=source, place=place, hint=hint) from None
-
-    def start(self) -> MockAnswer:
-        def answer(args: JsonObject, context: MockContext) -> object:
-            return deepcopy(self._value)
-
-        return answer
+def _value_mock(value: object, *, source: str, place: str = "") -> Mock:
+    """Return a mock that answers every call with the same value, as it was at the time of declaration."""
+    try:
+        answered = json_value(value)
+    except TypeError as error:
+        hint = "a mock is a JSON value, a function of (args) or (args, ctx), or one of sequence, replayed, fails, …"
+        raise InputError(f"not JSON: {error}", source=source, place=place, hint=hint) from None
+    return Mock(lambda: lambda args, context: deepcopy(answered))
 
 
 SIGNATURE_HINT = "write lambda args: …, or lambda args, ctx: …"
 POSITIONAL_KINDS = {Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD}
 
 
-class FunctionMock(Mock):
-    """Answers with the result of a function of `(args)` or `(args, ctx)`, sync or async.
+def _function_mock(function: Callable[..., Any], *, source: str, place: str) -> Mock:
+    """Return a mock that answers with the result of a function of `(args)` or `(args, ctx)`, sync or async.
 
     A second parameter with a default gets the context only if it is named `ctx`.
-
-    Raises:
-        InputError: the function has another signature.
     """
-
-    def __init__(self, function: Callable[..., Any], *, source: str, place: str) -> None:
-        self._function = function
-        try:
-            self._takes_context = _takes_context(inspect.signature(function))
-        except (TypeError, ValueError) as error:
-            raise InputError(str(error), source=source, place=place, hint=SIGNATURE_HINT) from None
-
-    def start(self) -> MockAnswer:
-        return self._function if self._takes_context else self._without_context
-
-    def _without_context(self, args: JsonObject, context: MockContext) -> Any:
-        return self._function(args)
+    try:
+        takes_context = _takes_context(inspect.signature(function))
+    except (TypeError, ValueError) as error:
+        raise InputError(str(error), source=source, place=place, hint=SIGNATURE_HINT) from None
+    return Mock(lambda: function if takes_context else lambda args, context: function(args))
 
 
 def _takes_context(signature: inspect.Signature) -> bool:
@@ -148,35 +126,24 @@ def _takes_context(signature: inspect.Signature) -> bool:
     return takes_context
 
 
-class RaisingMock(Mock):
-    """Raises `error` on every call: an exception, or a message, which is raised as a ToolFaultError.
+def _raising_mock(error: object, *, source: str, place: str = "") -> Mock:
+    """Return a mock that raises on every call: an exception, or a message, which is raised as a ToolFaultError."""
+    if isinstance(error, type) and issubclass(error, Exception):
+        name = error.__name__
+        try:
+            error = error()
+        except TypeError as reason:
+            hint = f"pass an instance: {name}(…)"
+            raise InputError(f"{name}: {reason}", source=source, place=place, hint=hint) from None
+    if not isinstance(error, Exception | str):
+        raise InputError(f"expected an exception or a message, got {error!r}", source=source, place=place)
 
-    Raises:
-        InputError: `error` is neither.
-    """
+    def answer(args: JsonObject, context: MockContext) -> Never:
+        if isinstance(error, str):
+            raise ToolFaultError(error, tool=context.tool)
+        raise error.with_traceback(None)
 
-    def __init__(self, error: object, *, source: str, place: str = "") -> None:
-        if isinstance(error, type) and issubclass(error, Exception):
-            error = _instantiate(error, source=source, place=place)
-        if not isinstance(error, Exception | str):
-            raise InputError(f"expected an exception or a message, got {error!r}", source=source, place=place)
-        self._error = error
-
-    def start(self) -> MockAnswer:
-        def answer(args: JsonObject, context: MockContext) -> Never:
-            if isinstance(self._error, str):
-                raise ToolFaultError(self._error, tool=context.tool)
-            raise self._error.with_traceback(None)
-
-        return answer
-
-
-def _instantiate(kind: type[Exception], *, source: str, place: str) -> Exception:
-    try:
-        return kind()
-    except TypeError as error:
-        hint = f"pass an instance: {kind.__name__}(…)"
-        raise InputError(f"{kind.__name__}: {error}", source=source, place=place, hint=hint) from None
+    return Mock(lambda: answer)
 
 
 def to_mock(declared: object, *, source: str, place: str = "") -> Mock:
@@ -191,25 +158,10 @@ def to_mock(declared: object, *, source: str, place: str = "") -> Mock:
         hint = "a mock replaces a tool; to run the real one, call it: lambda args: tool(**args)"
         raise InputError("expected a mock, got a tool", source=source, place=place, hint=hint)
     if isinstance(declared, Exception) or (isinstance(declared, type) and issubclass(declared, Exception)):
-        return RaisingMock(declared, source=source, place=place)
+        return _raising_mock(declared, source=source, place=place)
     if callable(declared):
-        return FunctionMock(declared, source=source, place=place)
-    return ValueMock(declared, source=source, place=place)
-
-
-class SequenceMock(Mock):
-    """Answers each call with the next mock, and all further calls with the last one."""
-
-    def __init__(self, mocks: Sequence[Mock]) -> None:
-        self._mocks = mocks
-
-    def start(self) -> MockAnswer:
-        answers, calls = [mock.start() for mock in self._mocks], count()
-
-        def answer(args: JsonObject, context: MockContext) -> Any:
-            return answers[min(next(calls), len(answers) - 1)](args, context)
-
-        return answer
+        return _function_mock(declared, source=source, place=place)
+    return _value_mock(declared, source=source, place=place)
 
 
 def sequence(values: Iterable[object]) -> Mock:
@@ -227,24 +179,16 @@ def sequence(values: Iterable[object]) -> Mock:
     mocks = [to_mock(value, source="sequence", place=f"[{index}]") for index, value in enumerate(values)]
     if not mocks:
         raise InputError("expected at least one answer, got none", source="sequence")
-    return SequenceMock(mocks)
 
-
-class ReplayMock(Mock):
-    """Answers from a recording of the tool. Each conversation starts at the first recorded call."""
-
-    def __init__(self, document: Document, *, source: str, tool: str | None, strict: bool) -> None:
-        self._document, self._source, self._tool, self._strict = document, source, tool, strict
-
-    def start(self) -> MockAnswer:
-        reader = MemoryReader(self._document, source=self._source)
-        replay = ReplayedTools(Toolbox(), RecordedTools(reader.tools), reader=reader, strict=self._strict)
+    def start() -> MockAnswer:
+        answers, calls = [mock.start() for mock in mocks], count()
 
         def answer(args: JsonObject, context: MockContext) -> Any:
-            name = context.tool if self._tool is None else self._tool
-            return replay.answer(ToolDef(ToolSpec(name), answer), args)
+            return answers[min(next(calls), len(answers) - 1)](args, context)
 
         return answer
+
+    return Mock(start)
 
 
 def replayed(recording: RecordingInput, tool: str | None = None, *, strict: bool = True) -> Mock:
@@ -261,36 +205,28 @@ def replayed(recording: RecordingInput, tool: str | None = None, *, strict: bool
     Raises:
         InputError: the recording cannot be read, or (strict) is older than version 2.
     """
-    document, source = _read(recording)
-    if strict:
-        check_strict(document.version, source=source)
-    return ReplayMock(document, source=source, tool=tool, strict=strict)
-
-
-def _read(recording: RecordingInput) -> tuple[Document, str]:
     if isinstance(recording, str | os.PathLike):
         store = open_store(recording)
-        return store.load(), store.location
-    document = recording if isinstance(recording, Document) else document_from_dict(recording, source="recording")
-    return document, "recording"
+        document, source = store.load(), store.location
+    else:
+        source = "recording"
+        document = recording if isinstance(recording, Document) else document_from_dict(recording, source=source)
+    if strict:
+        check_strict(document.version, source=source)
+
+    def start() -> MockAnswer:
+        reader = MemoryReader(document, source=source)
+        replay = ReplayedTools(Toolbox(), RecordedTools(reader.tools), reader=reader, strict=strict)
+
+        def answer(args: JsonObject, context: MockContext) -> Any:
+            return replay.answer(ToolDef(ToolSpec(context.tool if tool is None else tool), answer), args)
+
+        return answer
+
+    return Mock(start)
 
 
 FAILS = "fails"
-
-
-class FailFirstMock(Mock):
-    """Fails the first `times` calls of each conversation; then another mock answers."""
-
-    def __init__(self, failure: Mock, *, times: int, then: Mock) -> None:
-        self._failure, self._times, self._then = failure, times, then
-
-    def start(self) -> MockAnswer:
-        failure, then, calls = self._failure.start(), self._then.start(), count()
-
-        def answer(args: JsonObject, context: MockContext) -> Any:
-            return (failure if next(calls) < self._times else then)(args, context)
-
-        return answer
 
 
 def fails(error: str | Exception | type[Exception], *, times: int | None = None, then: object = UNSET) -> Mock:
@@ -304,7 +240,7 @@ def fails(error: str | Exception | type[Exception], *, times: int | None = None,
     Raises:
         InputError: `error` is neither, or only one of `times` and `then` is set.
     """
-    failure = RaisingMock(error, source=FAILS)
+    failure = _raising_mock(error, source=FAILS)
     if times is None and then is UNSET:
         return failure
     if times is None or then is UNSET:
@@ -312,36 +248,20 @@ def fails(error: str | Exception | type[Exception], *, times: int | None = None,
         raise InputError("times and then must be set together", source=FAILS, hint=hint)
     if not isinstance(times, int) or times < 1:
         raise InputError(f"expected an int of at least 1, got {times!r}", source=FAILS, place="times")
-    return FailFirstMock(failure, times=times, then=to_mock(then, source=FAILS, place="then"))
+    following = to_mock(then, source=FAILS, place="then")
+
+    def start() -> MockAnswer:
+        fail, succeed, calls = failure.start(), following.start(), count()
+
+        def answer(args: JsonObject, context: MockContext) -> Any:
+            return (fail if next(calls) < times else succeed)(args, context)
+
+        return answer
+
+    return Mock(start)
 
 
 HANGS = "hangs"
-
-
-class HangingMock(Mock):
-    """Never answers."""
-
-    def start(self) -> MockAnswer:
-        async def answer(args: JsonObject, context: MockContext) -> None:
-            await asyncio.get_running_loop().create_future()
-
-        return answer
-
-
-class DelayedMock(Mock):
-    """Answers with another mock, `for_s` seconds after the call."""
-
-    def __init__(self, then: Mock, *, for_s: float) -> None:
-        self._then, self._for_s = then, for_s
-
-    def start(self) -> MockAnswer:
-        then = self._then.start()
-
-        async def answer(args: JsonObject, context: MockContext) -> Any:
-            await SYSTEM_CLOCK.sleep_s(self._for_s)
-            return await resolve_answer(then, args, context)
-
-        return answer
 
 
 def hangs(for_s: float | None = None, *, then: object = UNSET) -> Mock:
@@ -361,16 +281,25 @@ def hangs(for_s: float | None = None, *, then: object = UNSET) -> Mock:
         if then is not UNSET:
             hint = "hangs(for_s=30, then=…)"
             raise InputError("a call that hangs forever has no answer", source=HANGS, place="then", hint=hint)
-        return HangingMock()
+        return Mock(lambda: lambda args, context: asyncio.get_running_loop().create_future())
     if not 0 < for_s < inf:
         raise InputError(f"expected a positive number of seconds, got {for_s!r}", source=HANGS, place="for_s")
-    if then is not UNSET:
-        return DelayedMock(to_mock(then, source=HANGS, place="then"), for_s=for_s)
 
     def time_out(args: JsonObject, ctx: MockContext) -> Never:
         raise ToolTimeoutError(tool=ctx.tool, timeout_s=for_s)
 
-    return DelayedMock(to_mock(time_out, source=HANGS), for_s=for_s)
+    following = to_mock(time_out if then is UNSET else then, source=HANGS, place="then")
+
+    def start() -> MockAnswer:
+        answer_then = following.start()
+
+        async def answer(args: JsonObject, context: MockContext) -> Any:
+            await SYSTEM_CLOCK.sleep_s(for_s)
+            return await resolve_answer(answer_then, args, context)
+
+        return answer
+
+    return Mock(start)
 
 
 BROKEN_JSON = '{"result": '
@@ -382,21 +311,6 @@ class UncheckedAnswer(Struct, frozen=True):
     value: object
 
 
-class GarbledMock(Mock):
-    """Answers with a value that is wrong on purpose."""
-
-    def __init__(self, value: object) -> None:
-        self._value = ValueMock(value, source="garbled", place="")
-
-    def start(self) -> MockAnswer:
-        answer_value = self._value.start()
-
-        def answer(args: JsonObject, context: MockContext) -> UncheckedAnswer:
-            return UncheckedAnswer(answer_value(args, context))
-
-        return answer
-
-
 def garbled(value: object = BROKEN_JSON) -> Mock:
     """Return a mock that answers with something the real tool would not return: broken JSON text, or `value`.
 
@@ -405,4 +319,5 @@ def garbled(value: object = BROKEN_JSON) -> Mock:
     Raises:
         InputError: `value` is not JSON.
     """
-    return GarbledMock(value)
+    answer = _value_mock(value, source="garbled").start()
+    return Mock(lambda: lambda args, context: UncheckedAnswer(answer(args, context)))

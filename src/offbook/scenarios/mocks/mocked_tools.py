@@ -17,7 +17,6 @@ from offbook.messages import JsonObject, plain_str
 from offbook.recording.format.exchange import json_arguments
 from offbook.scenarios.mocks.mock import (
     Mock,
-    MockAnswer,
     MockContext,
     UncheckedAnswer,
     json_value,
@@ -90,22 +89,12 @@ class MockedTools:
     `declared_by` is the function that declares the mocks, for the advice of errors.
     """
 
-    def __init__(
-        self,
-        conversation_id: str,
-        *,
-        answers: Mapping[str, MockAnswer],
-        real_tools: Mapping[str, RealTool],
-        unmocked: UnmockedPolicy,
-        on_call: Callable[[str], object],
-        wrap_tool: ToolWrapper = unwrapped,
-        declared_by: str = "Mocks",
-    ) -> None:
+    def __init__(self, mocks: Mocks, conversation_id: str, *, wrap_tool: ToolWrapper, declared_by: str) -> None:
         self.conversation_id = conversation_id
         self.turn_index = 0
         self.state: dict[str, Any] = {}
-        self._answers, self._real_tools, self._unmocked, self._on_call = answers, real_tools, unmocked, on_call
-        self._wrap_tool, self._declared_by = wrap_tool, declared_by
+        self._mocks, self._wrap_tool, self._declared_by = mocks, wrap_tool, declared_by
+        self._answers = {tool: mock.start() for tool, mock in mocks.declared.items()}
         self._counts = Counter[str]()
         self._calls: list[MockedCall] = []
         self._lock = Lock()
@@ -143,7 +132,7 @@ class MockedTools:
             self.note_unanswered(error)
             raise error
         try:
-            return await self._call(tool, dict(args), self._real_tools.get(tool, UNKNOWN_TOOL))
+            return await self._call(tool, dict(args), self._mocks.real_tools.get(tool, UNKNOWN_TOOL))
         except Exception as error:
             if is_test_error(error):
                 raise
@@ -171,21 +160,14 @@ class MockedTools:
         return ToolDef(given, self.resolve) if isinstance(given, ToolSpec) else given
 
     def _mocked(self, tool: ToolDef) -> MockedTool:
-        known = self._real_tools.get(tool.name, UNKNOWN_TOOL)
+        known = self._mocks.real_tools.get(tool.name, UNKNOWN_TOOL)
         declaration = tool.declaration if tool.declaration != UNDECLARED else known.declaration
         real = RealTool(tool.bind, known.result, declaration)
 
         async def answer(**args: Any) -> Any:
             return await self._call(tool.name, args, real)
 
-        return MockedTool(
-            tool.spec,
-            answer,
-            tool.prerequisites,
-            tool.timeout_s,
-            repeatable=tool.repeatable,
-            **asdict(tool.declaration),
-        )
+        return MockedTool(tool.spec, answer, **tool.options)
 
     async def _call(self, tool: str, args: JsonObject, real: RealTool) -> Any:
         """Return the JSON answer to a call, and add the call to the trajectory. Raises what the mock raises."""
@@ -207,7 +189,7 @@ class MockedTools:
             place, call_index = len(self._calls), self._counts[tool]
             self._counts[tool] += 1
             self._calls.append(MockedCall(tool, arguments, turn_index=self.turn_index, call_index=call_index))
-        self._on_call(tool)
+        self._mocks.note_called([tool])
         return MockContext(tool, call_index, self.conversation_id, self.turn_index, self.state), place
 
     def _end(self, place: int, *, result: Any = None, error: str | None = None, is_answered: bool = True) -> None:
@@ -228,19 +210,16 @@ class MockedTools:
     async def _answer(self, args: JsonObject, context: MockContext, real: RealTool) -> Any:
         answer = self._answers.get(context.tool)
         if answer is None:
-            return self._without_mock(context.tool, args, real)
+            if self._mocks.unmocked == "passthrough":
+                return None
+            returns, mocked = real.result.schema, self._answers
+            raise unmocked_error(context.tool, args, returns=returns, mocked=mocked, declared_by=self._declared_by)
         value = await resolve_answer(answer, deepcopy(args), context)
         if isinstance(value, UncheckedAnswer):
             return value.value
         result = _json_result(value, tool=context.tool)
         real.check_result(result, tool=context.tool)
         return result
-
-    def _without_mock(self, tool: str, args: JsonObject, real: RealTool) -> None:
-        if self._unmocked == "error":
-            raise unmocked_error(
-                tool, args, returns=real.result.schema, mocked=self._answers, declared_by=self._declared_by
-            )
 
 
 def _json_result(value: object, *, tool: str) -> Any:
@@ -281,21 +260,24 @@ class Mocks:
         if unmocked not in get_args(UnmockedPolicy):
             known = ", ".join(get_args(UnmockedPolicy))
             raise InputError(f"unknown value {unmocked!r}", source="unmocked", hint=f"one of: {known}")
-        self._unmocked = unmocked
-        self._mocks = _build_mocks(declared)
-        self._real_tools = _build_real_tools(schemas or {}, returns or {})
+        self.unmocked = unmocked
+        self.declared = _build_mocks(declared)
+        self._schemas, returns = dict(schemas or {}), returns or {}
+        self.real_tools = {
+            tool: build_real_tool(tool, self._schemas.get(tool), returns=returns.get(tool, UNSET))
+            for tool in dict.fromkeys([*self._schemas, *returns])
+        }
         for tool in (side_effects,) if isinstance(side_effects, str) else side_effects:
-            real = self._real_tools.get(tool, UNKNOWN_TOOL)
-            self._real_tools[tool] = replace(real, declaration=replace(real.declaration, side_effect=True))
+            real = self.real_tools.get(tool, UNKNOWN_TOOL)
+            self.real_tools[tool] = replace(real, declaration=replace(real.declaration, side_effect=True))
         self._called = set[str]()
         self._numbers = count(1)
-        self._schemas = dict(schemas or {})
 
     def tools(self) -> dict[str, tuple[ToolDef | ToolSpec, RealTool]]:
         """Return the tools that have a mock, by name: as `schemas` declare them, and what they accept and return."""
         return {
-            name: (declared_tool(self._schemas.get(name), name=name), self._real_tools.get(name, UNKNOWN_TOOL))
-            for name in self._mocks
+            name: (declared_tool(self._schemas.get(name), name=name), self.real_tools.get(name, UNKNOWN_TOOL))
+            for name in self.declared
         }
 
     def conversation(
@@ -310,15 +292,8 @@ class Mocks:
         `conversation_id` is any str, such as `conv-1-abc123`; by default `conv-1`, `conv-2` and so on. `wrap_tool`
         wraps each tool that is called. `declared_by` is the function that errors advise to change.
         """
-        return MockedTools(
-            f"conv-{next(self._numbers)}" if conversation_id is None else conversation_id,
-            answers={tool: mock.start() for tool, mock in self._mocks.items()},
-            real_tools=self._real_tools,
-            unmocked=self._unmocked,
-            on_call=self._called.add,
-            wrap_tool=wrap_tool,
-            declared_by=declared_by,
-        )
+        name = f"conv-{next(self._numbers)}" if conversation_id is None else conversation_id
+        return MockedTools(self, name, wrap_tool=wrap_tool, declared_by=declared_by)
 
     @property
     def called(self) -> frozenset[str]:
@@ -326,12 +301,12 @@ class Mocks:
         return frozenset(self._called)
 
     def note_called(self, tools: Iterable[str]) -> None:
-        """Note tools that were called in another process."""
+        """Note tools that were called, here or in another process."""
         self._called.update(tools)
 
     def never_called(self) -> tuple[str, ...]:
         """Return the tools whose mocks were never called, in the order of declaration."""
-        return tuple(tool for tool in self._mocks if tool not in self._called)
+        return tuple(tool for tool in self.declared if tool not in self._called)
 
 
 def mocks_by_tool(declared: Mapping[str, object]) -> Mapping[str, object]:
@@ -353,10 +328,3 @@ def _build_mocks(declared: Mapping[str, object]) -> dict[str, Mock]:
         if not isinstance(tool, str) or not tool:
             raise InputError(f"expected the name of a tool, got {tool!r}", source=SOURCE)
     return {tool: to_mock(given, source=SOURCE, place=tool) for tool, given in mocks.items()}
-
-
-def _build_real_tools(schemas: Mapping[str, GivenSchema], returns: Mapping[str, object]) -> dict[str, RealTool]:
-    return {
-        tool: build_real_tool(tool, schemas.get(tool), returns=returns.get(tool, UNSET))
-        for tool in dict.fromkeys([*schemas, *returns])
-    }

@@ -257,16 +257,13 @@ class ExampleValue:
             if choices:
                 schema = next((choice for choice in choices if choice.get("type") != "null"), choices[0])
             elif "$ref" in schema:
-                schema = self._referenced(schema["$ref"])
+                found: Any = self._root
+                for part in schema["$ref"].removeprefix("#").split("/")[1:]:
+                    found = found.get(part, {})
+                schema = found if isinstance(found, dict) else {}
         if isinstance(schema.get("type"), list):
             return {**schema, "type": next((kind for kind in schema["type"] if kind != "null"), "null")}
         return schema
-
-    def _referenced(self, reference: str) -> JsonObject:
-        found: Any = self._root
-        for part in reference.removeprefix("#").split("/")[1:]:
-            found = found.get(part, {})
-        return found if isinstance(found, dict) else {}
 
 
 def dict_source(fields: dict[str, str]) -> str:

@@ -18,7 +18,7 @@ from offbook.messages import Request
 from offbook.providers.provider import Provider, run_sync
 from offbook.schema_errors import describe_type
 from offbook.tools import GivenTools, Toolbox, ToolDef
-from offbook.workflow.engine.result import NO_CHECKPOINT, Checkpoint, RunStatus, StepResult, WorkflowResult
+from offbook.workflow.engine.result import NO_CHECKPOINT, RunStatus, StepCheckpoint, StepResult, WorkflowResult
 from offbook.workflow.engine.step_kinds import build_level
 from offbook.workflow.engine.step_runner import (
     Environment,
@@ -67,7 +67,7 @@ class WorkflowEngine:
         tools: GivenTools = (),
         wrap_tools: WrapTools = dict,
         sink: Sink = NULL_SINK,
-        checkpoint: Checkpoint = NO_CHECKPOINT,
+        checkpoint: StepCheckpoint = NO_CHECKPOINT,
         on_text: OnText | None = None,
         folder: str | os.PathLike[str] | None = None,
     ) -> None:
@@ -82,12 +82,12 @@ class WorkflowEngine:
         self.definition = definition
         self._sink = guard_sink(sink)
         self._gateway = _gateway_of(provider_gateway)
-        self._checkpoint, self._on_text = checkpoint, on_text or _ignore
+        self._checkpoint, self._on_text = checkpoint, on_text or (lambda step_id, text: None)
         self._tools = _WorkflowTools(Path(folder or "."), given)
         self._level = self._build_level(wrap_tools)
 
     def using(
-        self, provider_gateway: Provider, *, wrap_tools: WrapTools = dict, checkpoint: Checkpoint = NO_CHECKPOINT
+        self, provider_gateway: Provider, *, wrap_tools: WrapTools = dict, checkpoint: StepCheckpoint = NO_CHECKPOINT
     ) -> WorkflowEngine:
         """Return an engine for the same workflow with other models, tool wrappers and results of earlier steps.
 
@@ -134,21 +134,23 @@ class WorkflowEngine:
         run_state = initial_state(definition.state, dict(state or {}), source=definition.name)
         gateway = self._gateway.using(budget_usd=definition.config.budget_usd)
         if gateway.budget.limit_usd is not None:
-            _check_prices(definition, gateway)
+            # Without a price for each of its models, the budget could not stop the calls.
+            for placed in walk_steps(definition):
+                if isinstance(placed.step, ModelFields):
+                    model = placed.step.model or placed.config.model or ""
+                    with suppress(NoProviderError):  # the step raises it, if it runs at all
+                        gateway.check_price(Request((), model, step_id=placed.id))
         started_s = SYSTEM_CLOCK.monotonic_s()
         self._sink.emit(WorkflowStarted(definition.name))
-        failed = await self._run_in_time(LevelRun(self._level, Scope(RunContext(gateway, results), run_state)))
+        limit_s = definition.config.timeout_s
+        async with time_limit(limit_s, lambda limit_s: StepTimeoutError(definition.name, timeout_s=limit_s)):
+            failed = await LevelRun(self._level, Scope(RunContext(gateway, results), run_state)).run()
         status: RunStatus = "failed" if failed else "succeeded"
         latency_s = SYSTEM_CLOCK.monotonic_s() - started_s
         self._sink.emit(WorkflowEnded(definition.name, status, latency_s))
         return WorkflowResult(
             workflow=definition.name, status=status, state=run_state, steps=results, latency_s=latency_s
         )
-
-    async def _run_in_time(self, level_run: LevelRun) -> list[StepResult]:
-        name, timeout_s = self.definition.name, self.definition.config.timeout_s
-        async with time_limit(timeout_s, lambda limit_s: StepTimeoutError(name, timeout_s=limit_s)):
-            return await level_run.run()
 
     def run_sync(self, state: Mapping[str, Any] | None = None) -> WorkflowResult:
         """Run the workflow like `run`, from code without an event loop.
@@ -182,19 +184,6 @@ def _check_workflow(workflow: object) -> None:
     if not isinstance(workflow, WorkflowDefinition | str | os.PathLike):
         reason = f"expected a WorkflowDefinition or the path of one, got {describe_type(workflow)}"
         raise InputError(reason, source="workflow", hint=hint)
-
-
-def _check_prices(definition: WorkflowDefinition, gateway: ProviderGateway) -> None:
-    """Check that every model of the workflow has a price, so that the budget can stop its calls."""
-    for placed in walk_steps(definition):
-        if isinstance(placed.step, ModelFields):
-            model = placed.step.model or placed.config.model or ""
-            with suppress(NoProviderError):  # the step raises it, if it runs at all
-                gateway.check_price(Request((), model, step_id=placed.id))
-
-
-def _ignore(step_id: str, text: str) -> None:
-    """Do nothing: nobody listens."""
 
 
 def _gateway_of(provider: Provider) -> ProviderGateway:

@@ -77,7 +77,7 @@ class WorkflowResult(Struct, frozen=True, kw_only=True):
         return sum(step.attempts for step in self.steps.values())
 
 
-class Checkpoint(Protocol):
+class StepCheckpoint(Protocol):
     """Stores the results of steps by their path in the run (`loop[0].step`)."""
 
     def find(self, path: str) -> StepResult | None:

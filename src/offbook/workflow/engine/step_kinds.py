@@ -236,12 +236,9 @@ class ToolStepRunner(StepRunner[ToolStep]):
                 return outcome.value
             if attempt > self._retry.max_retries or isinstance(outcome.error, NOT_RETRYABLE):
                 raise outcome.error
-            await SYSTEM_CLOCK.sleep_s(self._pause_s(attempt))
+            request = Request((), "", step_id=self.definition.id, workflow=self.environment.workflow)
+            await SYSTEM_CLOCK.sleep_s(self._retry.pause_s(request, attempt))
             attempt += 1
-
-    def _pause_s(self, attempt: int) -> float:
-        request = Request((), "", step_id=self.definition.id, workflow=self.environment.workflow)
-        return self._retry.pause_s(request, attempt)
 
 
 def _may_run_twice(tool: ToolDef) -> bool:
@@ -297,36 +294,26 @@ class LoopStepRunner(StepRunner[LoopStep]):
         self._until = None if definition.until is None else Expression.parse(definition.until, names=inner)
 
     async def run(self, scope: Scope, gateway: ProviderGateway) -> Any:
-        if self._over is not None:
-            return await self._over_elements(self._over.elements(scope.names), scope)
-        return await self._until_true(scope)
-
-    async def _over_elements(self, elements: list[Any], scope: Scope) -> Any:
-        collected = []
-        for index, element in enumerate(elements):
-            state = dict(scope.state)
-            variables = {**scope.variables, self.definition.variable: element, "index": index}
-            await self._level.run(Scope(scope.run, state, variables, self._place(scope, index)))
-            collected.append(self._collect(state))
-        return len(collected) if self.definition.collect is None else collected
-
-    async def _until_true(self, scope: Scope) -> Any:
-        collected = []
-        for index in range(self.definition.max_iterations):
-            variables = {**scope.variables, "index": index}
-            inner = Scope(scope.run, scope.state, variables, self._place(scope, index))
+        definition, collected = self.definition, []
+        elements = None if self._over is None else self._over.elements(scope.names)
+        for index in range(definition.max_iterations if elements is None else len(elements)):
+            inner = self._inner(scope, index, elements)
             await self._level.run(inner)
-            collected.append(self._collect(scope.state))
+            path = definition.collect
+            collected.append(path and value_at(("state", *path.split(".")), {"state": inner.state}, "collect"))
             if self._until is not None and self._until.is_true(inner.names):
-                return len(collected) if self.definition.collect is None else collected
-        raise StepError(f"{self.definition.until!r} is not true after {self.definition.max_iterations} rounds")
+                break
+        else:
+            if elements is None:
+                raise StepError(f"{definition.until!r} is not true after {definition.max_iterations} rounds")
+        return len(collected) if definition.collect is None else collected
 
-    def _place(self, scope: Scope, index: int) -> str:
-        return f"{scope.place}{self.definition.id}[{index}]."
-
-    def _collect(self, state: dict[str, Any]) -> Any:
-        path = self.definition.collect
-        return None if path is None else value_at(("state", *path.split(".")), {"state": state}, "collect")
+    def _inner(self, scope: Scope, index: int, elements: list[Any] | None) -> Scope:
+        """Return what the steps of a round see: with `over`, a copy of the state, and an element."""
+        state, variables = scope.state, {**scope.variables, "index": index}
+        if elements is not None:
+            state, variables[self.definition.variable] = dict(scope.state), elements[index]
+        return Scope(scope.run, state, variables, f"{scope.place}{self.definition.id}[{index}].")
 
 
 class SubworkflowStepRunner(StepRunner[SubworkflowStep]):

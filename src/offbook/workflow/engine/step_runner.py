@@ -12,15 +12,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 from msgspec import Struct
 
 from offbook.clock import SYSTEM_CLOCK, time_limit
-from offbook.errors import (
-    EventLoopError,
-    InputError,
-    MockError,
-    RecordingMismatchError,
-    RecordingWriteError,
-    StepError,
-    StepTimeoutError,
-)
+from offbook.errors import InputError, StepError, StepTimeoutError
 from offbook.events import AttemptStarted, CallEnded, Event, Sink, StepEnded, StepStarted
 from offbook.gateway.gateway import ProviderGateway
 from offbook.gateway.retry import RetryPolicy
@@ -28,7 +20,8 @@ from offbook.messages import JsonObject
 from offbook.recording.format.exchange import json_form
 from offbook.text import did_you_mean
 from offbook.tools import Toolbox, ToolDef
-from offbook.workflow.engine.result import Checkpoint, StepResult
+from offbook.tools.dispatch import TEST_ERRORS
+from offbook.workflow.engine.result import StepCheckpoint, StepResult
 from offbook.workflow.file.graph import Graph
 from offbook.workflow.file.schema import MAX_CONCURRENT_STEPS, ConfigDefinition, StepFields, ToolDefinition
 
@@ -60,7 +53,7 @@ class Environment(Struct, frozen=True, kw_only=True):
     toolbox: Toolbox
     own_tools: Mapping[str, ToolDef]
     sink: Sink
-    checkpoint: Checkpoint
+    checkpoint: StepCheckpoint
     on_text: OnText
     load_tools: LoadTools
     retry: RetryPolicy | None = None
@@ -197,10 +190,6 @@ class UsageMeter:
                 self.cost_usd += event.cost_usd
 
 
-FATAL_ERRORS = (RecordingMismatchError, RecordingWriteError, MockError, EventLoopError)
-"""Errors in the setup of the run instead of a step: they end the run, so that they are not hidden in a result."""
-
-
 class RunnableLevel(Struct, frozen=True):
     """The runners of the steps of one level, which can run any number of times."""
 
@@ -250,15 +239,11 @@ class LevelRun:
         ready = self._schedule.ready
         while ready:
             step = self._level.steps[ready.popleft()]
-            self._start_workers(len(ready))
+            for _ in range(min(len(ready), self._free_workers)):
+                self._free_workers -= 1
+                self._workers.create_task(self._work())
             self._settle(step, await self._result(step))
         self._free_workers += 1
-
-    def _start_workers(self, waiting: int) -> None:
-        """Start further workers for the steps that wait."""
-        for _ in range(min(waiting, self._free_workers)):
-            self._free_workers -= 1
-            self._workers.create_task(self._work())
 
     def _settle(self, step: StepRunner[Any], result: StepResult) -> None:
         definition = step.definition
@@ -295,7 +280,7 @@ class LevelRun:
         output, error = None, None
         try:
             output = await self._output(step, meter)
-        except FATAL_ERRORS:
+        except TEST_ERRORS:  # they end the run, so that they are not hidden in a result
             raise
         except Exception as failure:  # whatever a step raises is in its result
             error = failure

@@ -175,18 +175,7 @@ def _as_tool(member: object, *, name: str) -> ToolDef:
     """Return a member of a module as a tool of that name."""
     match member:
         case FunctionTool():
-            return tool_of(
-                member.callable,
-                name=name,
-                description=member.spec.description,
-                prerequisites=member.prerequisites,
-                timeout_s=member.timeout_s,
-                side_effect=member.side_effect,
-                repeatable=member.repeatable,
-                idempotent=member.idempotent,
-                undoes=member.undoes,
-                read_only=member.read_only,
-            )
+            return member.renamed(name)
         case ToolDef():
             return replace(member, spec=replace(member.spec, name=name))
         case _ if callable(member):

@@ -245,7 +245,7 @@ class Expression:
         except KeyError as error:
             raise ExpressionError(f"{self.text!r}: there is no key {error}", hint="test it with has(…) first") from None
         except Exception as error:
-            reason = _first_line(error)
+            reason = str(error).splitlines()[0].partition(". ")[0] or type(error).__name__
             hint = self._kinds(visible) if "overload" in reason else ""
             raise ExpressionError(f"{self.text!r}: {reason}", hint=hint) from None
 
@@ -369,10 +369,6 @@ def _syntax_reason(message: str) -> str:
     position, _, reason = details.partition(": ")
     first = reason.splitlines()[0].partition(" expecting ")[0].removeprefix("Syntax error: ")
     return f"{first} at character {position.partition(':')[2]}"
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0].partition(". ")[0] or type(error).__name__
 
 
 def _kind(value: object) -> str:

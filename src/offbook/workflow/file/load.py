@@ -49,7 +49,10 @@ def read_definition(document: object, report: ProblemReport | None = None) -> Wo
     try:
         definition = convert(whole, WorkflowDefinition)
     except msgspec.ValidationError as error:
-        misfits = _report_mismatches(whole, document, report)
+        misfits: list[DocumentPath] = []
+        for mismatch in find_mismatches(whole, WorkflowDefinition):
+            misfits.append(_written_part(mismatch.path, document))
+            report.add(misfits[-1], mismatch.reason, hint=mismatch.hint)
         if not misfits:
             report.add((), explain_msgspec_error(error)[0])
         _report_conflicts(whole, report, misfits)
@@ -124,15 +127,6 @@ def _whole_rules(declared: object) -> object:
     if not isinstance(declared, list | tuple):
         return declared
     return [{"tool": rule} if isinstance(rule, str) else rule for rule in declared]
-
-
-def _report_mismatches(whole: object, document: object, report: ProblemReport) -> list[DocumentPath]:
-    """Report every mismatch with the schema, and return their places."""
-    places: list[DocumentPath] = []
-    for mismatch in find_mismatches(whole, WorkflowDefinition):
-        places.append(_written_part(mismatch.path, document))
-        report.add(places[-1], mismatch.reason, hint=mismatch.hint)
-    return places
 
 
 def _written_part(path: DocumentPath, document: Any) -> DocumentPath:
@@ -229,7 +223,9 @@ class Inclusion:
         if (file, tools) not in self._read:
             self._read[file, tools] = None
             try:
-                self._read[file, tools] = self._parse(file, self._inside(file), tools)
+                inner = Inclusion(self._parse, file=file)
+                inner._root, inner._read, inner._chain = self._root, self._read, (*self._chain, file)
+                self._read[file, tools] = self._parse(file, inner, tools)
             except WorkflowError as error:
                 report.include(error)
         return self._read[file, tools]
@@ -255,12 +251,6 @@ class Inclusion:
         if len(self._chain) > MAX_SUBWORKFLOWS:
             return f"sub-workflows are nested more than {MAX_SUBWORKFLOWS} deep"
         return "" if file.is_file() else f"there is no file {quote_name(name)}"
-
-    def _inside(self, file: Path) -> Inclusion:
-        """Return the inclusion for the files that `file` includes."""
-        inner = Inclusion(self._parse, file=file)
-        inner._root, inner._read, inner._chain = self._root, self._read, (*self._chain, file)
-        return inner
 
 
 def load_workflow(path: str | os.PathLike[str], *, tools: Iterable[str] = ()) -> WorkflowDefinition:
@@ -294,20 +284,15 @@ def _load(file: Path, inclusion: Inclusion, tools: frozenset[str]) -> WorkflowDe
 
 def _parse(text: str, source: str, inclusion: Inclusion, tools: frozenset[str]) -> WorkflowDefinition:
     document, positions = read_yaml(text, source=source)
-    _refuse_foreign(document, text, source)
+    if isinstance(document, Mapping) and "steps" not in document:  # it may be a file of another tool
+        explained = explain_import(text.encode(), source=source, expected="a workflow")
+        if explained is not None:
+            raise WorkflowError([Problem(explained[0], source=source, hint=explained[1])])
     report = ProblemReport(source=source, positions=positions)
     whole = inclusion.included(read_definition(document, report), report, tools=tools)
     check_meaning(whole, report, tools=tools)
     report.conclude()
     return whole
-
-
-def _refuse_foreign(document: object, text: str, source: str) -> None:
-    """Raise WorkflowError for a file of another tool. A workflow has steps, whatever else it has."""
-    if isinstance(document, Mapping) and "steps" not in document:
-        explained = explain_import(text.encode(), source=source, expected="a workflow")
-        if explained is not None:
-            raise WorkflowError([Problem(explained[0], source=source, hint=explained[1])])
 
 
 def _read_text(file: Path) -> str:

@@ -35,7 +35,10 @@ def plain_value(word: str) -> str | int | float | bool | None:
     if _INTEGER.fullmatch(word):
         return _integer(word)
     if _NUMBER.fullmatch(word):
-        return _finite(float(word), word)
+        value = float(word)
+        if not isfinite(value):
+            raise ValueError(f"the number {word[:20]} is too large")
+        return value
     if _NOT_FINITE.fullmatch(word):
         raise ValueError(f"{word} is not a finite number")
     return word
@@ -47,12 +50,6 @@ def _integer(word: str) -> int:
     value = int(word, 0) if word[:2] in ("0o", "0x") else int(word)
     if not -(2**63) <= value < 2**63:
         raise ValueError(f"the number {word} is too large")
-    return value
-
-
-def _finite(value: float, word: str) -> float:
-    if not isfinite(value):
-        raise ValueError(f"the number {word[:20]} is too large")
     return value
 
 

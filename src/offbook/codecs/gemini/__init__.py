@@ -1,5 +1,0 @@
-"""Gemini generateContent."""
-
-from offbook.codecs.gemini.stream import CODEC
-
-__all__ = ["CODEC"]
