@@ -184,17 +184,11 @@ class McpHub:
         server = self._server_at(request.path)
         assert server is not None
         if self._takes_time(server, session):
-            await self._answer_after_work(self.endpoint(server, session), request, scope, receive, send)
+            response = await while_client_waits(self.endpoint(server, session).respond_after_work(request), receive)
+            if response is not None:
+                await send_response(response, scope, receive, send)
             return
         await self._upstreams[server].forward(request, self.session(server, session), scope, receive, send)
-
-    async def _answer_after_work(
-        self, endpoint: HttpEndpoint, request: HttpRequest, scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        """Answer a request when its answer is made, unless the client leaves before."""
-        response = await while_client_waits(endpoint.respond_after_work(request), receive)
-        if response is not None:
-            await send_response(response, scope, receive, send)
 
     async def start(self, sessions: SessionRegistry) -> None:
         """Listen for processes that join over stdio, on the loop of the server."""

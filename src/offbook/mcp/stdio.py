@@ -158,16 +158,14 @@ class LineServer:
         if message.is_response:
             self._session.note_client_answer(id_key(message.id), message)
         elif message.method == "notifications/cancelled":
-            self._cancel(message.params.get("requestId"))
+            request_id = message.params.get("requestId")
+            self._sender.cancel(request_id)
+            if (pending := self._pending.get(id_key(request_id))) is not None:
+                self._session.give_up(pending.call)
+            self._listening.pop(id_key(request_id), lambda: None)()
         elif message.method == "notifications/initialized" and b"" not in self._listening:
             self._listening[b""] = self._session.listen(partial(self._sender.notify, write=self.write))
         return True
-
-    def _cancel(self, request_id: Any) -> None:
-        self._sender.cancel(request_id)
-        if (pending := self._pending.get(id_key(request_id))) is not None:
-            self._session.give_up(pending.call)
-        self._listening.pop(id_key(request_id), lambda: None)()
 
     async def finish_work(self) -> None:
         """Wait for the answers that take time, for as long as a server may take to end."""
@@ -397,15 +395,11 @@ async def serve_stdio(session: McpSession, *, upstream: ServerProcess | None = N
         await upstream.stop()
         await running
     code = client.ended.result() if client.ended.done() else 0
-    await _finish(reading, running, upstream)
-    return code
-
-
-async def _finish(reading: asyncio.Future[None], running: asyncio.Future[None] | None, upstream: Any) -> None:
     reading.cancel()
     if upstream is not None:
         await upstream.stop()
     await asyncio.gather(reading, *([] if running is None else [running]), return_exceptions=True)
+    return code
 
 
 async def read_server(upstream: ServerProcess, server: LineServer) -> None:

@@ -83,7 +83,8 @@ class HttpUpstream:
         self, request: HttpRequest, session: McpSession, scope: Scope, receive: Receive, send: Send
     ) -> None:
         """Answer a request of a client by its session, or by the real server."""
-        client = self._client_of(request, session)
+        key = _client_key(request).decode()
+        client = self._clients.setdefault(key, _Client(session)) if key else _Client(session)
         messages = _parsed(request) if request.method == "POST" else []
         taken = await while_client_waits(client.take(messages, _client_key(request)), receive)
         if taken is None:
@@ -112,10 +113,6 @@ class HttpUpstream:
             self._clients.pop(_client_key(request).decode()).close()
         if response_left is not None:
             await _send_last(response_left, scope, receive, send)
-
-    def _client_of(self, request: HttpRequest, session: McpSession) -> _Client:
-        key = _client_key(request).decode()
-        return self._clients.setdefault(key, _Client(session)) if key else _Client(session)
 
     def _rename_endpoint(self, client: _Client, send: Send, scope: Scope, address: str) -> str:
         """Return the address for the messages of a client of HTTP+SSE (2024): one that is relative to ours."""

@@ -176,7 +176,7 @@ class ConversationScript:
         if continuation == "stubborn" and place.is_failure and place.is_recorded:
             return self._given(_repeated(place), request, mark)
         if rest := _rest_of(place):
-            return ContinuedAnswer(_plain(place.next_turn.response, rest))
+            return ContinuedAnswer(replace(place.next_turn.response, content=rest, tool_calls=(), reasoning=None))
         return self._given(place.next_turn, request, mark)
 
     def prepare(self) -> None:
@@ -368,10 +368,6 @@ def _rest_of(place: _Place) -> str:
     is_beginning = turn.response.content.lstrip().startswith(last.said.text) and turn.said.text != last.said.text
     asks_to_go_on = not last.after or any(_GO_ON.search(message_text(message)) for message in last.after)
     return turn.response.content.lstrip()[len(last.said.text) :] if is_beginning and asks_to_go_on else ""
-
-
-def _plain(response: Response, text: str) -> Response:
-    return replace(response, content=text, tool_calls=(), reasoning=None)
 
 
 def _give_up(request: Request, mark: str) -> ContinuedAnswer:

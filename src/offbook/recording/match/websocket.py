@@ -333,7 +333,8 @@ class SessionMatcher:
                 return completed
             chosen, left = next((pair for pair in whole if prefers(pair[0].turn)), whole[0])
             completed.append(chosen.turn)
-            self._go_on_after(chosen)
+            self._position, self._ids = chosen.turn.fingerprint, chosen.ids
+            self._unmatched, self._candidates = [], self._open()
         return completed
 
     def _taking(self, message: SentMessage) -> list[tuple[_Candidate, SentMessage]]:
@@ -354,10 +355,6 @@ class SessionMatcher:
 
     def _open(self) -> list[_Candidate]:
         return [_Candidate(turn, self._ids) for turn in self._index.following(self._position)]
-
-    def _go_on_after(self, chosen: _Candidate) -> None:
-        self._position, self._ids = chosen.turn.fingerprint, chosen.ids
-        self._unmatched, self._candidates = [], self._open()
 
     def _is_surplus(self, message: SentMessage) -> bool:
         """Return whether a message is audio after all that is recorded: how much of it a client sends is chance."""

@@ -58,14 +58,10 @@ def _decoded(data: bytes) -> Any:
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return _text_or_bytes(data)
-
-
-def _text_or_bytes(data: bytes) -> str | bytes:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return data
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            return data
 
 
 def _encoded(value: Any, before: WireText) -> WireText:

@@ -233,20 +233,17 @@ class ForkLauncher:
     def _open_server(self, place: _Place, program: PythonCommand, environment: Mapping[str, str]) -> None:
         """Let a place have a server that has loaded what can be loaded before a fork."""
         for _ in range(MAX_RESTARTS):
-            self._warm_up(place, program, environment)
+            name = f"{place.place.name}-warm-up"
+            try:
+                place.open(program, environment, self._fit_libraries(), url=self._server.session_url(name))
+            finally:
+                self._server.end_session(name)
             assert place.server is not None
             if place.server.is_fit:
                 return
             self._unfit.update(place.server.blamed)
             self._sent = self._sent if not place.server.left else SentRequests(0)
         place.open(program, environment, None)
-
-    def _warm_up(self, place: _Place, program: PythonCommand, environment: Mapping[str, str]) -> None:
-        name = f"{place.place.name}-warm-up"
-        try:
-            place.open(program, environment, self._fit_libraries(), url=self._server.session_url(name))
-        finally:
-            self._server.end_session(name)
 
     def _fit_libraries(self) -> Libraries | None:
         """Return what can be loaded before a fork, and is used then as the clean run has used it."""

@@ -55,7 +55,7 @@ def _exchange(fixture: JsonObject) -> Exchange:
     )
     tool_calls = [_tool_call(call) for call in calls or ()]
     return Exchange(
-        content=_text(texts),
+        content=texts if isinstance(texts, str) else orjson.dumps(texts).decode(),
         model=response.get("model") or match.get("model") or "",
         usage=_usage(usage) if usage else None,
         latency_ms=float(fixture.get("latency") or 0.0),
@@ -65,10 +65,6 @@ def _exchange(fixture: JsonObject) -> Exchange:
         fault=_fault(response) if "error" in response else None,
         request=_request(match),
     )
-
-
-def _text(content: Any) -> str:
-    return content if isinstance(content, str) else orjson.dumps(content).decode()
 
 
 def _blocks(response: JsonObject) -> tuple[str, list[JsonObject]]:

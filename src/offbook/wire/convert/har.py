@@ -61,7 +61,9 @@ def _unmappable_reason(entry: JsonObject) -> str:
 def _call(entry: JsonObject, place: str) -> HttpCall:
     request, response, own = entry["request"], entry["response"], _own_fields(entry)
     url, duration_ms = urlsplit(request["url"]), max(0.0, float(entry.get("time") or 0.0))
-    body = _content(response["content"])
+    content = response["content"]
+    text = content.get("text") or ""
+    body = b64decode(text, validate=True) if content.get("encoding") == "base64" else str(text).encode()
     return HttpCall(
         place=place,
         host=url.hostname or "",
@@ -118,11 +120,6 @@ def _posted(data: JsonObject | None) -> bytes:
     text = "" if data is None else data.get("text") or ""
     is_binary = data is not None and data.get("encoding") == "base64"
     return b64decode(text, validate=True) if is_binary else str(text).encode()
-
-
-def _content(content: JsonObject) -> bytes:
-    text = content.get("text") or ""
-    return b64decode(text, validate=True) if content.get("encoding") == "base64" else str(text).encode()
 
 
 def _frames(body: bytes, own: JsonObject, at_ms: float) -> Iterator[Frame]:

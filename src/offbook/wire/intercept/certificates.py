@@ -47,15 +47,12 @@ class Authority:
             if host not in self._contexts:
                 if len(self._contexts) >= MAX_CONTEXTS:
                     self._contexts.clear()
-                self._contexts[host] = self._new_context(host)
+                context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+                context.set_alpn_protocols(["http/1.1"])
+                with _readable_path(self._authority.issue_cert(host)) as path:
+                    context.load_cert_chain(path)
+                self._contexts[host] = context
             return self._contexts[host]
-
-    def _new_context(self, host: str) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.set_alpn_protocols(["http/1.1"])
-        with _readable_path(self._authority.issue_cert(host)) as path:
-            context.load_cert_chain(path)
-        return context
 
 
 @contextmanager

@@ -78,15 +78,12 @@ class ClientConnection(HttpConnection):
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self.is_in_message:
-            self._check_rest(self.received_bytes - self._begun_at_bytes)
-
-    def _check_rest(self, size: int) -> None:
-        """Check what has arrived of a message after the segment that it began in: `size` bytes."""
-        if self.is_in_head:
-            if size > REQUEST_LIMITS.header_bytes:
-                self.refuse(431, "the headers are too large")
-        elif size > 2 * REQUEST_LIMITS.header_bytes + _MAX_FRAMING * self._body_bytes:
-            self.refuse(400, "the body is mostly chunk extensions or trailers")
+            size = self.received_bytes - self._begun_at_bytes
+            if self.is_in_head:
+                if size > REQUEST_LIMITS.header_bytes:
+                    self.refuse(431, "the headers are too large")
+            elif size > 2 * REQUEST_LIMITS.header_bytes + _MAX_FRAMING * self._body_bytes:
+                self.refuse(400, "the body is mostly chunk extensions or trailers")
 
     def connection_lost(self, exc: Exception | None) -> None:
         for cycle in self._earlier:

@@ -48,7 +48,9 @@ class Leases:
             if name in self._held_since_s or not self._connection.run(ACQUIRE, name, self.token, _MS):
                 return False
             self._held_since_s[name] = time.monotonic()
-            self._renew_in_background()
+            if self._renewer is None or not self._renewer.is_alive():
+                self._renewer = threading.Thread(target=self._renew, name="offbook-leases", daemon=True)
+                self._renewer.start()
             return True
 
     def release(self, name: str) -> None:
@@ -74,11 +76,6 @@ class Leases:
             yield
         finally:
             self.release(name)
-
-    def _renew_in_background(self) -> None:
-        if self._renewer is None or not self._renewer.is_alive():
-            self._renewer = threading.Thread(target=self._renew, name="offbook-leases", daemon=True)
-            self._renewer.start()
 
     def _renew(self) -> None:
         while True:

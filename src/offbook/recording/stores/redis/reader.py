@@ -143,7 +143,7 @@ class _ReadAhead:
     def put(self, rows: list[bytes], *, known: Container[str]) -> None:
         """Keep exchanges, given as the sizes of their keys with the members, and the values."""
         self._read = self._used = 0
-        for sized, value in _pairs(rows):
+        for sized, value in zip(rows[::2], rows[1::2], strict=True):
             size, number, length, rest = sized.split(b" ", 3)
             key = rest[: int(length)].decode()
             if key not in known:
@@ -170,10 +170,6 @@ class _ReadAhead:
 
     def forget(self, key: str) -> None:
         self._keys.pop(key, None)
-
-
-def _pairs(rows: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    return zip(rows[::2], rows[1::2], strict=True)
 
 
 class RedisIndex(Generic[E]):
@@ -215,7 +211,11 @@ class RedisIndex(Generic[E]):
             return next((stored for member in members if (stored := self._stored(member)) is not None), None)
         slot = self._slot(key)
         if fingerprint is None and slot.next:
-            return self._last_of(key)
+            found = self._connection.run(LAST, self._kind, f"k:{key}")
+            if not found:
+                return None
+            number, value = found
+            return StoredExchange(int(number), key, self._parse(key, _parse_value(value)[1], source=self.source), False)
         while slot.next:
             self._extend(key, slot)
         rows = reversed(slot.rows)
@@ -292,13 +292,6 @@ class RedisIndex(Generic[E]):
             exchange = self._parse(key, data, source=self.source)
             slot.rows.append(StoredExchange(number, key, exchange, False))
             slot.listed.append(is_listed)
-
-    def _last_of(self, key: str) -> StoredExchange[E] | None:
-        found = self._connection.run(LAST, self._kind, f"k:{key}")
-        if not found:
-            return None
-        number, value = found
-        return StoredExchange(int(number), key, self._parse(key, _parse_value(value)[1], source=self.source), False)
 
     def _members(self, fingerprint: str) -> list[Member]:
         """Return where exchanges with a fingerprint are, whatever their key."""

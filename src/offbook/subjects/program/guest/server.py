@@ -67,7 +67,11 @@ class _Server:
                 case {"hold": address}:
                     self._hold(tuple(address))
                 case {"run": _}:
-                    self._run(command, files)
+                    own = os.getpid()
+                    pid = _fork()
+                    if pid == 0:
+                        self._run_child(own, command, files)
+                    self._attend(pid, files)
                 case _:  # a run that has ended cannot be killed
                     pass
 
@@ -102,13 +106,6 @@ class _Server:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 files.frombytes(numbers[: len(numbers) - len(numbers) % files.itemsize])
         return data, list(files)
-
-    def _run(self, command: dict[str, Any], files: list[int]) -> None:
-        own = os.getpid()
-        pid = _fork()
-        if pid == 0:
-            self._run_child(own, command, files)
-        self._attend(pid, files)
 
     def _attend(self, pid: int, files: list[int]) -> None:
         """Say that a run has started, and how it has ended."""
@@ -181,7 +178,7 @@ class _Server:
 
     def _fork_at(self, checkpoint: Checkpoint) -> None:
         """Fork the runs here, and return in each of them. This process ends at the first that must not start here."""
-        own, printed = os.getpid(), [_content(number) for number in (1, 2)]
+        own, printed = os.getpid(), [os.pread(number, os.fstat(number).st_size, 0) for number in (1, 2)]
         while True:
             command, files = self._receive()
             if "run" not in command:  # a run that has ended cannot be killed
@@ -211,23 +208,23 @@ class _Server:
             ready = {file for file, _ in waits_for.poll()}
             has_ended = ending in ready
             if not has_ended:
-                self._handle_during_run(pid)
+                if not self._receive_any()[0]:
+                    self._leave()
+                _kill(pid)
         os.close(ending)
         _kill(pid)
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-    def _handle_during_run(self, pid: int) -> None:
-        """Handle the command to kill the run; without offbook, it is killed, too."""
-        if not self._receive_any()[0]:
-            self._leave()
-        _kill(pid)
 
     def _run_child(self, parent: int, command: dict[str, Any], files: list[int]) -> NoReturn:
         """Become the program, with its outputs and the link to the clock in `files`."""
         try:
             linked = self._become_run(parent, files)
             _reset()
-            _change_environment(command["environment"])
+            for name, value in command["environment"].items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
             waits.Waits.follow(SharedTime(linked, tuple(command["run"]), command["now_s"]))
             assert self._program is not None
             code = self._program.run()
@@ -270,21 +267,9 @@ def _reset() -> None:
     random.seed(0)
 
 
-def _content(file: int) -> bytes:
-    return os.pread(file, os.fstat(file).st_size, 0)
-
-
 def _write(file: int, content: bytes) -> None:
     while content:
         content = content[os.write(file, content) :]
-
-
-def _change_environment(changes: dict[str, str | None]) -> None:
-    for name, value in changes.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
 
 
 def _kill(pid: int) -> None:
