@@ -41,8 +41,7 @@ from offbook.wire.options import LOOPBACK
 from offbook.wire.replay_source import MAX_DESCRIPTION_CHARS, UnusedExchange
 from offbook.wire.request import HttpRequest
 from offbook.wire.response import HttpResponse, whole_response
-from offbook.wire.server.connection import send_response, while_client_waits
-from offbook.wire.server.http_protocol import Receive, Scope, Send
+from offbook.wire.server.connection import Receive, Scope, Send, send_response, while_client_waits
 from offbook.wire.session import WireSession
 
 MAX_HELLO_BYTES = 4 * 1024 * 1024

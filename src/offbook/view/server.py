@@ -28,8 +28,7 @@ from offbook.view.summary import ListedRun, RunKind, load_recording
 from offbook.wire.request import header_dict
 from offbook.wire.response import HttpResponse, whole_response
 from offbook.wire.server.access import Access
-from offbook.wire.server.connection import ClientConnection, send_response
-from offbook.wire.server.http_protocol import OpenConnections, Receive, Scope, Send
+from offbook.wire.server.connection import HttpConnection, OpenConnections, Receive, Scope, Send, send_response
 from offbook.wire.server.listener import ServerThread, bind_socket
 from offbook.workflow.runs.resumable_run import LOG, MANIFEST, read_manifest, read_progress
 
@@ -64,7 +63,7 @@ class ViewServer:
         listener = bind_socket(LOOPBACK, port)
         self.url = f"http://{LOOPBACK}:{listener.getsockname()[1]}/"
         opened = OpenConnections()
-        self._thread = ServerThread(listener, partial(ClientConnection, self._answer, opened), opened)
+        self._thread = ServerThread(listener, partial(HttpConnection, self._answer, opened), opened)
         self._turn: asyncio.Lock | None = None
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -27,7 +27,7 @@ from offbook.mcp.message import (
 from offbook.mcp.session import McpSession, PendingCall
 from offbook.wire.proxy.upstream import client_response_headers
 from offbook.wire.response import HttpResponse, whole_response
-from offbook.wire.server.http_protocol import Send
+from offbook.wire.server.connection import Send
 
 if TYPE_CHECKING:
     import httpx2

@@ -35,8 +35,15 @@ from offbook.mcp.session import McpSession, PendingCall
 from offbook.wire.proxy.upstream import upstream_request_headers
 from offbook.wire.request import HttpRequest, credentials_of
 from offbook.wire.response import JSON_TYPE, HttpResponse, whole_response
-from offbook.wire.server.connection import send_response, until_client_leaves, while_client_waits
-from offbook.wire.server.http_protocol import TRANSPORT, Receive, Scope, Send
+from offbook.wire.server.connection import (
+    TRANSPORT,
+    Receive,
+    Scope,
+    Send,
+    send_response,
+    until_client_leaves,
+    while_client_waits,
+)
 
 if TYPE_CHECKING:
     import httpx2

@@ -14,8 +14,7 @@ from offbook.wire.backend import SESSION_HEADER
 from offbook.wire.intercept.interception import Interception
 from offbook.wire.intercept.tunnel import TunnelError, join_ends, open_tunnel
 from offbook.wire.proxy.upstream import ORIGIN
-from offbook.wire.server.connection import REQUEST_LIMITS, DirectApplication, DirectConnection
-from offbook.wire.server.http_protocol import OpenConnections, Phase
+from offbook.wire.server.connection import REQUEST_LIMITS, DirectApplication, DirectConnection, OpenConnections, Phase
 
 if TYPE_CHECKING:
     from offbook.wire.server.wire_server import WireApp
