@@ -24,7 +24,7 @@ from offbook.mcp.recorder import McpRecorder
 from offbook.mcp.replay import NO_LATENCY, McpReplay
 from offbook.mcp.session import McpSession, McpToolCall, ignore_tool_call
 from offbook.mcp.shared import SharedMcpReplay
-from offbook.mcp.stdio import READ_BYTES, LineServer, ServerProcess, read_server
+from offbook.mcp.stdio import READ_BYTES, ServerProcess, open_lines
 from offbook.messages import JsonObject, result_text
 from offbook.recording.format.exchange import ToolExchange
 from offbook.recording.format.keys import tool_key
@@ -306,27 +306,20 @@ async def _serve(
     session: McpSession, client: _JoinedLines, reader: asyncio.StreamReader, upstream: ServerProcess | None
 ) -> None:
     """Serve a client that has joined until its input ends, or the server."""
-    if upstream is not None:
-        await upstream.start()
-    server = LineServer(session, client, upstream=upstream)
-    running = None if upstream is None else asyncio.ensure_future(read_server(upstream, server))
-    ending = asyncio.ensure_future(client.has_ended.wait())
-    try:
-        while not client.has_ended.is_set():
-            reading = asyncio.ensure_future(reader.read(READ_BYTES))
-            await asyncio.wait([reading, ending], return_when=asyncio.FIRST_COMPLETED)
-            if not reading.done():
-                reading.cancel()
-                break
-            if not (data := reading.result()):
-                break
-            server.receive(data)
-    finally:
-        ending.cancel()
-        code = 0 if upstream is None else await upstream.stop()
-        if running is not None:
-            await running
-        server.close(code)
+    async with open_lines(session, client, upstream) as server:
+        ending = asyncio.ensure_future(client.has_ended.wait())
+        try:
+            while not client.has_ended.is_set():
+                reading = asyncio.ensure_future(reader.read(READ_BYTES))
+                await asyncio.wait([reading, ending], return_when=asyncio.FIRST_COMPLETED)
+                if not reading.done():
+                    reading.cancel()
+                    break
+                if not (data := reading.result()):
+                    break
+                server.receive(data)
+        finally:
+            ending.cancel()
 
 
 class _JoinedLines:
