@@ -14,7 +14,7 @@ from offbook.clock import FIRST_PAUSE_S
 from offbook.recording.format.document import Document
 from offbook.recording.record import RecordingProvider
 from offbook.recording.stores.locate import open_store
-from offbook.recording.stores.redis.leases import LEASE_S
+from offbook.recording.stores.redis.store import LEASE_S
 from offbook.recording.tool_record import record_tools
 from tests.every_case import EVERY_CASE
 from tests.servers import redis_server

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from offbook.clock import SYSTEM_CLOCK
 from offbook.decoding import decode
 from offbook.explore.observers.wire import WireObserver
-from offbook.explore.processes.sdk_warm_up import SentRequests
+from offbook.explore.sdk_warm_up import SentRequests
 from offbook.subjects.program.fork_server import ForkedProgram, ForkServer, Libraries
 from offbook.subjects.program.process import Patience, ProgramExit, ProgramProcess, RunClock
 from offbook.subjects.program.python_command import PythonCommand

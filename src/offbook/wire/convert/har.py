@@ -19,8 +19,7 @@ from offbook.recording.format.document import Document, exchanges_of
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.keys import short_key, tool_key
 from offbook.recording.format.wire_record import wire_text
-from offbook.wire.convert.recorded_request import in_order, recorded_request
-from offbook.wire.convert.trace import HttpCall, Trace, Unmapped, ended_at, header_map
+from offbook.wire.convert.trace import HttpCall, Trace, Unmapped, ended_at, header_map, in_order, recorded_request
 from offbook.wire.request import HttpRequest, parse_request
 from offbook.wire.response import Frame, HttpResponse, encode_exchange, recorded_response
 

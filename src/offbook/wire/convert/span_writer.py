@@ -18,9 +18,8 @@ from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.keys import is_mcp_key, short_key, tool_key
 from offbook.vendors import otel_name
 from offbook.wire.convert.har import unwritable_reason
-from offbook.wire.convert.recorded_request import in_order, model_request, provider_of
 from offbook.wire.convert.spans import json_value
-from offbook.wire.convert.trace import Unmapped
+from offbook.wire.convert.trace import Unmapped, in_order, model_request, provider_of
 
 SpanKind = Literal["otel", "openinference"]
 _SYSTEMS = {"google": "vertexai", "openai_responses": "openai"}

@@ -24,7 +24,7 @@ from offbook.recording.match.fingerprint import NormaliseRules, canonical_bytes,
 from offbook.recording.redact.redactor import Redactor
 from offbook.text import estimate_tokens
 from offbook.vendors import VENDORS
-from offbook.wire.convert.recorded_request import in_order, recorded_request
+from offbook.wire.convert.trace import in_order, recorded_request
 from offbook.wire.proxy.forwarding import (
     decompressed,
     decompressor_for,

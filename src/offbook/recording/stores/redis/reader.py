@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import secrets
 from bisect import bisect_right
 from collections.abc import Container, Iterable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeAlias
+from hashlib import blake2b
+from typing import Any, Generic, Literal, NamedTuple, TypeAlias
 
 import orjson
 from msgspec.structs import replace
@@ -16,12 +18,18 @@ from offbook.recording.format.document import FORMAT_VERSION, Document, E, Entri
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.file import parse_exchange, parse_tool_exchange
 from offbook.recording.stores.redis.connection import RedisConnection
-from offbook.recording.stores.redis.scripts import DESCRIBE, FIND, LAST, PAGE, READ
+from offbook.recording.stores.redis.scripts import (
+    CHANGES_BATCH,
+    CLAIM,
+    DESCRIBE,
+    FIND,
+    GIVE_BACK,
+    LAST,
+    PAGE,
+    READ,
+)
 from offbook.recording.stores.sqlite import ExchangeParser
-from offbook.recording.stores.store import StoredExchange
-
-if TYPE_CHECKING:
-    from offbook.recording.stores.redis.positions import RedisPosition
+from offbook.recording.stores.store import Claim, StoredExchange
 
 Kind: TypeAlias = Literal["m", "t"]
 """Exchanges of models, or of tools."""
@@ -37,6 +45,9 @@ NEAR = 3
 tools have their ids from one sequence."""
 
 PAGE_SIZE = 250
+
+POSITION_TTL_S = 3600
+"""After how many seconds without a call a session starts from the beginning."""
 
 
 class RecordingFields(NamedTuple):
@@ -339,8 +350,6 @@ class RedisReader(RedisIndex[Exchange]):
 
     def position(self, group: str, session: str) -> RedisPosition:
         """Return the position of a session, which all servers of the group share."""
-        from offbook.recording.stores.redis.positions import RedisPosition  # noqa: PLC0415 - few readers share sessions
-
         return RedisPosition(self._connection, group=group, session=session)
 
     def close(self) -> None:
@@ -358,3 +367,35 @@ def _entries(index: RedisIndex[E], kind: Kind, lifetimes: dict[Stamp, int]) -> E
     for key in listed:
         entries[key] = exchanges_of(entries, key)
     return entries
+
+
+class RedisPosition:
+    """The position of a session: which exchanges were served, and a log of the changes, of which each process reads
+    what it has not read. A claim is one round trip, or more if there are more than 1,000 changes to read."""
+
+    def __init__(self, connection: RedisConnection, *, group: str, session: str) -> None:
+        self._connection = connection
+        self._name = blake2b(f"{group}\0{session}".encode(), digest_size=16).hexdigest()
+        self._epoch, self._read = b"", 0
+
+    def claim(self, *ids: int) -> Claim:
+        claim = self._claim_once(ids)
+        while claim.id is None and len(claim.changes) % CHANGES_BATCH == 0 and claim.changes:
+            more = self._claim_once(ids)
+            changes = more.changes if more.is_restarted else claim.changes + more.changes
+            claim = Claim(more.id, changes, claim.is_restarted or more.is_restarted)
+        return claim
+
+    def give_back(self, served: int) -> None:
+        self._connection.run(GIVE_BACK, self._name, self._epoch, served)
+
+    def _claim_once(self, ids: tuple[int, ...]) -> Claim:
+        """Claim, unless there are more changes to read than one answer has."""
+        known, arguments = (
+            self._epoch,
+            (self._name, POSITION_TTL_S * 1000, self._epoch, self._read, secrets.token_hex(8)),
+        )
+        self._epoch, claimed, changes = self._connection.run(CLAIM, *arguments, *ids)
+        is_restarted = known not in (b"", self._epoch)
+        self._read = (0 if is_restarted else self._read) + len(changes)
+        return Claim(int(claimed) if claimed else None, [int(change) for change in changes], is_restarted)
