@@ -15,7 +15,7 @@ from msgspec import UNSET
 from offbook.messages import JsonObject, Request, Response, ToolCall, Usage
 from offbook.recording.format.exchange import RecordedError, ToolExchange
 from offbook.wire.convert.spans import Span, json_value
-from offbook.wire.convert.trace import ModelCall, ToolRun, Unmapped
+from offbook.wire.convert.trace import TracedModelCall, TracedToolCall, Unmapped
 
 _DETAILS = "gen_ai.client.inference.operation.details"
 _MODEL_OPERATIONS = frozenset(("chat", "generate_content", "text_completion"))
@@ -25,7 +25,7 @@ _FINISH_REASONS = {"tool_call": "tool_calls", "error": None}
 _EXTRA = ("top_p", "top_k", "frequency_penalty", "presence_penalty", "seed")
 
 
-def read_span(span: Span) -> ModelCall | ToolRun | Unmapped | None:
+def read_span(span: Span) -> TracedModelCall | TracedToolCall | Unmapped | None:
     """Return the call of a span, why it cannot be mapped, or None for a span that only encloses calls."""
     place = f"span {span.name!r} ({span.id[1]})"
     fields = dict(span.attributes)
@@ -44,7 +44,7 @@ def read_span(span: Span) -> ModelCall | ToolRun | Unmapped | None:
     return Unmapped(place, f"the operation {operation} has no place in a recording")
 
 
-def _model_call(span: Span, fields: JsonObject, place: str) -> ModelCall | Unmapped:
+def _model_call(span: Span, fields: JsonObject, place: str) -> TracedModelCall | Unmapped:
     if span.error:
         return Unmapped(place, f"the call failed: {span.error}")
     try:
@@ -66,7 +66,7 @@ def _model_call(span: Span, fields: JsonObject, place: str) -> ModelCall | Unmap
         extra=extra,
         stream=fields.get("gen_ai.request.stream") is True,
     )
-    return ModelCall(
+    return TracedModelCall(
         place=place,
         provider=_provider(fields),
         request=request,
@@ -181,7 +181,7 @@ def _response(answer: JsonObject, fields: JsonObject) -> Response:
     )
 
 
-def tool_run(span: Span, tool: str, arguments: Any, result: Any, place: str) -> ToolRun | Unmapped:
+def tool_run(span: Span, tool: str, arguments: Any, result: Any, place: str) -> TracedToolCall | Unmapped:
     """Return the call of a tool, or why it cannot be mapped."""
     if not tool:
         return Unmapped(place, "the span does not name its tool")
@@ -196,4 +196,4 @@ def tool_run(span: Span, tool: str, arguments: Any, result: Any, place: str) -> 
         latency_ms=span.latency_ms,
         recorded_at=span.recorded_at,
     )
-    return ToolRun(place=place, tool=tool, exchange=exchange)
+    return TracedToolCall(place=place, tool=tool, exchange=exchange)

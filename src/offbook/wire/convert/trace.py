@@ -55,7 +55,7 @@ class HttpCall(Struct, frozen=True, kw_only=True):
     request_hash: str = ""
 
 
-class ModelCall(Struct, frozen=True, kw_only=True):
+class TracedModelCall(Struct, frozen=True, kw_only=True):
     """A model call of which the messages are known, but not the bytes. `provider` is one of ours."""
 
     place: str
@@ -74,7 +74,7 @@ class AnyRequestCall(Struct, frozen=True, kw_only=True):
     exchange: Exchange
 
 
-class ToolRun(Struct, frozen=True, kw_only=True):
+class TracedToolCall(Struct, frozen=True, kw_only=True):
     """A call of a tool."""
 
     place: str
@@ -82,7 +82,7 @@ class ToolRun(Struct, frozen=True, kw_only=True):
     exchange: ToolExchange
 
 
-AnyCall: TypeAlias = HttpCall | ModelCall | AnyRequestCall | ToolRun
+AnyCall: TypeAlias = HttpCall | TracedModelCall | AnyRequestCall | TracedToolCall
 
 
 class Trace(Struct, frozen=True):
@@ -107,14 +107,14 @@ def record_trace(trace: Trace, document: Document, *, redactor: Redactor) -> lis
 
 def _record(call: AnyCall, document: Document, redactor: Redactor, prices: PriceTable) -> None:
     """Add a call to a recording. Raises InputError, ValueError or TypeError if a recording cannot hold it."""
-    if isinstance(call, ToolRun):
+    if isinstance(call, TracedToolCall):
         tool, ran = redactor.text(call.tool), redactor.redact_tool(call.exchange)
         parse_tool_exchange(tool, msgspec.json.encode(ran), source=call.place)
         document.add_tool(tool, ran)
         return
     if isinstance(call, AnyRequestCall):
         key, exchange = call.key, call.exchange
-    elif isinstance(call, ModelCall):
+    elif isinstance(call, TracedModelCall):
         key, exchange = _model_exchange(call, prices)
     else:
         key, exchange = _http_exchange(call, prices)
@@ -162,7 +162,7 @@ class _TraceClock:
         self.now_ms += delay_s * 1000.0
 
 
-def _model_exchange(call: ModelCall, prices: PriceTable) -> tuple[str, Exchange]:
+def _model_exchange(call: TracedModelCall, prices: PriceTable) -> tuple[str, Exchange]:
     parsed = parse_request(http_request_of(call.request, call.provider))
     if parsed.request is None:
         raise RequestError(parsed.problem or "its request is not complete")

@@ -109,7 +109,7 @@ class PageRow(NamedTuple, Generic[E]):
     left_ms: int
 
 
-class _Slot(Generic[E]):
+class _KeySlot(Generic[E]):
     """The exchanges of a key, in order, as far as they were read. `next` is the id to go on after; empty at the end.
 
     It is not `current` if others may have added to its end since.
@@ -194,7 +194,7 @@ class RedisIndex(Generic[E]):
     def __init__(self, connection: RedisConnection, kind: Kind, parse: ExchangeParser[E], *, size: int) -> None:
         self._connection, self._kind, self._parse = connection, kind, parse
         self.source, self._size, self.gone = connection.source, size, 0
-        self._slots: dict[str, _Slot[E]] = {}
+        self._slots: dict[str, _KeySlot[E]] = {}
         self._anywhere: dict[str, list[Member]] = {}
         self._read_ahead = _ReadAhead()
 
@@ -262,10 +262,10 @@ class RedisIndex(Generic[E]):
             self._anywhere.pop(key, None)
             self._read_ahead.forget(key)
 
-    def _slot(self, key: str) -> _Slot[E]:
+    def _slot(self, key: str) -> _KeySlot[E]:
         slot = self._slots.get(key)
         if slot is None:
-            slot = self._slots[key] = _Slot()
+            slot = self._slots[key] = _KeySlot()
             self._start(key, slot)
         elif not slot.is_current:
             self._extend(key, slot)
@@ -275,7 +275,7 @@ class RedisIndex(Generic[E]):
             slot.settle()
         return slot
 
-    def _start(self, key: str, slot: _Slot[E]) -> None:
+    def _start(self, key: str, slot: _KeySlot[E]) -> None:
         """Read the first exchanges of a key, unless they were read ahead."""
         ahead = self._read_ahead.take(key)
         if ahead is None:
@@ -286,7 +286,7 @@ class RedisIndex(Generic[E]):
         if slot.rows:
             self._read_ahead.note(slot.rows[-1].id)
 
-    def _extend(self, key: str, slot: _Slot[E], *, ahead: int = 0) -> None:
+    def _extend(self, key: str, slot: _KeySlot[E], *, ahead: int = 0) -> None:
         """Read further exchanges of a key, and some of those that follow in the recording."""
         arguments = (self._kind, key, slot.next, BATCH, ahead)
         result = self._connection.run(READ, *arguments)
@@ -297,7 +297,7 @@ class RedisIndex(Generic[E]):
         if ahead:
             self._read_ahead.put(rows[len(ids) :], known=self._slots)
 
-    def _add(self, key: str, slot: _Slot[E], rows: Iterable[tuple[int, bytes]]) -> None:
+    def _add(self, key: str, slot: _KeySlot[E], rows: Iterable[tuple[int, bytes]]) -> None:
         for number, value in rows:
             is_listed, data = _parse_value(value)
             exchange = self._parse(key, data, source=self.source)

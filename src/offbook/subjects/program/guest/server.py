@@ -20,7 +20,7 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from . import preload, waits
-from .checkpoint import Checkpoint, TimeToCheckpoint, clone
+from .fork_point import ForkPoint, clone
 from .program import Program, join_threads_at_exit
 from .shared_time import SharedTime
 
@@ -118,13 +118,13 @@ class _Server:
         self._send({"exit": code})
 
     def _hold(self, address: tuple[str, int]) -> None:
-        """Let another process fork the runs, at the checkpoint of the program, for as long as it can."""
+        """Let another process fork the runs, at the fork point of the program, for as long as it can."""
         own = os.getpid()
         answer, answering = os.pipe()
         pid = _fork()
         if pid == 0:
             os.close(answer)
-            self._run_to_checkpoint(own, address, answering)
+            self._run_to_fork_point(own, address, answering)
         os.close(answering)
         found = self._answer_of(pid, answer)
         is_held = found == _HELD
@@ -146,14 +146,14 @@ class _Server:
         with os.fdopen(answer, "rb") as reading:
             return reading.readline().strip()  # several threads may refuse
 
-    def _run_to_checkpoint(self, parent: int, address: tuple[str, int], answering: int) -> NoReturn:
-        """Become the program, up to its checkpoint, and fork its runs there."""
+    def _run_to_fork_point(self, parent: int, address: tuple[str, int], answering: int) -> NoReturn:
+        """Become the program, up to its fork point, and fork its runs there."""
 
         def hold() -> None:
             try:
                 os.write(answering, _HELD + b"\n")
                 os.close(answering)
-                self._fork_at(checkpoint)
+                self._fork_at(point)
             except BaseException:
                 _exit_now(1)
 
@@ -166,24 +166,23 @@ class _Server:
             _die_with(parent)
             _take_outputs([os.memfd_create("stdout"), os.memfd_create("stderr")])
             _reset()
-            clock = TimeToCheckpoint(address)
-            waits.Waits.follow(clock)
-            checkpoint = Checkpoint(clock, hold, refuse)
-            checkpoint.watch()
+            point = ForkPoint(address, hold, refuse)
+            waits.Waits.follow(point.clock)
+            point.watch()
             assert self._program is not None
             code = self._program.run()
-            _exit_now(code if checkpoint.is_left else 0)
+            _exit_now(code if point.is_left else 0)
         finally:
             _exit_now(1)
 
-    def _fork_at(self, checkpoint: Checkpoint) -> None:
+    def _fork_at(self, point: ForkPoint) -> None:
         """Fork the runs here, and return in each of them. This process ends at the first that must not start here."""
         own, printed = os.getpid(), [os.pread(number, os.fstat(number).st_size, 0) for number in (1, 2)]
         while True:
             command, files = self._receive()
             if "run" not in command:  # a run that has ended cannot be killed
                 continue
-            if command["now_s"] or command["environment"] or command["modules"] or not checkpoint.is_current:
+            if command["now_s"] or command["environment"] or command["modules"] or not point.is_current:
                 self._send({"released": True})
                 _exit_now(0)
             pid = clone()
@@ -193,7 +192,7 @@ class _Server:
                 linked = self._become_run(own, files)
                 for number, content in zip((1, 2), printed, strict=True):
                     _write(number, content)
-                checkpoint.leave(linked)
+                point.leave(linked)
                 return
             self._attend(pid, files)
 
