@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
@@ -91,6 +91,26 @@ class Trace(Struct, frozen=True):
     calls: tuple[AnyCall, ...]
     unmapped: tuple[Unmapped, ...] = ()
     enclosing: int = 0
+
+
+def read_each(
+    items: Sequence[Any], noun: str, read: Callable[[Any, str], AnyCall | Unmapped], *, otherwise: str
+) -> Trace:
+    """Return the calls of the items of a file: `read` returns one of an item at a place, or why it has none.
+
+    An item that is not as `read` expects is not mapped, for a reason that begins with `otherwise`.
+    """
+    calls, unmapped = list[AnyCall](), list[Unmapped]()
+    for number, item in enumerate(items, 1):
+        try:
+            found = read(item, f"{noun} {number}")
+        except (TypeError, KeyError, AttributeError, ValueError) as error:
+            found = Unmapped(f"{noun} {number}", f"{otherwise}: {error!r}")
+        if isinstance(found, Unmapped):
+            unmapped.append(found)
+        else:
+            calls.append(found)
+    return Trace(tuple(calls), tuple(unmapped))
 
 
 def record_trace(trace: Trace, document: Document, *, redactor: Redactor) -> list[Unmapped]:
