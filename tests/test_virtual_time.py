@@ -17,7 +17,7 @@ import anyio.to_thread
 import pytest
 
 from offbook.clock import run
-from offbook.explore.processes.isolation import CaseProcess, ForkedProcess, wait_for_any
+from offbook.explore.isolation import CaseProcess, ForkedProcess, wait_for_any
 from offbook.virtual_time import REAL, STUCK_S, NewThreads, TimeReferences, VirtualTime
 
 REFERENCES = TimeReferences()

@@ -24,7 +24,6 @@ from offbook.gateway.breaker import BreakerPolicy as BreakerPolicy
 from offbook.gateway.gateway import ProviderGateway as ProviderGateway
 from offbook.gateway.limits import RateLimit as RateLimit
 from offbook.gateway.retry import RetryPolicy as RetryPolicy
-from offbook.mcp.serving import serving as serving
 from offbook.messages import Request as Request
 from offbook.messages import Response as Response
 from offbook.messages import StreamEnd as StreamEnd
@@ -46,6 +45,7 @@ from offbook.scenarios import turn as turn
 from offbook.scenarios.trajectory import Trajectory as Trajectory
 from offbook.scenarios.trajectory import assert_trajectory as assert_trajectory
 from offbook.scenarios.trajectory import expected as expected
+from offbook.server import serving as serving
 from offbook.session.provider import MockProvider as MockProvider
 from offbook.session.recording_provider import RecordingProvider as RecordingProvider
 from offbook.session.recording_tools import record_tools as record_tools

@@ -307,7 +307,11 @@ class TimeReferences:
         for module, alias, name in self._names:
             module[alias] = functions[name]
         for each in self._functions:
-            _replace_defaults(each, functions)
+            if each.__defaults__:
+                each.__defaults__ = tuple(functions.get(_name_of(value) or "", value) for value in each.__defaults__)
+            if each.__kwdefaults__:
+                named = each.__kwdefaults__.items()
+                each.__kwdefaults__ = {name: functions.get(_name_of(value) or "", value) for name, value in named}
 
 
 def _name_of(value: object) -> str | None:
@@ -337,14 +341,6 @@ def _has_default(holder: object, is_kept: _IsKept) -> bool:
         return False
     defaults = [*(holder.__defaults__ or ()), *(holder.__kwdefaults__ or {}).values()]
     return any(_name_of(value) is not None for value in defaults)
-
-
-def _replace_defaults(function: FunctionType, virtual: Mapping[str, Callable[..., Any]]) -> None:
-    if function.__defaults__:
-        function.__defaults__ = tuple(virtual.get(_name_of(value) or "", value) for value in function.__defaults__)
-    if function.__kwdefaults__:
-        named = function.__kwdefaults__.items()
-        function.__kwdefaults__ = {name: virtual.get(_name_of(value) or "", value) for name, value in named}
 
 
 STUCK_S = 5.0

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import httpx2  # noqa: F401 - loaded here, or the inner run would load it anew
 
-import offbook.mcp.serving  # noqa: F401
+import offbook.server  # noqa: F401
 
 EXAMPLE = Path(__file__).parents[2] / "examples/mcp"
 

@@ -5,7 +5,7 @@ import json
 import httpx2  # noqa: F401 - loaded here, or each inner run would load it anew
 import pytest
 
-import offbook.mcp.serving  # noqa: F401
+import offbook.server  # noqa: F401
 from tests.pytest_plugin.conftest import printed_output
 
 CLIENT = """

@@ -13,7 +13,7 @@ import pytest
 from offbook.clock import FIRST_PAUSE_S
 from offbook.recording.format.document import Document
 from offbook.recording.stores.locate import open_store
-from offbook.recording.stores.redis.leases import LEASE_S
+from offbook.recording.stores.redis.store import LEASE_S
 from offbook.session.recording_provider import RecordingProvider
 from offbook.session.recording_tools import record_tools
 from tests.every_case import EVERY_CASE

@@ -7,13 +7,13 @@ import sys
 import pytest
 
 from offbook.errors import InputError
-from offbook.view.agent_tools import RunTools
+from offbook.view.agent_tools import LibraryTools
 from tests.view import sample
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    return RunTools(sample.write_runs(tmp_path_factory.mktemp("runs")))
+    return LibraryTools(sample.write_runs(tmp_path_factory.mktemp("runs")))
 
 
 def test_runs_are_listed_and_searched(runs):
@@ -47,8 +47,8 @@ def test_nothing_outside_of_the_folder_is_read(runs, run):
 
 def test_only_who_is_allowed_to_explores(tmp_path):
     reading = ["list_runs", "show_recording", "list_findings", "explain_finding"]
-    assert [tool.name for tool in RunTools(tmp_path).tools()] == reading
-    tools = RunTools(tmp_path, explores=True).tools()
+    assert [tool.name for tool in LibraryTools(tmp_path).tools()] == reading
+    tools = LibraryTools(tmp_path, explores=True).tools()
     assert [tool.name for tool in tools] == [*reading, "explore"]
     assert [tool.declaration.read_only for tool in tools] == [True] * 4 + [False]
 
@@ -56,7 +56,7 @@ def test_only_who_is_allowed_to_explores(tmp_path):
 async def test_what_an_exploration_says_is_wrong_reaches_the_agent(tmp_path):
     sample.write_runs(tmp_path)
     with pytest.raises(InputError, match="no_such_fault"):
-        await RunTools(tmp_path, explores=True).explore("refund-tuesday.json", ["true"], faults="no_such_fault")
+        await LibraryTools(tmp_path, explores=True).explore("refund-tuesday.json", ["true"], faults="no_such_fault")
 
 
 def test_the_command_answers_until_its_input_ends(tmp_path):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from offbook.recording.format.file import document_from_dict
 from offbook.recording.stores.locate import open_store
-from offbook.recording.stores.redis.positions import CHANGES_BATCH
+from offbook.recording.stores.redis.scripts import CHANGES_BATCH
 from offbook.wire.backend import WireBackend
 from offbook.wire.calls import STEP_HEADER
 from offbook.wire.options import WireOptions

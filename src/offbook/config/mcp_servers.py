@@ -16,7 +16,6 @@ from offbook.mcp.hub import McpHub
 from offbook.mcp.message import Message
 from offbook.mcp.recorder import McpRecorder
 from offbook.mcp.replay import McpReplay
-from offbook.mcp.serving import McpWireServer
 from offbook.mcp.session import McpToolCall
 from offbook.pipeline import Live, Record, Replay
 from offbook.recording.format.document import Document
@@ -27,6 +26,7 @@ from offbook.recording.stores.locate import open_reader
 from offbook.recording.stores.store import ExchangeIndex, RecordingReader
 from offbook.scenarios.mocks import MockedTools
 from offbook.scenarios.targets import McpServer
+from offbook.server import McpWireServer
 from offbook.wire.options import WireOptions
 from offbook.wire.session import WireSession
 

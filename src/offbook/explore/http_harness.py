@@ -14,8 +14,8 @@ from offbook.explore.observers.calls import raise_endless
 from offbook.explore.observers.inferred_tools import InferredTool, offered_tool
 from offbook.explore.observers.wire import PendingAnswer, WireObserver, offered_tools
 from offbook.explore.options import Divergence
-from offbook.explore.processes.sdk_warm_up import SentRequest, SentRequests, warm_up
 from offbook.explore.run import ModelCall
+from offbook.explore.sdk_warm_up import SentRequest, SentRequests, warm_up
 from offbook.faults import FaultPlan
 from offbook.faults.log import FaultLog
 from offbook.faults.order import CallOrder

@@ -31,9 +31,9 @@ from offbook.errors import (
     StreamInterruptedError,
 )
 from offbook.explore.harness import CleanScript, Harness
+from offbook.explore.isolation import CaseProcess
 from offbook.explore.observers.calls import EndlessRunError
 from offbook.explore.options import DEFAULT_DEADLINES, Deadlines
-from offbook.explore.processes.isolation import CaseProcess
 from offbook.explore.run import Run, RunFailure, error_text, normalize_text
 from offbook.faults.order import run_task
 from offbook.recording.format.exchange import json_form

@@ -10,7 +10,7 @@ The way of a request, in order:
 5. `dialogue` sends it message by message, and waits where the server asks the client something.
 
 `hub` puts these together for a server of `offbook.wire`, `config` reads and writes the `mcpServers` of clients, and
-`serving` is a server with both, for Python and pytest, with streams for clients in the same process.
+`offbook/server.py` is a server with both, for Python and pytest.
 
 `mock` answers by functions, mocks and schemas instead of a recording. `surface` is what a server offers and what of it
 moved, `check` says what is wrong with it, and `verify` compares a live server with its recording.

@@ -201,18 +201,14 @@ def _check_call(exchange: ToolExchange, tool: JsonObject, place: str, texts: _Te
         and exchange.arguments_hash is None
         and not _schema_problem(tool, "inputSchema")
     ):
-        yield from _argument_problems(exchange.arguments, tool, place)
+        try:
+            ToolSpec(tool["name"], parameters=tool.get("inputSchema")).check(exchange.arguments)
+        except ToolArgumentsError as error:
+            problems = "; ".join(error.problems)
+            yield McpFinding(f"{place}.arguments", "arguments", f"they do not fit the inputSchema: {problems}")
     output = tool.get("outputSchema")
     if output is not None and exchange.error is None and not _schema_problem(tool, "outputSchema"):
         yield from _result_problems(response, build_result_check(output, tool=tool["name"]), place)
-
-
-def _argument_problems(arguments: JsonObject, tool: JsonObject, place: str) -> Iterator[McpFinding]:
-    try:
-        ToolSpec(tool["name"], parameters=tool.get("inputSchema")).check(arguments)
-    except ToolArgumentsError as error:
-        problems = "; ".join(error.problems)
-        yield McpFinding(f"{place}.arguments", "arguments", f"they do not fit the inputSchema: {problems}")
 
 
 def _result_problems(response: JsonObject, check: ResultCheck, place: str) -> Iterator[McpFinding]:

@@ -24,7 +24,7 @@ from offbook.mcp.recorder import McpRecorder
 from offbook.mcp.replay import McpReplay
 from offbook.mcp.session import McpSession, McpToolCall, ignore_tool_call
 from offbook.mcp.shared import SharedMcpReplay
-from offbook.mcp.stdio import READ_BYTES, LineServer, ServerProcess, read_server
+from offbook.mcp.stdio import READ_BYTES, ServerProcess, open_lines
 from offbook.messages import JsonObject, result_text
 from offbook.recording.format.exchange import ToolExchange
 from offbook.recording.format.keys import tool_key
@@ -41,8 +41,7 @@ from offbook.wire.options import LOOPBACK
 from offbook.wire.recordings import MAX_DESCRIPTION_CHARS, UnusedExchange
 from offbook.wire.request import HttpRequest
 from offbook.wire.response import HttpResponse, whole_response
-from offbook.wire.server.connection import send_response, while_client_waits
-from offbook.wire.server.http_protocol import Receive, Scope, Send
+from offbook.wire.server.connection import Receive, Scope, Send, send_response, while_client_waits
 from offbook.wire.session import WireSession
 
 MAX_HELLO_BYTES = 4 * 1024 * 1024
@@ -184,17 +183,11 @@ class McpHub:
         server = self._server_at(request.path)
         assert server is not None
         if self._takes_time(server, session):
-            await self._answer_after_work(self.endpoint(server, session), request, scope, receive, send)
+            response = await while_client_waits(self.endpoint(server, session).respond_after_work(request), receive)
+            if response is not None:
+                await send_response(response, scope, receive, send)
             return
         await self._upstreams[server].forward(request, self.session(server, session), scope, receive, send)
-
-    async def _answer_after_work(
-        self, endpoint: HttpEndpoint, request: HttpRequest, scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        """Answer a request when its answer is made, unless the client leaves before."""
-        response = await while_client_waits(endpoint.respond_after_work(request), receive)
-        if response is not None:
-            await send_response(response, scope, receive, send)
 
     async def start(self, sessions: SessionRegistry) -> None:
         """Listen for processes that join over stdio, on the loop of the server."""
@@ -313,27 +306,20 @@ async def _serve(
     session: McpSession, client: _JoinedLines, reader: asyncio.StreamReader, upstream: ServerProcess | None
 ) -> None:
     """Serve a client that has joined until its input ends, or the server."""
-    if upstream is not None:
-        await upstream.start()
-    server = LineServer(session, client, upstream=upstream)
-    running = None if upstream is None else asyncio.ensure_future(read_server(upstream, server))
-    ending = asyncio.ensure_future(client.has_ended.wait())
-    try:
-        while not client.has_ended.is_set():
-            reading = asyncio.ensure_future(reader.read(READ_BYTES))
-            await asyncio.wait([reading, ending], return_when=asyncio.FIRST_COMPLETED)
-            if not reading.done():
-                reading.cancel()
-                break
-            if not (data := reading.result()):
-                break
-            server.receive(data)
-    finally:
-        ending.cancel()
-        code = 0 if upstream is None else await upstream.stop()
-        if running is not None:
-            await running
-        server.close(code)
+    async with open_lines(session, client, upstream) as server:
+        ending = asyncio.ensure_future(client.has_ended.wait())
+        try:
+            while not client.has_ended.is_set():
+                reading = asyncio.ensure_future(reader.read(READ_BYTES))
+                await asyncio.wait([reading, ending], return_when=asyncio.FIRST_COMPLETED)
+                if not reading.done():
+                    reading.cancel()
+                    break
+                if not (data := reading.result()):
+                    break
+                server.receive(data)
+        finally:
+            ending.cancel()
 
 
 class _JoinedLines:

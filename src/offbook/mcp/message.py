@@ -225,7 +225,10 @@ def arguments_hash(message: Message) -> str:
 def lenient_hash(arguments: JsonObject, cursors: CursorNames) -> str:
     """Return a hash that is equal for arguments that mean the same: JSON inside text is compared as JSON, and cursors
     by the order in which they appeared."""
-    return hash_arguments(_normalised(arguments, cursors))
+    named = arguments
+    if isinstance(cursor := arguments.get("cursor"), str):
+        named = arguments | {"cursor": cursors.name(cursor)}
+    return hash_arguments(json_in_texts(named))
 
 
 class CursorNames:
@@ -242,13 +245,6 @@ class CursorNames:
     def name(self, cursor: str) -> str:
         """Return the name of a cursor; one that never appeared is its own name."""
         return self._names.get(cursor, cursor)
-
-
-def _normalised(arguments: JsonObject, cursors: CursorNames) -> Any:
-    named = arguments
-    if isinstance(cursor := arguments.get("cursor"), str):
-        named = arguments | {"cursor": cursors.name(cursor)}
-    return json_in_texts(named)
 
 
 def json_in_texts(value: Any) -> Any:

@@ -285,15 +285,11 @@ def _example_of_shape(schema: JsonObject, root: Any, depth: int) -> Any:
         if _has_items(schema, keyword):
             return example_of(schema[keyword][-1 if depth >= _MAX_DEPTH else 0], root, depth + 1)
     if _has_items(schema, "allOf"):
-        return _example_of_all(schema["allOf"], root, depth)
+        examples = [example_of(part, root, depth + 1) for part in schema["allOf"]]
+        objects = [each for each in examples if isinstance(each, dict)]
+        return {name: value for each in objects for name, value in each.items()} if objects else examples[0]
     kind = schema.get("type", "object" if "properties" in schema else "string")
     return _example_of_type(kind[0] if isinstance(kind, list) and kind else kind, schema, root, depth)
-
-
-def _example_of_all(parts: list[Any], root: Any, depth: int) -> Any:
-    examples = [example_of(part, root, depth + 1) for part in parts]
-    objects = [each for each in examples if isinstance(each, dict)]
-    return {name: value for each in objects for name, value in each.items()} if objects else examples[0]
 
 
 def _example_of_type(kind: Any, schema: JsonObject, root: Any, depth: int) -> Any:

@@ -1,4 +1,4 @@
-"""MCP over stdio: serves a client line by line, and runs a real server as a child process behind it."""
+"""MCP over stdio: serves a client line by line, also in this process, and runs a real server as a child behind it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ import re
 import stat
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
+from importlib import import_module
+from math import inf
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from offbook.errors import InputError
 from offbook.mcp.answer import McpAnswer
@@ -158,16 +162,14 @@ class LineServer:
         if message.is_response:
             self._session.note_client_answer(id_key(message.id), message)
         elif message.method == "notifications/cancelled":
-            self._cancel(message.params.get("requestId"))
+            request_id = message.params.get("requestId")
+            self._sender.cancel(request_id)
+            if (pending := self._pending.get(id_key(request_id))) is not None:
+                self._session.give_up(pending.call)
+            self._listening.pop(id_key(request_id), lambda: None)()
         elif message.method == "notifications/initialized" and b"" not in self._listening:
             self._listening[b""] = self._session.listen(partial(self._sender.notify, write=self.write))
         return True
-
-    def _cancel(self, request_id: Any) -> None:
-        self._sender.cancel(request_id)
-        if (pending := self._pending.get(id_key(request_id))) is not None:
-            self._session.give_up(pending.call)
-        self._listening.pop(id_key(request_id), lambda: None)()
 
     async def finish_work(self) -> None:
         """Wait for the answers that take time, for as long as a server may take to end."""
@@ -377,6 +379,33 @@ class StdoutLines:
             self.ended.set_result(exit_code)
 
 
+@asynccontextmanager
+async def open_lines(
+    session: McpSession, client: ClientLines, upstream: ServerProcess | None = None
+) -> AsyncIterator[LineServer]:
+    """Serve a client while the block lasts. With an `upstream`, the real server runs for as long.
+
+    Raises:
+        InputError: the real server cannot be started.
+    """
+    if upstream is not None:
+        await upstream.start()
+    server = LineServer(session, client, upstream=upstream)
+    running = None if upstream is None else asyncio.ensure_future(_pass_on(upstream, server))
+    try:
+        yield server
+    finally:
+        code = 0 if upstream is None else await upstream.stop()
+        if running is not None:
+            await running
+        server.close(code)
+
+
+async def _pass_on(upstream: ServerProcess, server: LineServer) -> None:
+    """Pass what a real server writes on to its client, until it has ended."""
+    server.server_ended(await upstream.read(server.receive_from_server))
+
+
 async def serve_stdio(session: McpSession, *, upstream: ServerProcess | None = None, output: int | None = None) -> int:
     """Serve the client at our stdin and stdout until its input ends, and return the exit code. `output` is another file
     descriptor in place of stdout.
@@ -385,32 +414,14 @@ async def serve_stdio(session: McpSession, *, upstream: ServerProcess | None = N
         InputError: the real server cannot be started.
     """
     client = StdoutLines(output)
-    if upstream is not None:
-        await upstream.start()
-    server = LineServer(session, client, upstream=upstream)
-    reading = asyncio.ensure_future(_read_stdin(server))
-    running = None if upstream is None else asyncio.ensure_future(read_server(upstream, server))
-    waited: list[asyncio.Future[Any]] = [reading, client.ended]
-    await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-    await server.finish_work()
-    if reading.done() and upstream is not None and running is not None and not client.ended.done():
-        await upstream.stop()
-        await running
-    code = client.ended.result() if client.ended.done() else 0
-    await _finish(reading, running, upstream)
-    return code
-
-
-async def _finish(reading: asyncio.Future[None], running: asyncio.Future[None] | None, upstream: Any) -> None:
-    reading.cancel()
-    if upstream is not None:
-        await upstream.stop()
-    await asyncio.gather(reading, *([] if running is None else [running]), return_exceptions=True)
-
-
-async def read_server(upstream: ServerProcess, server: LineServer) -> None:
-    """Pass what a real server writes on to its client, until it has ended."""
-    server.server_ended(await upstream.read(server.receive_from_server))
+    async with open_lines(session, client, upstream) as server:
+        reading = asyncio.ensure_future(_read_stdin(server))
+        waited: list[asyncio.Future[Any]] = [reading, client.ended]
+        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        await server.finish_work()
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+    return client.ended.result()
 
 
 async def _read_stdin(server: LineServer) -> None:
@@ -431,3 +442,77 @@ def _read_file(reader: asyncio.StreamReader, loop: asyncio.AbstractEventLoop) ->
         while data := os.read(sys.stdin.fileno(), READ_BYTES):
             loop.call_soon_threadsafe(reader.feed_data, data)
         loop.call_soon_threadsafe(reader.feed_eof)
+
+
+@asynccontextmanager
+async def client_streams(
+    session: McpSession, *, upstream: ServerProcess | None = None
+) -> AsyncIterator[tuple[Any, Any]]:
+    """Serve a client of this event loop as over stdio, and return the streams that `ClientSession` takes.
+
+    With an `upstream`, the real server is started for the block.
+
+    Raises:
+        InputError: the SDK is not installed, or the real server cannot be started.
+    """
+    codec, streams = _sdk_codec(), import_module("anyio").create_memory_object_stream
+    to_client, client_reads = streams(inf)
+    client_writes, from_client = streams(inf)
+
+    async def read_client(server: LineServer) -> None:
+        async for sent in from_client:
+            server.receive(codec.encode(sent).encode() + b"\n")
+
+    try:
+        async with open_lines(session, _ClientLines(to_client, codec), upstream) as server:
+            reading = asyncio.ensure_future(read_client(server))
+            try:
+                yield client_reads, client_writes
+            finally:
+                reading.cancel()
+                await asyncio.gather(reading, return_exceptions=True)
+    finally:
+        for stream in (to_client, client_reads, client_writes, from_client):
+            stream.close()
+
+
+class _Codec(Struct, frozen=True):
+    """Messages of the SDK from and to lines. What is not a message becomes the exception that says so."""
+
+    decode: Callable[[bytes], Any]
+    encode: Callable[[Any], str]
+
+
+def _sdk_codec() -> _Codec:
+    """Return the codec for the SDK that is installed, of version 1 or 2."""
+    try:
+        wrap = import_module("mcp.shared.message").SessionMessage
+        types = import_module("mcp.types")
+    except ImportError:
+        hint = "pip install mcp, or start a client with the config or the url of the server"
+        raise InputError("streams need the SDK of MCP, which is not installed", source="streams", hint=hint) from None
+    adapter = getattr(types, "jsonrpc_message_adapter", None)
+    parse = types.JSONRPCMessage.model_validate_json if adapter is None else adapter.validate_json
+    omitted = {"exclude_none": True} if adapter is None else {"exclude_unset": True}
+
+    def decode(line: bytes) -> Any:
+        try:
+            return wrap(parse(line))
+        except ValueError as error:
+            return error
+
+    return _Codec(decode, lambda sent: sent.message.model_dump_json(by_alias=True, **omitted))
+
+
+class _ClientLines:
+    """The lines that a client in this process reads."""
+
+    def __init__(self, stream: Any, codec: _Codec) -> None:
+        self._stream, self._codec, self._lines = stream, codec, LineBuffer()
+
+    def write(self, data: bytes) -> None:
+        for line in self._lines.feed(data):
+            self._stream.send_nowait(self._codec.decode(line))
+
+    def end(self, exit_code: int) -> None:
+        self._stream.close()

@@ -61,7 +61,7 @@ class AnswerDifference(Struct, frozen=True):
     difference: str
 
 
-class LeftOut(Struct, frozen=True):
+class LeftOutCalls(Struct, frozen=True):
     """Recorded calls of a tool that were not made, and why."""
 
     tool: str
@@ -69,13 +69,13 @@ class LeftOut(Struct, frozen=True):
     reason: str
 
 
-class Verification(Struct, kw_only=True):
+class McpVerification(Struct, kw_only=True):
     """How a live server compares with its recording."""
 
     compared: int = 0
     changes: list[SurfaceChange] = field(default_factory=list)
     differences: list[AnswerDifference] = field(default_factory=list)
-    left_out: list[LeftOut] = field(default_factory=list)
+    left_out: list[LeftOutCalls] = field(default_factory=list)
 
     @property
     def is_same(self) -> bool:
@@ -285,7 +285,7 @@ async def verify(
     *,
     rules: NormaliseRules,
     runs_tools: bool = False,
-) -> Verification:
+) -> McpVerification:
     """Ask a live server what was recorded of `server`, and compare.
 
     Lists are compared by what moved. Tool calls are made only if the live server says that the tool is read-only, or
@@ -300,7 +300,7 @@ async def verify(
     about = await client.open("modern" if is_modern else "handshake")
     needed = dict.fromkeys([*recorded.sections, "tools"])
     live = Surface(about=about, sections={section: await client.items(section) for section in needed})
-    verification = Verification(changes=compare_surfaces(recorded, live, server))
+    verification = McpVerification(changes=compare_surfaces(recorded, live, server))
     asking = _Asking(client, verification, rules)
     for method in _READ_METHODS:
         key = mcp_key(server, method)
@@ -318,7 +318,7 @@ def _params(call: ToolExchange) -> JsonObject:
 class _Asking:
     """Makes recorded requests again, and notes what differs."""
 
-    def __init__(self, client: LiveClient, verification: Verification, rules: NormaliseRules) -> None:
+    def __init__(self, client: LiveClient, verification: McpVerification, rules: NormaliseRules) -> None:
         self._client, self._verification, self._rules = client, verification, rules
         self._redactor = Redactor()
 
@@ -326,12 +326,12 @@ class _Asking:
         calls = exchanges_of(document.tools, key)
         reason = _reason_to_leave_out(live.tools.get(tool), runs_tools=runs_tools)
         if reason:
-            self._verification.left_out.append(LeftOut(tool, len(calls), reason))
+            self._verification.left_out.append(LeftOutCalls(tool, len(calls), reason))
             return
         askable = [each for each in calls if isinstance(each.arguments, dict) and each.arguments_hash is None]
         if len(askable) < len(calls):
             lost = "the arguments of the recording are not those of the call"
-            self._verification.left_out.append(LeftOut(tool, len(calls) - len(askable), lost))
+            self._verification.left_out.append(LeftOutCalls(tool, len(calls) - len(askable), lost))
         named = [(each, {"name": tool, "arguments": _params(each)}) for each in askable]
         await self.compare(key, "tools/call", named)
 

@@ -17,8 +17,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.explore.harness import HarnessFactory
+from offbook.explore.isolation import CaseProcess
 from offbook.explore.monitor import RunMonitor
-from offbook.explore.processes.isolation import CaseProcess
 from offbook.explore.run import Run
 from offbook.explore.schedule import BudgetDeadline, parse_budget
 from offbook.faults import FaultPlan

@@ -39,9 +39,9 @@ from offbook.wire.api import StandIn
 if TYPE_CHECKING:
     import httpx2
 
-    from offbook.mcp.serving import ServedMcp
     from offbook.mcp.session import McpToolCall
     from offbook.pytest_plugin.golden import GoldenTrajectories
+    from offbook.server import ServedMcp
     from offbook.wire.intercept.in_process import InProcessInterception
     from offbook.wire.server.wire_server import WireServer
 

@@ -26,9 +26,9 @@ from offbook.wire.options import StandInOptions, WireOptions
 if TYPE_CHECKING:
     from offbook.mcp.answer import McpSource
     from offbook.mcp.config import ServerConfig
-    from offbook.mcp.serving import McpWireServer, ServedMcp
     from offbook.mcp.session import McpToolCall
     from offbook.scenarios.mocks import Mocks
+    from offbook.server import McpWireServer, ServedMcp
     from offbook.tools.toolbox import GivenTool, GivenTools
     from offbook.wire.intercept.in_process import InProcessInterception
     from offbook.wire.server.wire_server import WireServer
@@ -104,7 +104,7 @@ class HttpDoubles:
     def _mcp_server(self) -> McpWireServer:
         from offbook.mcp.config import McpConfig  # noqa: PLC0415 - few tests need MCP servers
         from offbook.mcp.recorder import McpRecorder  # noqa: PLC0415
-        from offbook.mcp.serving import McpWireServer  # noqa: PLC0415
+        from offbook.server import McpWireServer  # noqa: PLC0415
 
         record, recorder = self._options.get("record"), None
         if record is not None:

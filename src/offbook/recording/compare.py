@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from offbook.comparison import difference_between, differing_leaves, nearest_pairs
+from offbook.comparison import difference_between, differing_leaves, nearest_pairs, paired
 from offbook.messages import JsonObject
 from offbook.recording.format.document import Document, exchanges_of
 from offbook.recording.format.exchange import Exchange, ToolExchange
@@ -153,7 +153,7 @@ def compare_documents(old: Document, new: Document) -> list[RecordingChange]:
     changes: list[RecordingChange] = []
     changed = changed_pairs(old, new)
     elsewhere = {(placed.key, placed.position) for pair in changed for placed in pair}
-    for key in dict.fromkeys([*old.entries, *new.entries]):
+    for key, *_ in paired(old.entries, new.entries):
         pairs = zip_longest(old.exchanges(key), new.exchanges(key))
         for position, (before, after) in enumerate(pairs):
             if (key, position) not in elsewhere:
@@ -161,7 +161,7 @@ def compare_documents(old: Document, new: Document) -> list[RecordingChange]:
     for was, placed in changed:
         found = _model_call_changes(placed.key, placed.position, was.exchange, placed.exchange, is_changed=True)
         changes.extend(replace(change, old_key=was.key) for change in found)
-    for tool in dict.fromkeys([*old.tools, *new.tools]):
+    for tool, *_ in paired(old.tools, new.tools):
         calls = zip_longest(exchanges_of(old.tools, tool), exchanges_of(new.tools, tool))
         for position, (earlier, later) in enumerate(calls):
             changes.extend(_tool_call_changes(tool_key(tool), position, earlier, later))
@@ -197,21 +197,21 @@ def _model_call_changes(
     old_request, new_request = _comparable_request(before), _comparable_request(after)
     if old_request is not None and new_request is not None and (is_changed or old_request != new_request):
         yield RecordingChange(key, position, "request", difference_between(old_request, new_request), place)
-    if _comparable_answer(before) != _comparable_answer(after):
+    if comparable_answer(before) != comparable_answer(after):
         old, new = ({"messages": [_as_message(exchange)]} for exchange in (before, after))
         yield RecordingChange(key, position, "answer", difference_between(old, new), place)
     elif difference := wire_difference(before.wire, after.wire):
         yield RecordingChange(key, position, "answer" if place else "wire", difference, place)
 
 
-def _comparable_answer(exchange: Exchange) -> tuple[Any, ...]:
+def comparable_answer(exchange: Exchange) -> tuple[Any, ...]:
     """Return what is compared of an answer. Ids of tool calls are new in every answer."""
     calls = [(call.name, call.arguments, call.reasoning) for call in exchange.tool_calls or ()]
     return exchange.content, calls, exchange.reasoning or "", exchange.ending, exchange.fault
 
 
 def _as_message(exchange: Exchange) -> JsonObject:
-    content, calls, reasoning, finish_reason, fault = _comparable_answer(exchange)
+    content, calls, reasoning, finish_reason, fault = comparable_answer(exchange)
     message: JsonObject = {"role": "assistant", "content": content}
     if calls:
         message["tool_calls"] = [

@@ -55,20 +55,16 @@ def junit_report(result: SuiteResult) -> bytes:
     of the suite and output of the case. A run that ended early has an error of its own.
     """
     root = Element("testsuites", name="offbook")
-    for (file, agent), scenarios in _suites(result).items():
+    suites: dict[tuple[str, str], list[ScenarioResult]] = {}
+    for scenario in result.scenarios:
+        suites.setdefault((parse_location(scenario.source).file, scenario.agent), []).append(scenario)
+    for (file, agent), scenarios in suites.items():
         _add_suite(root, file, agent, scenarios)
     if not result.is_complete:
         suite = SubElement(root, "testsuite", name="offbook")
         count_cases(suite, [add_incomplete(suite, "run")], latency_s=0.0)
     count_cases(root, root.findall("testsuite/testcase"), latency_s=result.latency_s)
     return render_xml(root)
-
-
-def _suites(result: SuiteResult) -> dict[tuple[str, str], list[ScenarioResult]]:
-    suites: dict[tuple[str, str], list[ScenarioResult]] = {}
-    for scenario in result.scenarios:
-        suites.setdefault((parse_location(scenario.source).file, scenario.agent), []).append(scenario)
-    return suites
 
 
 def _add_suite(root: Element, file: str, agent: str, scenarios: Sequence[ScenarioResult]) -> None:

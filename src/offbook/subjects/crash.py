@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from msgspec.structs import replace
 
+from offbook.explore.isolation import fork_quietly
 from offbook.explore.monitor import PROCESS_ENDED, CaseReport, OnCrash, exit_text
-from offbook.explore.processes.isolation import fork_quietly
 from offbook.explore.run import FirstLife, ModelCall, Run, RunFailure, ToolRun
 from offbook.faults import Crash, PlannedFault, parse_fault
 

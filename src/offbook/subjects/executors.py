@@ -13,7 +13,7 @@ from msgspec import Struct
 from offbook.clock import SYSTEM_CLOCK
 from offbook.explore.cases import FaultCase
 from offbook.explore.explorer import CaseExecutor, ExecutedCase, SerialExecutor, Subject, execute, next_continuation
-from offbook.explore.processes.isolation import wait_for_any
+from offbook.explore.isolation import wait_for_any
 from offbook.explore.run import Run
 from offbook.explore.schedule import NO_DEADLINE, BudgetDeadline
 from offbook.subjects.forked_run import IsolatedSubject, StartedRun

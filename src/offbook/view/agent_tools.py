@@ -31,7 +31,7 @@ EXPLORATIONS = ".offbook/explorations"
 _OFFBOOK = [sys.executable, "-c", "from offbook.cli.main import main; main()"]
 
 
-class RunTools:
+class LibraryTools:
     """Tools over the runs of a folder. With `explores`, one of them runs a program with its tools, for real."""
 
     def __init__(self, folder: Path, *, explores: bool = False) -> None:

@@ -10,9 +10,10 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
+from offbook.comparison import paired
 from offbook.errors import InputError
 from offbook.files import read_regular
-from offbook.recording.compare import compare_documents
+from offbook.recording.compare import comparable_answer, compare_documents
 from offbook.recording.format.document import Document
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.report.exploration.json_report import load_exploration
@@ -94,17 +95,16 @@ _TITLES = {"request": "another request", "answer": "another answer", "added": "a
 def _is_same(one: Exchange | ToolExchange, other: Exchange | ToolExchange) -> bool:
     """Return whether two calls have the same request and answer, whenever they were made. Ids of calls are new."""
     if isinstance(one, ToolExchange) or isinstance(other, ToolExchange):
-        return one.fingerprint == other.fingerprint and _answer(one) == _answer(other)
+        return one.fingerprint == other.fingerprint and _outcome(one) == _outcome(other)
     has_same_request = one.fingerprint == other.fingerprint or bytes(one.request) == bytes(other.request)
-    return has_same_request and _answer(one) == _answer(other)
+    return has_same_request and _outcome(one) == _outcome(other)
 
 
-def _answer(exchange: Exchange | ToolExchange) -> tuple[object, ...]:
+def _outcome(exchange: Exchange | ToolExchange) -> tuple[object, ...]:
     if isinstance(exchange, ToolExchange):
         return exchange.result, exchange.error
-    calls = [(call.name, call.arguments, call.reasoning) for call in exchange.tool_calls or ()]
     body = exchange.wire.content() if exchange.wire is not None and place_of(exchange) else b""
-    return exchange.content, calls, exchange.reasoning or "", exchange.ending, exchange.fault, body
+    return *comparable_answer(exchange), body
 
 
 def _alone(exchange: Exchange | ToolExchange) -> Document:
@@ -145,13 +145,12 @@ def _side_by_side(left: Sequence[T], right: Sequence[T]) -> list[tuple[T | None,
 def _explorations(left: Path, right: Path) -> Iterable[Pair]:
     before, after = load_exploration(left), load_exploration(right)
     old, new = ({str(each.case): each for each in exploration.results} for exploration in (before, after))
-    for case in dict.fromkeys([*old, *new]):
+    for case, *results in paired(old, new):
         sides = [
-            None if each is None else Side(case, each.title, "bad" if each.is_finding else "good")
-            for each in (old.get(case), new.get(case))
+            None if each is None else Side(case, each.title, "bad" if each.is_finding else "good") for each in results
         ]
-        is_same = all(sides) and old[case].title == new[case].title
-        evidence = [line for each in (old, new) if case in each for line in each[case].evidence]
+        is_same = sides[0] == sides[1]
+        evidence = [line for each in results if each is not None for line in each.evidence]
         difference = "" if is_same else "\n".join(dict.fromkeys(evidence))
         yield Pair(left=sides[0], right=sides[1], is_same=is_same, difference=difference)
 
@@ -159,33 +158,30 @@ def _explorations(left: Path, right: Path) -> Iterable[Pair]:
 def _suites(left: Path, right: Path) -> Iterable[Pair]:
     suites = [load_suite(read_regular(path), source=str(path)) for path in (left, right)]
     old, new = ({(each.name, each.agent): each for each in suite.scenarios} for suite in suites)
-    for key in dict.fromkeys([*old, *new]):
-        title = " · ".join(filter(None, key))
+    for key, *results in paired(old, new):
         sides: list[Side | None] = []
-        for found in (old.get(key), new.get(key)):
+        for found in results:
             figures = None if found is None else figures_of(found)
             note = "" if figures is None else " ".join(filter(None, (figures.passed_of_runs, figures.rate)))
+            title = " · ".join(filter(None, key))
             sides.append(None if found is None else Side(title, note, "good" if found.passed else "bad"))
-        failures = [note.headline for each in (old, new) if key in each for note in failure_notes(each[key])]
+        failures = [note.headline for each in results if each is not None for note in failure_notes(each)]
         yield Pair(left=sides[0], right=sides[1], is_same=sides[0] == sides[1], difference="\n".join(failures))
 
 
 def _workflows(left: Path, right: Path) -> Iterable[Pair]:
     old, new = (read_progress(path / LOG).results for path in (left, right))
-    for step in dict.fromkeys([*old, *new]):
-        results = [old.get(step), new.get(step)]
+    tones: dict[str, Tone] = {"done": "good", "failed": "bad"}
+    for step, *results in paired(old, new):
         sides = [
-            None if each is None else Side(step, f"{each.status}, {pluralize(each.calls, 'call')}", _tone(each.status))
+            None
+            if each is None
+            else Side(step, f"{each.status}, {pluralize(each.calls, 'call')}", tones.get(each.status, "plain"))
             for each in results
         ]
         outputs = [None if each is None else (each.status, each.output, each.error) for each in results]
         shown = [] if outputs[0] == outputs[1] else [f"{sign} {each}" for sign, each in zip("-+", outputs, strict=True)]
         yield Pair(left=sides[0], right=sides[1], is_same=not shown, difference="\n".join(shown))
-
-
-def _tone(status: str) -> Tone:
-    tones: dict[str, Tone] = {"done": "good", "failed": "bad"}
-    return tones.get(status, "plain")
 
 
 _OTHERS: dict[str, Callable[[Path, Path], Iterable[Pair]]] = {

@@ -166,7 +166,9 @@ def _runs_in(place: Path, prefix: str) -> Iterator[FoundRun]:
             folders.clear()
             run = prefix + (_relative(at, place) or at.name)
             yield from _folder(at, run)
-            yield from _step_recordings(at, place, run=run)
+            for file in sorted((at / CALLS).glob("*.json")):
+                if _is_inside(file, place):
+                    yield from _file(file, f"{run}/{CALLS}/{file.name}", part_of=run)
             continue
         folders[:] = sorted(name for name in folders if _is_searched(at / name))
         for name in sorted(files):
@@ -191,12 +193,6 @@ def _is_inside(file: Path, place: Path) -> bool:
 def _relative(path: Path, place: Path) -> str:
     relative = str(path.relative_to(place))
     return "" if relative == "." else relative
-
-
-def _step_recordings(folder: Path, place: Path, *, run: str) -> Iterator[FoundRun]:
-    for file in sorted((folder / CALLS).glob("*.json")):
-        if _is_inside(file, place):
-            yield from _file(file, f"{run}/{CALLS}/{file.name}", part_of=run)
 
 
 def _file(path: Path, id: str, *, part_of: str = "") -> Iterator[FoundRun]:

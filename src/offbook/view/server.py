@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from importlib.resources import files
 from types import TracebackType
@@ -28,8 +29,7 @@ from offbook.view.summary import ListedRun, RunKind, load_recording
 from offbook.wire.request import header_dict
 from offbook.wire.response import HttpResponse, whole_response
 from offbook.wire.server.access import Access
-from offbook.wire.server.connection import ClientConnection, send_response
-from offbook.wire.server.http_protocol import OpenConnections, Receive, Scope, Send
+from offbook.wire.server.connection import HttpConnection, OpenConnections, Receive, Scope, Send, send_response
 from offbook.wire.server.listener import ServerThread, bind_socket
 from offbook.workflow.runs.resumable_run import LOG, MANIFEST, read_manifest, read_progress
 
@@ -64,7 +64,7 @@ class ViewServer:
         listener = bind_socket(LOOPBACK, port)
         self.url = f"http://{LOOPBACK}:{listener.getsockname()[1]}/"
         opened = OpenConnections()
-        self._thread = ServerThread(listener, partial(ClientConnection, self._answer, opened), opened)
+        self._thread = ServerThread(listener, partial(HttpConnection, self._answer, opened), opened)
         self._turn: asyncio.Lock | None = None
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -151,7 +151,7 @@ class ViewApi:
     def __init__(self, library: RunLibrary) -> None:
         self._library = library
         self._kept: dict[tuple[object, ...], Any] = {}
-        self._routes: dict[str, Callable[[Query, str], ApiAnswer | None]] = {
+        self._routes: dict[str, Callable[[Query, str], ApiAnswer]] = {
             "/api/runs": self._runs,
             "/api/recording": self._recording,
             "/api/conversation": self._conversation,
@@ -173,22 +173,22 @@ class ViewApi:
         route = self._routes.get(path)
         if route is None:
             raise InputError(f"there is no {path}", source="view")
-        return route(query, known_tag)
+        try:
+            return route(query, known_tag)
+        except _UnchangedError:
+            return None
 
     def _listed(self) -> list[tuple[ListedRun, FoundRun]]:
         found = [run for run in self._library.find() if not run.part_of]
         return list(zip(self._library.listed(found), found, strict=True))
 
-    def _runs(self, query: Query, known: str) -> ApiAnswer | None:
+    def _runs(self, query: Query, known: str) -> ApiAnswer:
         listed = self._listed()
         runs = [run for run, _ in listed]
         pending = sum(run.kind == "pending" for run in runs)
-        tag = digest_runs([found for _, found in listed], str(sorted(query.items())), str(pending))
-        if tag == known:
-            return None
-        words = query.get("q", "").lower().split()
-        matching = [run for run in runs if _matches(run, words, query.get("kind", ""))]
-        kinds = dict.fromkeys(run.kind for run in runs)
+        tag = _new_tag(known, [found for _, found in listed], str(sorted(query.items())), str(pending))
+        words, kind = query.get("q", "").lower().split(), query.get("kind", "")
+        matching = [run for run in runs if kind in ("", run.kind) and all(word in run.searched for word in words)]
         start, count = _page(query)
         body = {
             "version": __version__,
@@ -196,7 +196,7 @@ class ViewApi:
             "total": len(runs),
             "matching": len(matching),
             "pending": pending,
-            "kinds": {kind: sum(run.kind == kind for run in runs) for kind in kinds},
+            "kinds": Counter(run.kind for run in runs),
             "offset": start,
             "runs": _sorted(matching, query.get("sort", ""))[start : start + count],
         }
@@ -213,11 +213,9 @@ class ViewApi:
         self._library.note(run, document)
         return RecordedCalls(document)
 
-    def _recording(self, query: Query, known: str) -> ApiAnswer | None:
+    def _recording(self, query: Query, known: str) -> ApiAnswer:
         run = self._library.run(query.get("id", ""))
-        tag = digest_runs([run], str(sorted(query.items())))
-        if tag == known:
-            return None
+        tag = _new_tag(known, [run], str(sorted(query.items())))
         _, calls = self._recorded(query)
         start, count = _page(query)
         body = {
@@ -230,27 +228,26 @@ class ViewApi:
         }
         return ApiAnswer(encode_json(body), tag)
 
-    def _conversation(self, query: Query, known: str) -> ApiAnswer | None:
+    def _conversation(self, query: Query, known: str) -> ApiAnswer:
         run, calls = self._recorded(query)
+        tag = _new_tag(known, [run], str(sorted(query.items())))
         start, count = _page(query)
         body = {"total": len(calls), "offset": start, "calls": calls.conversation(start, min(count, 100))}
-        return _unless_known(ApiAnswer(encode_json(body), digest_runs([run], str(sorted(query.items())))), known)
+        return ApiAnswer(encode_json(body), tag)
 
-    def _call(self, query: Query, known: str) -> ApiAnswer | None:
+    def _call(self, query: Query, known: str) -> ApiAnswer:
         run, calls = self._recorded(query)
         number = _number(query, "number", 0)
         if not 1 <= number <= len(calls):
             raise InputError(f"there is no call {number}", source=run.id)
-        return _unless_known(ApiAnswer(encode_json(calls.detail(number - 1)), digest_runs([run], str(number))), known)
+        return ApiAnswer(encode_json(calls.detail(number - 1)), _new_tag(known, [run], str(number)))
 
-    def _workflow(self, query: Query, known: str) -> ApiAnswer | None:
+    def _workflow(self, query: Query, known: str) -> ApiAnswer:
         run = self._library.run(query.get("id", ""))
         if run.shape != "folder":
             raise InputError("it is not a workflow run", source=run.id)
         steps = [found for found in self._library.find() if found.part_of == run.id]
-        tag = digest_runs([run, *steps])
-        if tag == known:
-            return None
+        tag = _new_tag(known, [run, *steps])
         progress = read_progress(run.path / LOG)
         manifest = read_manifest(run.path / MANIFEST)
         body = {
@@ -263,11 +260,9 @@ class ViewApi:
         }
         return ApiAnswer(encode_json(body), tag)
 
-    def _compare(self, query: Query, known: str) -> ApiAnswer | None:
+    def _compare(self, query: Query, known: str) -> ApiAnswer:
         left, right = self._library.run(query.get("left", "")), self._library.run(query.get("right", ""))
-        tag = digest_runs([left, right], str(sorted(query.items())))
-        if tag == known:
-            return None
+        tag = _new_tag(known, [left, right], str(sorted(query.items())))
         sides = self._library.summary(left), self._library.summary(right)
         check_comparable(sides[0].kind, sides[1].kind)
         key = ("compare", left.path, left.signature, right.path, right.signature)
@@ -289,39 +284,31 @@ class ViewApi:
     def _of_kind(self, kind: RunKind) -> list[tuple[ListedRun, FoundRun]]:
         return [(run, found) for run, found in self._listed() if run.kind == kind]
 
-    def _explorations(self, query: Query, known: str) -> ApiAnswer | None:
+    def _explorations(self, query: Query, known: str) -> ApiAnswer:
         listed = self._of_kind("exploration")
-        tag = digest_runs([found for _, found in listed])
-        if tag == known:
-            return None
+        tag = _new_tag(known, [found for _, found in listed])
         groups: dict[str, list[ListedRun]] = {}
         for run, _ in listed:
             groups.setdefault(run.origin, []).append(run)
         body = {"groups": [{"subject": subject, "runs": runs} for subject, runs in groups.items()]}
         return ApiAnswer(encode_json(body), tag)
 
-    def _heatmap(self, query: Query, known: str) -> ApiAnswer | None:
+    def _heatmap(self, query: Query, known: str) -> ApiAnswer:
         subject = query.get("subject", "")
         listed = [(run, found) for run, found in self._of_kind("exploration") if run.origin == subject]
         if not listed:
             raise InputError(f"there is no exploration of {subject!r}", source="view")
-        tag = digest_runs([found for _, found in listed], subject)
-        if tag == known:
-            return None
+        tag = _new_tag(known, [found for _, found in listed], subject)
         return ApiAnswer(encode_json(heat_history(subject, [(run, found.path) for run, found in listed])), tag)
 
-    def _scenarios(self, query: Query, known: str) -> ApiAnswer | None:
+    def _scenarios(self, query: Query, known: str) -> ApiAnswer:
         listed = self._of_kind("scenarios")
-        tag = digest_runs([found for _, found in listed])
-        if tag == known:
-            return None
+        tag = _new_tag(known, [found for _, found in listed])
         return ApiAnswer(encode_json(suite_history([(run, found.path) for run, found in listed])), tag)
 
-    def _report(self, query: Query, known: str) -> ApiAnswer | None:
+    def _report(self, query: Query, known: str) -> ApiAnswer:
         run = self._library.run(query.get("id", ""))
-        kind, tag = self._library.summary(run).kind, digest_runs([run], "report")
-        if tag == known:
-            return None
+        kind, tag = self._library.summary(run).kind, _new_tag(known, [run], "report")
         if kind == "exploration":
             page = exploration_page(load_reported(run.path))
         elif kind == "scenarios":
@@ -339,12 +326,16 @@ class ViewApi:
         return made
 
 
-def _unless_known(answer: ApiAnswer, known: str) -> ApiAnswer | None:
-    return None if answer.tag == known else answer
+class _UnchangedError(Exception):
+    """The client has the answer already."""
 
 
-def _matches(run: ListedRun, words: list[str], kind: str) -> bool:
-    return (not kind or run.kind == kind) and all(word in run.searched for word in words)
+def _new_tag(known: str, runs: Sequence[FoundRun], *more: str) -> str:
+    """Return the tag of an answer that depends on these runs. Raises _UnchangedError if the client knows it."""
+    tag = digest_runs(runs, *more)
+    if tag == known:
+        raise _UnchangedError
+    return tag
 
 
 def _sorted(runs: list[ListedRun], by: str) -> list[ListedRun]:

@@ -17,7 +17,7 @@ from msgspec import Struct
 from offbook.decoding import decode, decode_msgpack
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase
-from offbook.explore.explorer import ExecutedCase, Subject, execute
+from offbook.explore.explorer import ExecutedCase, execute
 from offbook.explore.monitor import CaseReport
 from offbook.faults import FaultPlan, parse_fault
 from offbook.subjects.specs import AnySubjectSpec, ExploreSettings, open_subject
@@ -75,19 +75,15 @@ def serve(connection: socket.socket) -> None:
         with open_subject(spec.subject, spec.settings) as subject:
             subject.run(FaultPlan())  # the clean run, whose script all others follow
             for number, job in frames:
-                send_frame(connection, number, _run(subject, job))
+                results = []
+                for lines in decode_msgpack(job, list[list[str]]):
+                    executed = execute(subject, FaultCase("", tuple(map(parse_fault, lines)), ()))
+                    results.append((tuple(CaseReport(run=run).to_bytes() for run in executed.runs), executed.real_s))
+                send_frame(connection, number, msgspec.msgpack.encode(_Batch(tuple(results))))
     except InputError as error:
         fields = {"reason": error.reason, "source": error.source, "place": error.place, "hint": error.hint}
         for number, _ in frames:
             send_frame(connection, number, msgspec.msgpack.encode(_Batch(refusal=fields)))
-
-
-def _run(subject: Subject, job: bytes) -> bytes:
-    results = []
-    for lines in decode_msgpack(job, list[list[str]]):
-        executed = execute(subject, FaultCase("", tuple(map(parse_fault, lines)), ()))
-        results.append((tuple(CaseReport(run=run).to_bytes() for run in executed.runs), executed.real_s))
-    return msgspec.msgpack.encode(_Batch(tuple(results)))
 
 
 if __name__ == "__main__":

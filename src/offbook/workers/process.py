@@ -19,7 +19,7 @@ from typing import NoReturn, Protocol, TypeAlias
 
 from offbook.clock import run, running_loop
 from offbook.errors import OffbookError
-from offbook.explore.processes.isolation import close_input, flush_output, fork_quietly, reset_signals
+from offbook.explore.isolation import close_input, flush_output, fork_quietly, reset_signals
 from offbook.tools.child_process import kill_group
 from offbook.virtual_time import VirtualTimeLoop
 

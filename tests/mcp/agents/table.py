@@ -9,7 +9,7 @@ from typing import Any
 
 from offbook import serving
 from offbook.faults import TOOL_FAULT_TYPES
-from offbook.mcp.serving import McpWireServer
+from offbook.server import McpWireServer
 from offbook.text import shorten
 from tests.mcp.agents.catalog import FRAMEWORKS, NUMBERS, Framework, script
 from tests.wire.documented_table import DocumentedTable

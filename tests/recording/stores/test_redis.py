@@ -12,9 +12,9 @@ from offbook.recording.format.document import Document
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.match.cursor import Cursor
 from offbook.recording.stores.locate import open_store
-from offbook.recording.stores.redis.leases import Leases
 from offbook.recording.stores.redis.location import parse_redis_url
 from offbook.recording.stores.redis.reader import BATCH
+from offbook.recording.stores.redis.store import Leases
 from tests.servers import redis_server
 
 HOUR_MS = 3_600_000

@@ -10,8 +10,7 @@ import pytest
 import trustme
 
 from offbook.errors import InputError
-from offbook.wire.intercept.certificates import Authority
-from offbook.wire.intercept.interception import InterceptedHosts, Interception
+from offbook.wire.intercept.interception import Authority, InterceptedHosts, Interception
 from offbook.wire.intercept.program_network import BUNDLE_VARIABLES, ProxyEnvironment
 from tests.wire.intercept.conftest import intercepting
 

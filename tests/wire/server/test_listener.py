@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from offbook.wire.server.http_protocol import HttpConnection, OpenConnections
+from offbook.wire.server.connection import HttpConnection, OpenConnections
 from offbook.wire.server.listener import Acceptor, ConnectionLimits, ConnectionWatch, bind_socket, default_limits
 
 LIMITS = ConnectionLimits(connections=4, head_s=10, idle_s=100, body_s=10, body_bytes_a_second=100, unread_s=50)

@@ -22,7 +22,7 @@ from offbook.cli.options import (
 from offbook.text import pluralize
 
 if TYPE_CHECKING:
-    from offbook.mcp.verify import Verification
+    from offbook.mcp.verify import McpVerification
 
 
 PROGRAM_SETTINGS = {"cls": ProgramCommand}
@@ -149,7 +149,7 @@ def verify(
         raise typer.Exit(1)
 
 
-def _print_verification(found: Verification, *, as_json: bool) -> None:
+def _print_verification(found: McpVerification, *, as_json: bool) -> None:
     import msgspec
 
     from offbook.cli.output.console import echo, echo_json, print_message

@@ -83,8 +83,8 @@ def mcp_server(
 
     from offbook.cli.runners.mcp import serve_tools_at_stdio
     from offbook.errors import InputError
-    from offbook.view.agent_tools import RunTools
+    from offbook.view.agent_tools import LibraryTools
 
     if not Path(folder).is_dir():
         raise InputError("there is no such folder", source=folder, hint="name a folder of recordings and reports")
-    raise typer.Exit(serve_tools_at_stdio("offbook", RunTools(Path(folder), explores=allow_explore).tools()))
+    raise typer.Exit(serve_tools_at_stdio("offbook", LibraryTools(Path(folder), explores=allow_explore).tools()))

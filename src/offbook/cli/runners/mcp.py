@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from offbook.mcp.hub import McpHub
     from offbook.mcp.recorder import McpRecorder
     from offbook.mcp.surface import Surface
-    from offbook.mcp.verify import Verification
+    from offbook.mcp.verify import McpVerification
     from offbook.recording.format.document import Document
     from offbook.recording.latency import Latency
     from offbook.recording.match.fingerprint import NormaliseRules
@@ -326,7 +326,7 @@ class VerifiedServer(Struct, frozen=True, kw_only=True):
         return {name.strip().lower(): value.strip() for name, _, value in pairs}
 
 
-def verify_server(verified: VerifiedServer) -> Verification:
+def verify_server(verified: VerifiedServer) -> McpVerification:
     """Ask a live server what was recorded, and compare. Raises InputError if the server does not answer."""
     from offbook.mcp.verify import LiveClient, live_process, live_url, verify
     from offbook.recording.stores.locate import open_store
@@ -335,7 +335,7 @@ def verify_server(verified: VerifiedServer) -> Verification:
     document = open_store(verified.recording).load()
     rules, headers = verified.rules(document), verified.header_fields()
 
-    async def work() -> Verification:
+    async def work() -> McpVerification:
         url = verified.url
         async with live_process(verified.command, os.environ) if url is None else live_url(url, headers) as live:
             client = LiveClient(live, limit_s=verified.limit_s)

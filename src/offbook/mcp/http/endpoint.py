@@ -317,7 +317,9 @@ def check_request(message: Message, headers: Mapping[str, str]) -> HttpResponse 
     if not is_modern(message, headers):
         if version is None or version in HANDSHAKE_VERSIONS or message.method == "initialize":
             return None
-        return _unsupported(message, version)
+        data = {"supported": [*HANDSHAKE_VERSIONS, *MODERN_VERSIONS], "requested": version}
+        raw = error_message(message.id, UNSUPPORTED_VERSION, "Unsupported protocol version", data)
+        return _json(400, raw)
     if not message.is_request:
         return None
     answer = _check_modern(message, headers)
@@ -344,12 +346,6 @@ def _check_modern(message: Message, headers: Mapping[str, str]) -> McpAnswer | N
 
 def _refuse(message: Message, code: int, reason: str) -> McpAnswer:
     return error_answer(message, code, reason, status=400)
-
-
-def _unsupported(message: Message, version: str) -> HttpResponse:
-    data = {"supported": [*HANDSHAKE_VERSIONS, *MODERN_VERSIONS], "requested": version}
-    raw = error_message(message.id, UNSUPPORTED_VERSION, "Unsupported protocol version", data)
-    return _json(400, raw)
 
 
 def decode_header(value: str | None) -> str | None:

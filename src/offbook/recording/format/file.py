@@ -378,7 +378,10 @@ def _fields(exchange: Exchange, lay_out: Callable[[Any], Any]) -> JsonObject:
     if exchange.model or exchange.finish_reason is not UNSET:
         fields["finish_reason"] = exchange.ending
     if exchange.model or exchange.usage is not None:
-        fields["usage"] = _usage(exchange.usage or Usage())
+        usage = exchange.usage or Usage()
+        counts = {name: getattr(usage, name) for name in ("prompt_tokens", "completion_tokens", "total_tokens")}
+        further = {name: getattr(usage, name) for name in ("cached_tokens", "reasoning_tokens") if getattr(usage, name)}
+        fields["usage"] = orjson.Fragment(orjson.dumps(counts | further))
     optional: JsonObject = {
         "when": exchange.when,
         "tool_calls": exchange.tool_calls and lay_out(exchange.tool_calls),
@@ -408,12 +411,6 @@ def _set_fields(exchange: ToolExchange) -> Iterator[tuple[str, Any]]:
 
 def _indented(value: Any) -> Any:
     return msgspec.json.decode(value) if isinstance(value, Raw) else msgspec.to_builtins(value)
-
-
-def _usage(usage: Usage) -> orjson.Fragment:
-    counts = {name: getattr(usage, name) for name in ("prompt_tokens", "completion_tokens", "total_tokens")}
-    further = {name: getattr(usage, name) for name in ("cached_tokens", "reasoning_tokens") if getattr(usage, name)}
-    return orjson.Fragment(orjson.dumps(counts | further))
 
 
 def _wire(record: WireRecord) -> JsonObject:

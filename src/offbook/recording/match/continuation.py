@@ -108,7 +108,7 @@ class _Turn(Struct, frozen=True):
     said: Utterance
 
 
-class _Place(Struct, frozen=True):
+class _ScriptPlace(Struct, frozen=True):
     """Where a request stands in a conversation of the clean run.
 
     `answered` is the place of the recorded answer that the model gave last, -1 if none. `last` is what it said last,
@@ -176,7 +176,7 @@ class ConversationScript:
         if continuation == "stubborn" and place.is_failure and place.is_recorded:
             return self._given(_repeated(place), request, mark)
         if rest := _rest_of(place):
-            return ContinuedAnswer(_plain(place.next_turn.response, rest))
+            return ContinuedAnswer(replace(place.next_turn.response, content=rest, tool_calls=(), reasoning=None))
         return self._given(place.next_turn, request, mark)
 
     def prepare(self) -> None:
@@ -196,9 +196,9 @@ class ConversationScript:
     def _by_messages(self) -> dict[tuple[str, str], _Turn]:
         return {(turn.call.key[0], _messages_hash({"messages": turn.messages})): turn for turn in self._turns}
 
-    def _place(self, step: str, fields: JsonObject) -> _Place | None:
+    def _place(self, step: str, fields: JsonObject) -> _ScriptPlace | None:
         turns = self._conversation(step, fields["messages"])
-        return None if not turns else _Walk(turns, self.known_texts).place_of(fields["messages"])
+        return None if not turns else _ScriptWalk(turns, self.known_texts).place_of(fields["messages"])
 
     def _conversation(self, step: str, messages: Sequence[JsonObject]) -> list[_Turn]:
         """Return the calls of the conversation that a request belongs to: of the same opening, or the nearest one."""
@@ -217,7 +217,7 @@ class ConversationScript:
                 found.setdefault(step, {}).setdefault(_opening_text(turn.messages), []).append(turn)
         return {step: list(openings.values()) for step, openings in found.items()}
 
-    def _is_to_resign(self, place: _Place, fields: JsonObject, mark: str) -> bool:
+    def _is_to_resign(self, place: _ScriptPlace, fields: JsonObject, mark: str) -> bool:
         """Return whether a model that gives up does so here: where it is told of a failure, or asked once more."""
         messages = fields["messages"]
         return (
@@ -240,13 +240,13 @@ class ConversationScript:
         return ContinuedAnswer(replace(turn.response, tool_calls=calls))
 
 
-class _Walk:
+class _ScriptWalk:
     """Follows the answers in a request along a conversation of the clean run."""
 
     def __init__(self, turns: Sequence[_Turn], known: frozenset[str]) -> None:
         self._turns, self._known = turns, known
 
-    def place_of(self, messages: Sequence[JsonObject]) -> _Place:
+    def place_of(self, messages: Sequence[JsonObject]) -> _ScriptPlace:
         answered, last, is_recorded = -1, None, False
         failed: list[int] = []
         is_failure = False
@@ -256,7 +256,9 @@ class _Walk:
             answered = self._after_words(each.after, answered if found is None else found)
             last, failed = each, each.failed_calls(self._known)
             is_failure = bool(failed) or each.is_answered_by_failure(self._known)
-        return _Place(self._turns, answered, last, is_recorded, failed, is_failure, self._is_asked_again(messages))
+        return _ScriptPlace(
+            self._turns, answered, last, is_recorded, failed, is_failure, self._is_asked_again(messages)
+        )
 
     def _match(self, said: Utterance, answered: int, *, is_repeated: bool) -> int | None:
         """Return the place of the recorded answer that this is: of the same words, or else of the same tools."""
@@ -342,7 +344,7 @@ def _is_told(message: JsonObject) -> bool:
     return message.get("role") != "assistant" and bool(message_text(message))
 
 
-def _repeated(place: _Place) -> _Turn:
+def _repeated(place: _ScriptPlace) -> _Turn:
     """Return the recorded answer that the model gave last once more: only the tool calls that failed, if any did."""
     turn, last = place.turns[place.answered], place.last
     if last is None or not place.failed:
@@ -360,7 +362,7 @@ def _recorded_calls(turn: _Turn, wanted: Sequence[tuple[str, str]]) -> list[Tool
     return same or [call for call, (name, _) in calls if name in {tool for tool, _ in wanted}]
 
 
-def _rest_of(place: _Place) -> str:
+def _rest_of(place: _ScriptPlace) -> str:
     """Return the rest of an answer that broke off, if the model is asked to go on; empty otherwise."""
     last, turn = place.last, place.next_turn
     if last is None or last.said.calls or not last.said.text or turn.said.calls:
@@ -368,10 +370,6 @@ def _rest_of(place: _Place) -> str:
     is_beginning = turn.response.content.lstrip().startswith(last.said.text) and turn.said.text != last.said.text
     asks_to_go_on = not last.after or any(_GO_ON.search(message_text(message)) for message in last.after)
     return turn.response.content.lstrip()[len(last.said.text) :] if is_beginning and asks_to_go_on else ""
-
-
-def _plain(response: Response, text: str) -> Response:
-    return replace(response, content=text, tool_calls=(), reasoning=None)
 
 
 def _give_up(request: Request, mark: str) -> ContinuedAnswer:

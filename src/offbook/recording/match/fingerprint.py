@@ -213,15 +213,11 @@ def _without(value: Any, steps: tuple[str | int, ...]) -> Any:
         changed = {name: _without(value[name], rest) for name in names} if rest else {}
         return {name: changed.get(name, old) for name, old in value.items() if rest or name not in names}
     if isinstance(value, list | tuple):
-        return _without_items(value, step, rest)
+        is_covered = [step in ("*", index) for index in range(len(value))]
+        if not rest:
+            return [item for item, covered in zip(value, is_covered, strict=True) if not covered]
+        return [_without(item, rest) if covered else item for item, covered in zip(value, is_covered, strict=True)]
     return value
-
-
-def _without_items(items: Sequence[Any], step: str | int, rest: tuple[str | int, ...]) -> list[Any]:
-    is_covered = [step in ("*", index) for index in range(len(items))]
-    if not rest:
-        return [item for item, covered in zip(items, is_covered, strict=True) if not covered]
-    return [_without(item, rest) if covered else item for item, covered in zip(items, is_covered, strict=True)]
 
 
 def _json_in(text: str) -> dict[str, Any] | list[Any] | None:

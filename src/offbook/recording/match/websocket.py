@@ -209,7 +209,7 @@ _Comparison: TypeAlias = Callable[[SentMessage, SentMessage, ClientIds], bool]
 """Returns whether a message, with these ids of its client, is the recorded one, which comes first."""
 
 
-class _Candidate:
+class _TurnCandidate:
     """An exchange that may be under way: what of it the client has still to send, and which ids it has chosen."""
 
     def __init__(self, turn: Turn, ids: ClientIds) -> None:
@@ -333,10 +333,11 @@ class SessionMatcher:
                 return completed
             chosen, left = next((pair for pair in whole if prefers(pair[0].turn)), whole[0])
             completed.append(chosen.turn)
-            self._go_on_after(chosen)
+            self._position, self._ids = chosen.turn.fingerprint, chosen.ids
+            self._unmatched, self._candidates = [], self._open()
         return completed
 
-    def _taking(self, message: SentMessage) -> list[tuple[_Candidate, SentMessage]]:
+    def _taking(self, message: SentMessage) -> list[tuple[_TurnCandidate, SentMessage]]:
         """Return the candidates that take a message, each with what is left of it.
 
         As for other requests, home folders do not count where nothing else matches.
@@ -350,14 +351,10 @@ class SessionMatcher:
 
     def allow_again(self, turn: Turn) -> None:
         """Accept the last exchange once more: its answer failed, and the client may repeat it."""
-        self._candidates.append(_Candidate(turn, self._ids))
+        self._candidates.append(_TurnCandidate(turn, self._ids))
 
-    def _open(self) -> list[_Candidate]:
-        return [_Candidate(turn, self._ids) for turn in self._index.following(self._position)]
-
-    def _go_on_after(self, chosen: _Candidate) -> None:
-        self._position, self._ids = chosen.turn.fingerprint, chosen.ids
-        self._unmatched, self._candidates = [], self._open()
+    def _open(self) -> list[_TurnCandidate]:
+        return [_TurnCandidate(turn, self._ids) for turn in self._index.following(self._position)]
 
     def _is_surplus(self, message: SentMessage) -> bool:
         """Return whether a message is audio after all that is recorded: how much of it a client sends is chance."""

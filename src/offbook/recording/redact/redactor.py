@@ -5,7 +5,7 @@ One walk does it all (`_Walk`). It masks what it finds and notes where: redactio
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from copy import copy
 from typing import Any, cast
 from urllib.parse import quote, quote_plus
@@ -31,10 +31,13 @@ from offbook.recording.format.wire_record import (
     PLAIN_HTTP,
     WEBSOCKET,
     WireRecord,
+    WireText,
     frame_texts,
     is_still_json,
     joined_texts,
     searchable_bytes,
+    websocket_text,
+    wire_bytes,
     with_frame_texts,
 )
 from offbook.recording.redact.secret_fields import (
@@ -51,7 +54,6 @@ from offbook.recording.redact.secret_fields import (
     quoted_names,
 )
 from offbook.recording.redact.secret_kinds import PLAIN_MARK, SecretSpan, searchable, secret_spans
-from offbook.recording.redact.websocket import redact_websocket
 from offbook.text import compile_pattern
 from offbook.vendors import DUMMY_KEY, KEY_HEADERS
 
@@ -395,7 +397,7 @@ class _Walk:
         record, so that its body becomes a mark instead.
         """
         if record.protocol == WEBSOCKET:
-            return redact_websocket(record, self)
+            return self._websocket(record)
         is_http = record.protocol == PLAIN_HTTP
         path = "wire.frames" if record.is_streamed else "wire.body"
         headers, texts = self._headers(record.headers), frame_texts(record)
@@ -411,6 +413,37 @@ class _Walk:
         if is_still_json(record, cleaned) and not spelled:
             return cleaned
         return replace(cleaned, body=PLAIN_MARK, frames=None) if is_http else None
+
+    def _websocket(self, record: WireRecord) -> WireRecord:
+        """Return the record of a WebSocket without secrets, also those that several messages spell in pieces."""
+        frames = record.frames or []
+        values = [_decoded(wire_bytes(text)) for _, text in frames]
+        cleaned = [self.value(value, "wire.frames") for value in values]
+        self._mask_spelled(cleaned)
+        body, old_body = record.body, None if record.body is None else _decoded(wire_bytes(record.body))
+        new_body = self.value(old_body, "wire.body")
+        return replace(
+            record,
+            headers=self._headers(record.headers),
+            frames=record.frames
+            and [
+                (at_ms, text if new == old else _encoded(new, text))
+                for (at_ms, text), old, new in zip(frames, values, cleaned, strict=True)
+            ],
+            body=body if body is None or new_body == old_body else _encoded(new_body, body),
+            close=record.close and (record.close[0], self.text(record.close[1], "wire.close")),
+        )
+
+    def _mask_spelled(self, messages: list[Any]) -> None:
+        """Mask in place what the texts of one field spell together, over all messages."""
+        places: dict[str, list[tuple[dict[str, Any], str]]] = {}
+        for message in messages:
+            for path, fields, name in _spelled_fields(message):
+                places.setdefault(path, []).append((fields, name))
+        for found in places.values():
+            texts = [fields[name] for fields, name in found]
+            for (fields, name), text in zip(found, self.texts(texts, "wire.frames"), strict=True):
+                fields[name] = text
 
     def _headers(self, headers: dict[str, str]) -> dict[str, str]:
         """Return headers without secrets. One with a secret in its name is left out, as a mark is not a name."""
@@ -435,3 +468,35 @@ class _Walk:
             return StreamPiece(reasoning=text)
         call_id, name = (each and self.text(each, "chunks") for each in (call.id, call.name))
         return StreamPiece(tool_call=replace(call, id=call_id, name=name, arguments=text))
+
+
+_SPELLED = frozenset(("delta", "text", "transcript", "arguments"))
+"""The fields in which messages spell a text piece by piece."""
+
+
+def _decoded(data: bytes) -> Any:
+    """Return a message as JSON, else as text. Bytes that are neither stay bytes, which are not searched."""
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            return data
+
+
+def _encoded(value: Any, before: WireText) -> WireText:
+    data = value.encode() if isinstance(value, str) else msgspec.json.encode(value)
+    return websocket_text(data, is_text=isinstance(before, str))
+
+
+def _spelled_fields(message: Any) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """Yield the path, the object and the name of each text that goes on in other messages."""
+    waiting: list[tuple[str, Any]] = [("", message)]
+    while waiting:
+        path, value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += [(f"{path}.{name}", item) for name, item in value.items()]
+            yield from ((f"{path}.{name}", value, name) for name in _SPELLED if isinstance(value.get(name), str))
+        elif isinstance(value, list):
+            waiting += [(f"{path}[{index}]", item) for index, item in enumerate(value)]

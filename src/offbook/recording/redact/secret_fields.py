@@ -187,15 +187,11 @@ def _emails(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _phones(text: str) -> Iterator[tuple[int, int]]:
-    return (found.span() for found in _phone.finditer(text) if _digit_count(found[0]) in _PHONE_DIGITS)
+    return (found.span() for found in _phone.finditer(text) if sum(map(str.isdigit, found[0])) in _PHONE_DIGITS)
 
 
 def _cards(text: str) -> Iterator[tuple[int, int]]:
     return (found.span() for found in _card.finditer(text) if _has_check_digit(found[0]))
-
-
-def _digit_count(text: str) -> int:
-    return sum(map(str.isdigit, text))
 
 
 def _has_check_digit(text: str) -> bool:

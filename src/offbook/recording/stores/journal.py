@@ -56,16 +56,13 @@ class Journal(ForkGuarded):
     def _lock(self, operation: int) -> None:
         while True:
             if self._fd < 0:
-                self._open()
+                mode = stat.S_IMODE(self._beside.stat().st_mode) | 0o600 if self._beside.exists() else 0o666
+                self._fd = open_regular(self.path, self._flags, mode, follow=False)
+                self._end = -1
             fcntl.flock(self._fd, operation)
             if os.fstat(self._fd).st_nlink:
                 return
             self.close()
-
-    def _open(self) -> None:
-        mode = stat.S_IMODE(self._beside.stat().st_mode) | 0o600 if self._beside.exists() else 0o666
-        self._fd = open_regular(self.path, self._flags, mode, follow=False)
-        self._end = -1
 
     def write_locked(self, line: bytes) -> None:
         """Append one line while the lock is held. Raises like `append`."""

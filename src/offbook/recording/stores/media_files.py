@@ -67,7 +67,8 @@ class MediaFolder:
         for start, end in _long_runs(data):
             content = _decoded(data[start:end])
             if content is not None:
-                name = f"{sha256(content).hexdigest()}.{_extension(content)}"
+                found = (name for start, sign, name in _SIGNATURES if content[start : start + len(sign)] == sign)
+                name = f"{sha256(content).hexdigest()}.{next(found, _UNKNOWN)}"
                 files[name] = content
                 parts += [data[done:start], _MARK, name.encode()]
                 done = end
@@ -158,11 +159,6 @@ def _decoded(text: bytes) -> bytes | None:
         return None
     content = b64decode(text)
     return content if b64encode(content) == text else None
-
-
-def _extension(content: bytes) -> str:
-    found = (name for start, sign, name in _SIGNATURES if content[start : start + len(sign)] == sign)
-    return next(found, _UNKNOWN)
 
 
 def _read(path: Path, source: str) -> bytes:

@@ -325,19 +325,15 @@ class SqliteStore:
         database = SqliteDatabase(self.path, source=self.location)
         try:
             if not database.run("SELECT 1 FROM sqlite_master"):
-                _make_tables(database)
+                with database.transaction():
+                    for statement in (*_SCHEMA, *_TOOL_SCHEMA):
+                        database.run(statement)
+                    database.run(_ADD_METADATA, "_version", orjson.dumps(FORMAT_VERSION))
+                    database.run(_ADD_METADATA, "_meta", orjson.dumps(new_meta()))
             yield database
         except BaseException:
             database.close()
             raise
-
-
-def _make_tables(database: SqliteDatabase) -> None:
-    with database.transaction():
-        for statement in (*_SCHEMA, *_TOOL_SCHEMA):
-            database.run(statement)
-        database.run(_ADD_METADATA, "_version", orjson.dumps(FORMAT_VERSION))
-        database.run(_ADD_METADATA, "_meta", orjson.dumps(new_meta()))
 
 
 def _replace_all(database: SqliteDatabase, document: Document) -> None:

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.clock import SYSTEM_CLOCK
 from offbook.subjects.program.process import MAX_OUTPUT_BYTES, ProgramExit
 from offbook.subjects.program.python_command import PythonCommand
-from offbook.tools.child_process import OUTPUT_GRACE_S, READ_BYTES
+from offbook.tools.child_process import OUTPUT_GRACE_S, CapturedOutput
 
 GUEST = Path(__file__).parent / "guest" / "start.py"
 UNFIT = 78
@@ -164,19 +163,23 @@ class ForkServer:
         with suppress(OSError):
             self._control.send(json.dumps({"kill": True}).encode())
 
+    def has_ended_within(self, left_s: Callable[[], float]) -> bool:
+        """Wait for the end of the run for as long as `left_s` returns more than 0, and return whether it has ended."""
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        while (more_s := left_s()) > 0:
+            if poll.poll(max(1.0, min(more_s, MAX_POLL_S) * 1000)):
+                return True
+        return False
+
     def exit_code(self) -> int:
-        """Return the exit code of a run that has ended: when `control` can be read."""
+        """Return the exit code of a run that has ended."""
         return int(self._expect("exit")["exit"])
 
     @property
     def pid(self) -> int:
         """The process of the server."""
         return self._process.pid
-
-    @property
-    def control(self) -> int:
-        """The file that can be read when a run has ended."""
-        return self._control.fileno()
 
     def close(self) -> None:
         """End the process, and a run that is not over."""
@@ -248,89 +251,33 @@ class ForkedProgram:
         Raises:
             UnfitProgramError: the fork server has ended.
         """
-        with _pipe() as stdout, _pipe() as stderr:
+        pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(2)]
+        try:
             with link:
-                self._server.start(self, [stdout.input, stderr.input, link.fileno()], now_s)
-            stdout.close_input()
-            stderr.close_input()
-            self._is_running = True
-            if self._is_killed:
-                self._server.kill_run()
-            has_ended = self._wait(left_s, [stdout, stderr])
-            if not has_ended:
-                self._server.kill_run()
-            code = self._server.exit_code()
-            self._is_running = False
-            _read_rest([stdout, stderr])
-            is_cut = self._is_killed or not has_ended
-            return ProgramExit(None if is_cut else code, stdout.text, stderr.text)
+                self._server.start(self, [*(writing for _, writing in pipes), link.fileno()], now_s)
+        except BaseException:
+            for reading, _ in pipes:
+                os.close(reading)
+            raise
+        finally:
+            for _, writing in pipes:
+                os.close(writing)
+        stdout, stderr = (CapturedOutput(os.fdopen(reading, "rb"), MAX_OUTPUT_BYTES) for reading, _ in pipes)
+        self._is_running = True
+        if self._is_killed:
+            self._server.kill_run()
+        has_ended = self._server.has_ended_within(left_s)
+        if not has_ended:
+            self._server.kill_run()
+        code = self._server.exit_code()
+        self._is_running = False
+        for output in (stdout, stderr):
+            output.join(OUTPUT_GRACE_S)
+        is_cut = self._is_killed or not has_ended
+        return ProgramExit(None if is_cut else code, stdout.text, stderr.text)
 
     def kill(self) -> None:
         """Kill it now, or as soon as it starts. May be called from any thread, and after it has ended."""
         self._is_killed = True
         if self._is_running:
             self._server.kill_run()
-
-    def _wait(self, left_s: Callable[[], float], outputs: Sequence[_Output]) -> bool:
-        """Read the outputs until the run has ended or its time is over, and return whether it has ended."""
-        while (more_s := left_s()) > 0:
-            until_s = SYSTEM_CLOCK.monotonic_s() + more_s
-            while (now_s := SYSTEM_CLOCK.monotonic_s()) < until_s:
-                if self._server.control in _read_ready(outputs, [self._server.control], until_s - now_s):
-                    return True
-        return False
-
-
-class _Output:
-    """A pipe that a program writes to, and the first bytes of what it has written."""
-
-    def __init__(self) -> None:
-        self.output, self.input = os.pipe2(os.O_CLOEXEC)
-        self.data = bytearray()
-        self._is_input_open = self.is_open = True
-
-    @property
-    def text(self) -> str:
-        return bytes(self.data).decode("utf-8", "replace")
-
-    def read(self) -> None:
-        piece = os.read(self.output, READ_BYTES)
-        self.is_open = bool(piece)
-        self.data += piece[: MAX_OUTPUT_BYTES - len(self.data)]
-
-    def close_input(self) -> None:
-        if self._is_input_open:
-            self._is_input_open = False
-            os.close(self.input)
-
-
-@contextmanager
-def _pipe() -> Iterator[_Output]:
-    made = _Output()
-    try:
-        yield made
-    finally:
-        made.close_input()
-        os.close(made.output)
-
-
-def _read_ready(outputs: Sequence[_Output], others: Sequence[int], limit_s: float) -> list[int]:
-    """Wait until something can be read or `limit_s` is over, or for a day at most, and read the outputs.
-
-    Returns the others that can be read.
-    """
-    poll, by_number = select.poll(), {each.output: each for each in outputs if each.is_open}
-    for number in (*by_number, *others):
-        poll.register(number, select.POLLIN)
-    ready = [number for number, _ in poll.poll(max(1.0, min(limit_s, MAX_POLL_S) * 1000))]
-    for number in ready:
-        if number in by_number:
-            by_number[number].read()
-    return [number for number in ready if number in others]
-
-
-def _read_rest(outputs: Sequence[_Output]) -> None:
-    """Read until both pipes are closed: a process that left the group may hold them open for a while longer."""
-    until_s = SYSTEM_CLOCK.monotonic_s() + OUTPUT_GRACE_S
-    while any(each.is_open for each in outputs) and (now_s := SYSTEM_CLOCK.monotonic_s()) < until_s:
-        _read_ready(outputs, [], until_s - now_s)

@@ -106,16 +106,13 @@ class _SharedFolder:
             if self.was_restored:
                 self.restore()
             else:
-                self._back_up()
+                with _readable_errors(self.name):
+                    _remove(self._copy)
+                    shutil.copytree(self._path, self._copy, symlinks=True)
+                    self._copy.rename(self._backup)
         except InputError:
             os.close(self._lock)
             raise
-
-    def _back_up(self) -> None:
-        with _readable_errors(self.name):
-            _remove(self._copy)
-            shutil.copytree(self._path, self._copy, symlinks=True)
-            self._copy.rename(self._backup)
 
     def restore(self) -> None:
         """Bring the folder into the state of the backup. A copy takes its place at once, so that it is never half."""

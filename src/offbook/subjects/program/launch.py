@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import socket
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from itertools import count
@@ -18,13 +19,13 @@ from msgspec.structs import replace
 from offbook.clock import SYSTEM_CLOCK
 from offbook.decoding import decode
 from offbook.explore.observers.wire import WireObserver
-from offbook.explore.processes.sdk_warm_up import SentRequest, SentRequests
+from offbook.explore.sdk_warm_up import SentRequests
 from offbook.subjects.program.fork_server import ForkedProgram, ForkServer, Libraries
 from offbook.subjects.program.process import Patience, ProgramExit, ProgramProcess, RunClock
 from offbook.subjects.program.python_command import PythonCommand
 from offbook.wire.calls import ignore_request
 from offbook.wire.request import HttpRequest
-from offbook.wire.server.session_clock import LOOP_CLOCK, LifeOnClock, ResponseClock, SessionClock
+from offbook.wire.server.session_clock import LOOP_CLOCK, ResponseClock, SessionClock
 from offbook.wire.server.wire_server import WireServer
 
 MAX_RESTARTS = 8
@@ -59,22 +60,17 @@ class ProgramLife(Protocol):
     def kill(self) -> None: ...
 
 
-class LaunchedRun(Protocol):
-    """A run of a program, which may have several lives.
+class LaunchedRun(Struct, frozen=True, kw_only=True):
+    """A run of a program, which may have several lives: `start` returns the next one.
 
-    `response_clock` is the time on which its answers are due. `note_request` is called with each of its requests.
+    `now_s` returns the time by which its calls are noted, and `response_clock` is that on which its answers are due.
+    `note_request` is called with each of its requests.
     """
 
+    start: Callable[[], ProgramLife]
+    now_s: Callable[[], float]
     response_clock: ResponseClock
-    note_request: Callable[[HttpRequest], object]
-
-    def now_s(self) -> float:
-        """Return the time by which its calls are noted."""
-        ...
-
-    def start(self) -> ProgramLife:
-        """Return the next life."""
-        ...
+    note_request: Callable[[HttpRequest], object] = ignore_request
 
 
 class ProgramLauncher(Protocol):
@@ -91,6 +87,14 @@ class ProgramLauncher(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class VirtualLauncher(Protocol):
+    """A launcher of runs in virtual time: `patience` judges real time, for a program that works without an end."""
+
+    server: WireServer
+    patience: Patience
+    virtual_patience: Patience
 
 
 class FreshLauncher:
@@ -112,23 +116,14 @@ class FreshLauncher:
         *,
         is_clean: bool,
     ) -> LaunchedRun:
-        return _FreshRun(command, environment, self.patience)
+        return LaunchedRun(
+            start=lambda: _FreshLife(ProgramProcess(command, environment), self.patience),
+            now_s=SYSTEM_CLOCK.monotonic_s,
+            response_clock=LOOP_CLOCK,
+        )
 
     def close(self) -> None:
         """Do nothing: nothing is left."""
-
-
-class _FreshRun:
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], patience: Patience) -> None:
-        self.response_clock: ResponseClock = LOOP_CLOCK
-        self.note_request: Callable[[HttpRequest], object] = ignore_request
-        self._command, self._environment, self.patience = command, environment, patience
-
-    def now_s(self) -> float:
-        return SYSTEM_CLOCK.monotonic_s()
-
-    def start(self) -> ProgramLife:
-        return _FreshLife(ProgramProcess(self._command, self._environment), self.patience)
 
 
 class _FreshLife:
@@ -153,8 +148,7 @@ class ForkLauncher:
 
     The session, the folder and so the environment of a place are the same in all runs there. The clean run is a fork of
     a process that has loaded nothing; what it loads from outside the program's own folder is loaded for the others.
-    `patience` judges real time, for a program that works without an end. If it `forks_late` but cannot, `on_early` is
-    called once with the reason.
+    If it `forks_late` but cannot, `on_early` is called once with the reason.
     """
 
     def __init__(
@@ -166,7 +160,7 @@ class ForkLauncher:
         forks_late: bool = False,
         on_early: Callable[[str], object] = lambda _: None,
     ) -> None:
-        self._program, self._server, self.patience, self._forks_late = program, server, patience, forks_late
+        self._program, self.server, self.patience, self._forks_late = program, server, patience, forks_late
         self._on_early, self._is_early = on_early, False
         self.virtual_patience = patience.copy()
         self._libraries: Libraries | None = None
@@ -174,13 +168,14 @@ class ForkLauncher:
         self._unfit = set[str]()
         self._lock = Lock()
         self._numbers = count(1)
-        self._free: list[_Place] = []
-        self._places: dict[str, _Place] = {}
+        self._free: list[_ForkPlace] = []
+        self._places: dict[str, _ForkPlace] = {}
 
     @contextmanager
     def place(self) -> Iterator[RunPlace]:
         with self._lock:
-            taken = self._free.pop() if self._free else self._new_place()
+            taken = self._free.pop() if self._free else _ForkPlace(f"explore-{next(self._numbers)}")
+            self._places[taken.place.name] = taken
         taken.clear()
         try:
             yield taken.place
@@ -197,10 +192,16 @@ class ForkLauncher:
             at.is_ready = self._libraries is not None
             self._open_server(at, replace(self._program, arguments=arguments), environment)
             if at.is_ready and self._forks_late and at.server is not None:
-                at.server.hold(self.address)
+                at.server.hold(address_of(self.server))
                 self._note_early(at.server.why_early)
-        assert at.server is not None
-        return _ForkedRun(self, at.server, environment, is_clean=is_clean)
+        server, clock = at.server, SessionClock()
+        assert server is not None
+        return LaunchedRun(
+            start=lambda: _ForkedLife(self, clock, server, environment, wants_modules=is_clean),
+            now_s=clock.stamp_s,
+            response_clock=clock,
+            note_request=self._note_request if is_clean else ignore_request,
+        )
 
     def _note_early(self, why: str) -> None:
         """Say once why runs are not forked at the first call."""
@@ -217,23 +218,18 @@ class ForkLauncher:
         """Have the servers load this before further runs."""
         self._libraries = libraries
 
-    def note_request(self, request: HttpRequest) -> None:
+    def _note_request(self, request: HttpRequest) -> None:
         """Note a request of the clean run, so that the servers send it before further runs, too."""
         self._sent.add(request)
 
-    @property
-    def address(self) -> tuple[str, int]:
-        return address_of(self._server)
-
-    def _new_place(self) -> _Place:
-        made = _Place(f"explore-{next(self._numbers)}")
-        self._places[made.place.name] = made
-        return made
-
-    def _open_server(self, place: _Place, program: PythonCommand, environment: Mapping[str, str]) -> None:
+    def _open_server(self, place: _ForkPlace, program: PythonCommand, environment: Mapping[str, str]) -> None:
         """Let a place have a server that has loaded what can be loaded before a fork."""
         for _ in range(MAX_RESTARTS):
-            self._warm_up(place, program, environment)
+            name = f"{place.place.name}-warm-up"
+            try:
+                place.open(program, environment, self._fit_libraries(), url=self.server.session_url(name))
+            finally:
+                self.server.end_session(name)
             assert place.server is not None
             if place.server.is_fit:
                 return
@@ -241,32 +237,12 @@ class ForkLauncher:
             self._sent = self._sent if not place.server.left else SentRequests(0)
         place.open(program, environment, None)
 
-    def _warm_up(self, place: _Place, program: PythonCommand, environment: Mapping[str, str]) -> None:
-        name = f"{place.place.name}-warm-up"
-        try:
-            place.open(program, environment, self._fit_libraries(), url=self._server.session_url(name))
-        finally:
-            self._server.end_session(name)
-
     def _fit_libraries(self) -> Libraries | None:
         """Return what can be loaded before a fork, and is used then as the clean run has used it."""
         if self._libraries is None:
             return None
-        return replace(self._libraries.without(self._unfit), requests=_texts_of(self._sent.requests))
-
-    def note(self, *, took_s: float, virtual_s: float) -> None:
-        """Note how long a run took that ended by itself."""
-        self.patience.note(took_s)
-        self.virtual_patience.note(virtual_s)
-
-    def open_clock(self, clock: SessionClock, life: LifeOnClock) -> socket.socket:
-        """Have the server listen to a program, and return the program's end of the link."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._server.call_soon(lambda: clock.open(ours, life))
-        return theirs
-
-    def close_clock(self, clock: SessionClock) -> None:
-        self._server.call_soon(clock.close)
+        requests = [(path, body.decode("utf-8", "replace")) for path, body in self._sent.requests]
+        return replace(self._libraries.without(self._unfit), requests=requests)
 
 
 def address_of(server: WireServer) -> tuple[str, int]:
@@ -275,11 +251,7 @@ def address_of(server: WireServer) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _texts_of(requests: Sequence[SentRequest]) -> list[tuple[str, str]]:
-    return [(path, body.decode("utf-8", "replace")) for path, body in requests]
-
-
-class _Place:
+class _ForkPlace:
     """A place with its fork server, which `is_ready` when it has loaded what can be loaded."""
 
     def __init__(self, name: str) -> None:
@@ -316,32 +288,38 @@ class _Place:
         self._temporary.cleanup()
 
 
-class _ForkedRun:
-    """A run in virtual time, which goes on in its next life."""
-
-    def __init__(
-        self, launcher: ForkLauncher, server: ForkServer, environment: Mapping[str, str], *, is_clean: bool
-    ) -> None:
-        self._launcher, self._server, self._environment, self._is_clean = launcher, server, environment, is_clean
-        self.clock = SessionClock()
-        self.response_clock: ResponseClock = self.clock
-        self.note_request: Callable[[HttpRequest], object] = launcher.note_request if is_clean else ignore_request
-
-    def now_s(self) -> float:
-        return self.clock.stamp_s()
-
-    def start(self) -> ProgramLife:
-        return _ForkedLife(self._launcher, self.clock, self._server, self._environment, wants_modules=self._is_clean)
-
-
-class VirtualLife:
+class VirtualLife(ABC):
     """A process in virtual time. In real time it may go on without a call or a wait for as long as a fresh one without
-    a call."""
+    a call.
 
-    def __init__(self, process: ForkedProgram | ProgramProcess, clock: SessionClock, patience: Patience) -> None:
+    A subclass sets `_process`, which talks to the clock of the session by the socket `_link`.
+    """
+
+    _process: ForkedProgram | ProgramProcess
+
+    def __init__(self, launcher: VirtualLauncher, clock: SessionClock) -> None:
         self.hung = ""
-        self._process, self._clock, self._patience = process, clock, patience
+        self._launcher, self._clock = launcher, clock
+        self._servers_end, self._link = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._run_clock: RunClock | None = None
+
+    @abstractmethod
+    def _run_process(self) -> ProgramExit:
+        """Run the process until it ends, for as long as `_left_s` allows, and close its end of the link."""
+
+    def run(self, observer: WireObserver) -> ProgramExit:
+        launcher, clock = self._launcher, self._clock
+        self._run_clock = RunClock(launcher.virtual_patience, observer, now_s=clock.time)
+        started_s = clock.last_message_s = SYSTEM_CLOCK.monotonic_s()
+        launcher.server.call_soon(lambda: clock.open(self._servers_end, self))
+        try:
+            ended = self._run_process()
+        finally:
+            launcher.server.call_soon(clock.close)
+        if ended.code is not None:
+            launcher.patience.note(SYSTEM_CLOCK.monotonic_s() - started_s)
+            launcher.virtual_patience.note(self._run_clock.took_s)
+        return ended
 
     def kill(self) -> None:
         self._clock.stop()
@@ -361,7 +339,7 @@ class VirtualLife:
         """Do nothing: nothing is loaded before a run."""
 
     def _left_s(self) -> float:
-        left_s = self._patience.idle_s - (SYSTEM_CLOCK.monotonic_s() - self._clock.last_message_s)
+        left_s = self._launcher.patience.idle_s - (SYSTEM_CLOCK.monotonic_s() - self._clock.last_message_s)
         if left_s <= 0:
             self.end()
         return left_s
@@ -379,26 +357,20 @@ class _ForkedLife(VirtualLife):
         *,
         wants_modules: bool,
     ) -> None:
-        self._launcher, self._wants_modules = launcher, wants_modules
-        self._has_modules = Event()
-        self._program = ForkedProgram(server, launcher.address, environment, wants_modules=wants_modules)
-        super().__init__(self._program, clock, launcher.patience)
+        super().__init__(launcher, clock)
+        self._forks, self._wants_modules, self._has_modules = launcher, wants_modules, Event()
+        address = address_of(launcher.server)
+        self._process = self._program = ForkedProgram(server, address, environment, wants_modules=wants_modules)
+
+    def _run_process(self) -> ProgramExit:
+        return self._program.run(self._left_s, self._link, self._clock.now_s)
 
     def run(self, observer: WireObserver) -> ProgramExit:
-        self._run_clock = RunClock(self._launcher.virtual_patience, observer, now_s=self._clock.time)
-        started_s, virtual_s = SYSTEM_CLOCK.monotonic_s(), self._clock.now_s
-        link = self._launcher.open_clock(self._clock, self)
-        try:
-            ended = self._program.run(self._left_s, link, virtual_s)
-        finally:
-            self._launcher.close_clock(self._clock)
-        if ended.code is not None:
-            took_s = SYSTEM_CLOCK.monotonic_s() - started_s
-            self._launcher.note(took_s=took_s, virtual_s=self._clock.now_s - virtual_s)
-            if self._wants_modules:
-                self._has_modules.wait(MODULES_S)
+        ended = super().run(observer)
+        if ended.code is not None and self._wants_modules:
+            self._has_modules.wait(MODULES_S)
         return ended
 
     def note_modules(self, names: bytes) -> None:
-        self._launcher.load(decode(names, Libraries))
+        self._forks.load(decode(names, Libraries))
         self._has_modules.set()

@@ -5,22 +5,17 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import socket
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
-from offbook.clock import SYSTEM_CLOCK
-from offbook.explore.observers.wire import WireObserver
-from offbook.subjects.program.launch import LaunchedRun, ProgramLife, RunPlace, VirtualLife, address_of
-from offbook.subjects.program.process import Patience, ProgramExit, ProgramProcess, RunClock
+from offbook.subjects.program.launch import LaunchedRun, RunPlace, VirtualLife, address_of
+from offbook.subjects.program.process import Patience, ProgramExit, ProgramProcess
 from offbook.subjects.program.python_command import script_interpreter
-from offbook.wire.calls import ignore_request
-from offbook.wire.request import HttpRequest
-from offbook.wire.server.session_clock import ResponseClock, SessionClock
+from offbook.wire.server.session_clock import SessionClock
 from offbook.wire.server.wire_server import WireServer
 
 GUEST = Path(__file__).parent / "guest" / "node_time.cjs"
@@ -38,10 +33,7 @@ def is_node_command(command: Sequence[str], environment: Mapping[str, str]) -> b
 
 
 class NodeLauncher:
-    """Starts a Node program anew for each run, in virtual time. What Node 22 compiles is kept for all runs.
-
-    `patience` judges real time, for a program that works without an end.
-    """
+    """Starts a Node program anew for each run, in virtual time. What Node 22 compiles is kept for all runs."""
 
     def __init__(self, server: WireServer, patience: Patience) -> None:
         self.server, self.patience, self.virtual_patience = server, patience, patience.copy()
@@ -56,71 +48,40 @@ class NodeLauncher:
     def launch(
         self, place: RunPlace, command: Sequence[str], environment: Mapping[str, str], *, is_clean: bool
     ) -> LaunchedRun:
-        return _NodeRun(self, command, environment)
+        clock, cache = SessionClock(), environment.get(COMPILE_CACHE) or self._compiled.name
+        return LaunchedRun(
+            start=lambda: _NodeLife(self, clock, command, environment, cache),
+            now_s=clock.stamp_s,
+            response_clock=clock,
+        )
 
     def close(self) -> None:
         self._compiled.cleanup()
-
-    @property
-    def compiled(self) -> str:
-        """The folder for what Node has compiled."""
-        return self._compiled.name
-
-
-class _NodeRun:
-    def __init__(self, launcher: NodeLauncher, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        self._launcher, self._command, self._environment = launcher, command, environment
-        self._clock = SessionClock()
-        self.response_clock: ResponseClock = self._clock
-        self.note_request: Callable[[HttpRequest], object] = ignore_request
-
-    def now_s(self) -> float:
-        return self._clock.stamp_s()
-
-    def start(self) -> ProgramLife:
-        return _NodeLife(self._launcher, self._clock, self._process)
-
-    def _process(self, link: int) -> ProgramProcess:
-        """Return the process that talks to its clock by the file `link`."""
-        given = {name: self._environment.get(name) for name in (OPTIONS, COMPILE_CACHE)}
-        address, port = address_of(self._launcher.server)
-        settings = {
-            "link": link,
-            "address": address,
-            "port": port,
-            "now_s": self._clock.now_s,
-            "environment": given,
-        }
-        own = {
-            OPTIONS: f"{given[OPTIONS] or ''} --require {json.dumps(str(GUEST))}".strip(),
-            COMPILE_CACHE: given[COMPILE_CACHE] or self._launcher.compiled,
-            CLOCK: json.dumps(settings),
-        }
-        return ProgramProcess(self._command, {**self._environment, **own}, [link])
 
 
 class _NodeLife(VirtualLife):
     """A process of Node whose waits are on the clock."""
 
     def __init__(
-        self, launcher: NodeLauncher, clock: SessionClock, process_on: Callable[[int], ProgramProcess]
+        self,
+        launcher: NodeLauncher,
+        clock: SessionClock,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        compile_cache: str,
     ) -> None:
-        self._launcher = launcher
-        self._ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._program = process_on(self._theirs.fileno())
-        super().__init__(self._program, clock, launcher.patience)
+        super().__init__(launcher, clock)
+        given = {name: environment.get(name) for name in (OPTIONS, COMPILE_CACHE)}
+        address, port = address_of(launcher.server)
+        link = self._link.fileno()
+        settings = {"link": link, "address": address, "port": port, "now_s": clock.now_s, "environment": given}
+        own = {
+            OPTIONS: f"{given[OPTIONS] or ''} --require {json.dumps(str(GUEST))}".strip(),
+            COMPILE_CACHE: compile_cache,
+            CLOCK: json.dumps(settings),
+        }
+        self._process = self._program = ProgramProcess(command, {**environment, **own}, [link])
 
-    def run(self, observer: WireObserver) -> ProgramExit:
-        launcher = self._launcher
-        self._run_clock = RunClock(launcher.virtual_patience, observer, now_s=self._clock.time)
-        started_s = self._clock.last_message_s = SYSTEM_CLOCK.monotonic_s()
-        launcher.server.call_soon(lambda: self._clock.open(self._ours, self))
-        try:
-            with self._theirs:
-                ended = self._program.run(self._left_s)
-        finally:
-            launcher.server.call_soon(self._clock.close)
-        if ended.code is not None:
-            launcher.patience.note(SYSTEM_CLOCK.monotonic_s() - started_s)
-            launcher.virtual_patience.note(self._run_clock.took_s)
-        return ended
+    def _run_process(self) -> ProgramExit:
+        with self._link:
+            return self._program.run(self._left_s)

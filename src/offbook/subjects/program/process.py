@@ -288,17 +288,6 @@ class LedgerPart(Struct, frozen=True):
         return read_effect_lines(data[start:], source=self.name, is_cut_off=is_cut_off, first_line=lines_before + 1)
 
 
-class EffectFile(Struct, frozen=True):
-    """The file of a run that OFFBOOK_EFFECTS names."""
-
-    path: Path
-
-    def effects(self, *, is_cut_off: bool) -> list[Effect]:
-        """Return the effects that were reported. Raises InputError if a line is not an effect."""
-        data = self.path.read_bytes() if self.path.exists() else b""
-        return read_effect_lines(data, source="OFFBOOK_EFFECTS", is_cut_off=is_cut_off)
-
-
 class EffectCounter:
     """Counts the effects in a file that grows, after its first `start` bytes. What was counted is not read again."""
 
@@ -339,16 +328,13 @@ class RunFiles:
         self.temporary = Path(folder) / "tmp"
         self.temporary.mkdir()
         self.mcp_config = Path(folder) / "mcp.json"
-        self.effects = EffectFile(Path(folder) / "effects.jsonl")
-        self.ledger: LedgerPart | None = None if ledger is None else ledger.start(self.temporary)
-        self._counters = [EffectCounter(self.effects.path)]
-        if self.ledger is not None:
-            self._counters.append(EffectCounter(self.ledger.path, self.ledger.start))
+        self.effects = LedgerPart("OFFBOOK_EFFECTS", Path(folder) / "effects.jsonl", 0)
+        self._parts = [self.effects] if ledger is None else [self.effects, ledger.start(self.temporary)]
+        self._counters = [EffectCounter(part.path, part.start) for part in self._parts]
 
     def read_effects(self, *, is_cut_off: bool) -> list[Effect]:
         """Return the effects in the files, those of the ledger last."""
-        parts: list[EffectFile | LedgerPart] = [self.effects, *([] if self.ledger is None else [self.ledger])]
-        return [effect for part in parts for effect in part.effects(is_cut_off=is_cut_off)]
+        return [effect for part in self._parts for effect in part.effects(is_cut_off=is_cut_off)]
 
     def count_effects(self) -> int:
         """Return how many effects the files have so far. What cannot be read is refused when the run has ended."""

@@ -79,7 +79,11 @@ def _interpreter_command(interpreter: str, words: Sequence[str]) -> PythonComman
     while rest:
         word = rest.pop(0)
         if not word.startswith("-") or word == "-":
-            return _file_command(interpreter, flags, word, rest)
+            if not Path(word).is_file() or word.endswith((".pyc", ".pyz", ".zip")):
+                return None
+            return PythonCommand(
+                interpreter=interpreter, flags=tuple(flags), kind="file", target=word, arguments=tuple(rest)
+            )
         parsed = _parse_flag(word, rest)
         if parsed is None:
             return None
@@ -108,14 +112,6 @@ def _parse_flag(word: str, rest: list[str]) -> tuple[list[str], Literal["module"
         if letter not in _PLAIN_FLAGS or letter in _ENDING_FLAGS:
             return None
     return [word], None, ""
-
-
-def _file_command(interpreter: str, flags: Sequence[str], file: str, arguments: Sequence[str]) -> PythonCommand | None:
-    if not Path(file).is_file() or file.endswith((".pyc", ".pyz", ".zip")):
-        return None
-    return PythonCommand(
-        interpreter=interpreter, flags=tuple(flags), kind="file", target=file, arguments=tuple(arguments)
-    )
 
 
 def _script_command(script: str, arguments: Sequence[str], path: str | None) -> PythonCommand | None:

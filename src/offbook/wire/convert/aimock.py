@@ -10,7 +10,7 @@ from msgspec import UNSET, Raw
 from offbook.faults import HttpError
 from offbook.messages import JsonObject, Usage
 from offbook.recording.format.exchange import ABSENT, Exchange, RecordedToolCall
-from offbook.wire.convert.trace import AnyRequestCall, Trace, Unmapped
+from offbook.wire.convert.trace import AnyRequestCall, Trace, Unmapped, read_each
 
 KEY = "aimock"
 _ANSWERS = ("content", "toolCalls", "blocks", "error")
@@ -24,17 +24,12 @@ def read_fixtures(fixtures: list[Any]) -> Trace:
     A fixture does not have the whole request, so that its answer is for any request. Fixtures of other endpoints than
     chat, and those with conditions that an order cannot stand for, are not mapped.
     """
-    calls, unmapped = [], []
-    for number, fixture in enumerate(fixtures, 1):
-        place = f"fixture {number}"
-        try:
-            if reason := _unmappable_reason(fixture):
-                unmapped.append(Unmapped(place, reason))
-            else:
-                calls.append(AnyRequestCall(place=place, key=KEY, exchange=_exchange(fixture)))
-        except (TypeError, KeyError, AttributeError, ValueError) as error:
-            unmapped.append(Unmapped(place, f"not a fixture as aimock reads it: {error!r}"))
-    return Trace(tuple(calls), tuple(unmapped))
+    return read_each(fixtures, "fixture", _read_fixture, otherwise="not a fixture as aimock reads it")
+
+
+def _read_fixture(fixture: JsonObject, place: str) -> AnyRequestCall | Unmapped:
+    reason = _unmappable_reason(fixture)
+    return Unmapped(place, reason) if reason else AnyRequestCall(place=place, key=KEY, exchange=_exchange(fixture))
 
 
 def _unmappable_reason(fixture: JsonObject) -> str:
@@ -55,7 +50,7 @@ def _exchange(fixture: JsonObject) -> Exchange:
     )
     tool_calls = [_tool_call(call) for call in calls or ()]
     return Exchange(
-        content=_text(texts),
+        content=texts if isinstance(texts, str) else orjson.dumps(texts).decode(),
         model=response.get("model") or match.get("model") or "",
         usage=_usage(usage) if usage else None,
         latency_ms=float(fixture.get("latency") or 0.0),
@@ -65,10 +60,6 @@ def _exchange(fixture: JsonObject) -> Exchange:
         fault=_fault(response) if "error" in response else None,
         request=_request(match),
     )
-
-
-def _text(content: Any) -> str:
-    return content if isinstance(content, str) else orjson.dumps(content).decode()
 
 
 def _blocks(response: JsonObject) -> tuple[str, list[JsonObject]]:

@@ -15,7 +15,7 @@ from msgspec import UNSET
 from offbook.messages import JsonObject, Request, Response, ToolCall, Usage
 from offbook.recording.format.exchange import RecordedError, ToolExchange
 from offbook.wire.convert.spans import Span, json_value
-from offbook.wire.convert.trace import ModelCall, ToolRun, Unmapped
+from offbook.wire.convert.trace import TracedModelCall, TracedToolCall, Unmapped
 
 _DETAILS = "gen_ai.client.inference.operation.details"
 _MODEL_OPERATIONS = frozenset(("chat", "generate_content", "text_completion"))
@@ -25,13 +25,18 @@ _FINISH_REASONS = {"tool_call": "tool_calls", "error": None}
 _EXTRA = ("top_p", "top_k", "frequency_penalty", "presence_penalty", "seed")
 
 
-def read_span(span: Span) -> ModelCall | ToolRun | Unmapped | None:
+def read_span(span: Span) -> TracedModelCall | TracedToolCall | Unmapped | None:
     """Return the call of a span, why it cannot be mapped, or None for a span that only encloses calls."""
     place = f"span {span.name!r} ({span.id[1]})"
-    fields = _all_fields(span)
+    fields = dict(span.attributes)
+    for event in span.events:
+        if event.name == _DETAILS:
+            fields = event.fields | fields
     operation = fields.get("gen_ai.operation.name")
     if operation == "execute_tool":
-        return _tool_run(span, fields, place)
+        arguments = json_value(fields.get("gen_ai.tool.call.arguments"))
+        result = json_value(fields.get("gen_ai.tool.call.result"))
+        return tool_run(span, str(fields.get("gen_ai.tool.name") or ""), arguments, result, place)
     if operation in _MODEL_OPERATIONS:
         return _model_call(span, fields, place)
     if operation in (None, "invoke_agent", "create_agent", "invoke_workflow"):
@@ -39,15 +44,7 @@ def read_span(span: Span) -> ModelCall | ToolRun | Unmapped | None:
     return Unmapped(place, f"the operation {operation} has no place in a recording")
 
 
-def _all_fields(span: Span) -> JsonObject:
-    fields = dict(span.attributes)
-    for event in span.events:
-        if event.name == _DETAILS:
-            fields = event.fields | fields
-    return fields
-
-
-def _model_call(span: Span, fields: JsonObject, place: str) -> ModelCall | Unmapped:
+def _model_call(span: Span, fields: JsonObject, place: str) -> TracedModelCall | Unmapped:
     if span.error:
         return Unmapped(place, f"the call failed: {span.error}")
     try:
@@ -57,16 +54,19 @@ def _model_call(span: Span, fields: JsonObject, place: str) -> ModelCall | Unmap
     if not asked or answer is None:
         missing = "answer" if asked else "messages"
         return Unmapped(place, f"the span has no {missing}: capture the content of messages")
+    extra = {name: fields[f"gen_ai.request.{name}"] for name in _EXTRA if f"gen_ai.request.{name}" in fields}
+    if stop := fields.get("gen_ai.request.stop_sequences"):
+        extra["stop"] = list(stop)
     request = Request(
         tuple(asked),
         str(fields.get("gen_ai.request.model") or ""),
         temperature=fields.get("gen_ai.request.temperature"),
         max_tokens=fields.get("gen_ai.request.max_tokens"),
         tools=tuple(_tools(json_value(fields.get("gen_ai.tool.definitions")))),
-        extra=_extra(fields),
+        extra=extra,
         stream=fields.get("gen_ai.request.stream") is True,
     )
-    return ModelCall(
+    return TracedModelCall(
         place=place,
         provider=_provider(fields),
         request=request,
@@ -82,13 +82,6 @@ def _provider(fields: JsonObject) -> str:
     if fields.get("openai.api.type") == "responses":
         return "openai_responses"
     return next((ours for start, ours in _PROVIDERS if name.startswith(start)), "openai")
-
-
-def _extra(fields: JsonObject) -> JsonObject:
-    extra = {name: fields[f"gen_ai.request.{name}"] for name in _EXTRA if f"gen_ai.request.{name}" in fields}
-    if stop := fields.get("gen_ai.request.stop_sequences"):
-        extra["stop"] = list(stop)
-    return extra
 
 
 def _messages(span: Span, fields: JsonObject) -> tuple[list[JsonObject], JsonObject | None]:
@@ -188,13 +181,7 @@ def _response(answer: JsonObject, fields: JsonObject) -> Response:
     )
 
 
-def _tool_run(span: Span, fields: JsonObject, place: str) -> ToolRun | Unmapped:
-    arguments = json_value(fields.get("gen_ai.tool.call.arguments"))
-    result = json_value(fields.get("gen_ai.tool.call.result"))
-    return tool_run(span, str(fields.get("gen_ai.tool.name") or ""), arguments, result, place)
-
-
-def tool_run(span: Span, tool: str, arguments: Any, result: Any, place: str) -> ToolRun | Unmapped:
+def tool_run(span: Span, tool: str, arguments: Any, result: Any, place: str) -> TracedToolCall | Unmapped:
     """Return the call of a tool, or why it cannot be mapped."""
     if not tool:
         return Unmapped(place, "the span does not name its tool")
@@ -209,4 +196,4 @@ def tool_run(span: Span, tool: str, arguments: Any, result: Any, place: str) -> 
         latency_ms=span.latency_ms,
         recorded_at=span.recorded_at,
     )
-    return ToolRun(place=place, tool=tool, exchange=exchange)
+    return TracedToolCall(place=place, tool=tool, exchange=exchange)

@@ -19,8 +19,16 @@ from offbook.recording.format.document import Document, exchanges_of
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.keys import short_key, tool_key
 from offbook.recording.format.wire_record import wire_text
-from offbook.wire.convert.recorded_request import in_order, recorded_request
-from offbook.wire.convert.trace import HttpCall, Trace, Unmapped, ended_at, header_map
+from offbook.wire.convert.trace import (
+    HttpCall,
+    Trace,
+    Unmapped,
+    ended_at,
+    header_map,
+    in_order,
+    read_each,
+    recorded_request,
+)
 from offbook.wire.request import HttpRequest, parse_request
 from offbook.wire.response import Frame, HttpResponse, encode_exchange, recorded_response
 
@@ -32,18 +40,12 @@ _NO_MOMENT = "1970-01-01T00:00:00.000Z"
 
 def read_har(document: JsonObject) -> Trace:
     """Return the calls of an archive."""
-    calls, unmapped = [], []
-    for number, entry in enumerate(document["log"]["entries"], 1):
-        place = f"entry {number}"
-        try:
-            reason = _unmappable_reason(entry)
-            if reason:
-                unmapped.append(Unmapped(place, reason))
-            else:
-                calls.append(_call(entry, place))
-        except (TypeError, KeyError, AttributeError, ValueError) as error:
-            unmapped.append(Unmapped(place, f"not an entry of HAR 1.2: {error!r}"))
-    return Trace(tuple(calls), tuple(unmapped))
+    return read_each(document["log"]["entries"], "entry", _read_entry, otherwise="not an entry of HAR 1.2")
+
+
+def _read_entry(entry: JsonObject, place: str) -> HttpCall | Unmapped:
+    reason = _unmappable_reason(entry)
+    return Unmapped(place, reason) if reason else _call(entry, place)
 
 
 def _unmappable_reason(entry: JsonObject) -> str:
@@ -61,7 +63,9 @@ def _unmappable_reason(entry: JsonObject) -> str:
 def _call(entry: JsonObject, place: str) -> HttpCall:
     request, response, own = entry["request"], entry["response"], _own_fields(entry)
     url, duration_ms = urlsplit(request["url"]), max(0.0, float(entry.get("time") or 0.0))
-    body = _content(response["content"])
+    content = response["content"]
+    text = content.get("text") or ""
+    body = b64decode(text, validate=True) if content.get("encoding") == "base64" else str(text).encode()
     return HttpCall(
         place=place,
         host=url.hostname or "",
@@ -118,11 +122,6 @@ def _posted(data: JsonObject | None) -> bytes:
     text = "" if data is None else data.get("text") or ""
     is_binary = data is not None and data.get("encoding") == "base64"
     return b64decode(text, validate=True) if is_binary else str(text).encode()
-
-
-def _content(content: JsonObject) -> bytes:
-    text = content.get("text") or ""
-    return b64decode(text, validate=True) if content.get("encoding") == "base64" else str(text).encode()
 
 
 def _frames(body: bytes, own: JsonObject, at_ms: float) -> Iterator[Frame]:

@@ -11,7 +11,7 @@ from offbook.messages import JsonObject, Request, Response, ToolCall, Usage
 from offbook.vendors import CODEC_NAMES, codec_of
 from offbook.wire.convert.genai_spans import tool_run
 from offbook.wire.convert.spans import Span, json_value
-from offbook.wire.convert.trace import ModelCall, ToolRun, Unmapped
+from offbook.wire.convert.trace import TracedModelCall, TracedToolCall, Unmapped
 
 _KIND = "openinference.span.kind"
 _ENCLOSING = frozenset(("CHAIN", "AGENT", "WORKFLOW"))
@@ -24,7 +24,7 @@ def is_span(span: Span) -> bool:
     return _KIND in span.attributes
 
 
-def read_span(span: Span) -> ModelCall | ToolRun | Unmapped | None:
+def read_span(span: Span) -> TracedModelCall | TracedToolCall | Unmapped | None:
     """Return the call of a span, why it cannot be mapped, or None for a span that only encloses calls."""
     place = f"span {span.name!r} ({span.id[1]})"
     kind = str(span.attributes[_KIND]).upper()
@@ -44,7 +44,7 @@ def read_span(span: Span) -> ModelCall | ToolRun | Unmapped | None:
         return Unmapped(place, f"its messages are not as the conventions have them: {error!r}")
 
 
-def _model_call(span: Span, place: str) -> ModelCall | Unmapped:
+def _model_call(span: Span, place: str) -> TracedModelCall | Unmapped:
     llm = _nested(span.attributes, "llm.")
     provider = _provider(span, llm)
     request = _sent_request(span, provider) or _described_request(llm)
@@ -66,7 +66,7 @@ def _model_call(span: Span, place: str) -> ModelCall | Unmapped:
         finish_reason=llm.get("finish_reason") or ("tool_calls" if "tool_calls" in answer else "stop"),
         tool_calls=tuple(ToolCall.parse(call["name"], call.get("arguments", ""), id=call["id"]) for call in calls),
     )
-    return ModelCall(
+    return TracedModelCall(
         place=place,
         provider=provider,
         request=request,

@@ -39,7 +39,7 @@ def read_traces(paths: Sequence[str], *, kind: TraceKind | None = None) -> Trace
     traces, telemetry = list[Trace](), list[JsonObject]()
     for path in paths:
         documents = _documents(_read_bytes(path), path)
-        found = kind or _kind_of(documents)
+        found = kind or next((kind for kind in get_args(TraceKind) if _has_shape(documents, kind)), None)
         if documents and isinstance(_at(documents[0], "_version"), int):
             hint = f"offbook recording copy {path} other.json copies it"
             raise InputError("the file is a recording already", source=path, hint=hint)
@@ -124,10 +124,6 @@ def _yaml_value(text: str, source: str) -> Any:
 
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-def _kind_of(documents: list[Any]) -> TraceKind | None:
-    return next((kind for kind in get_args(TraceKind) if _has_shape(documents, kind)), None)
 
 
 def _has_shape(documents: list[Any], kind: TraceKind) -> bool:

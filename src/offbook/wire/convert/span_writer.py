@@ -18,9 +18,8 @@ from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.keys import is_mcp_key, short_key, tool_key
 from offbook.vendors import otel_name
 from offbook.wire.convert.har import unwritable_reason
-from offbook.wire.convert.recorded_request import in_order, model_request, provider_of
 from offbook.wire.convert.spans import json_value
-from offbook.wire.convert.trace import Unmapped
+from offbook.wire.convert.trace import Unmapped, in_order, model_request, provider_of
 
 SpanKind = Literal["otel", "openinference"]
 _SYSTEMS = {"google": "vertexai", "openai_responses": "openai"}
@@ -105,6 +104,7 @@ def _otel_model(request: Request, exchange: Exchange, provider: str) -> JsonObje
     system, messages = _split_system(request)
     usage = exchange.usage or Usage()
     extra = {f"gen_ai.request.{name}": request.extra[name] for name in _NAMED_EXTRA if name in request.extra}
+    stop = request.extra.get("stop")
     return {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": otel_name(provider),
@@ -114,7 +114,7 @@ def _otel_model(request: Request, exchange: Exchange, provider: str) -> JsonObje
         "gen_ai.request.max_tokens": request.max_tokens,
         "gen_ai.request.stream": True if request.stream else None,
         **extra,
-        "gen_ai.request.stop_sequences": _stop_sequences(request),
+        "gen_ai.request.stop_sequences": ([stop] if isinstance(stop, str) else stop),
         "gen_ai.response.model": exchange.model,
         "gen_ai.response.finish_reasons": [exchange.finish_reason] if exchange.finish_reason else None,
         "gen_ai.usage.input_tokens": usage.prompt_tokens,
@@ -127,11 +127,6 @@ def _otel_model(request: Request, exchange: Exchange, provider: str) -> JsonObje
         if request.tools
         else None,
     }
-
-
-def _stop_sequences(request: Request) -> list[str] | None:
-    stop = request.extra.get("stop")
-    return [stop] if isinstance(stop, str) else stop
 
 
 def _split_system(request: Request) -> tuple[str, list[JsonObject]]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
@@ -13,15 +13,16 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from offbook.errors import InputError, RequestError
-from offbook.messages import Request, Response
+from offbook.messages import JsonObject, Request, Response
 from offbook.providers.pricing import PriceTable
 from offbook.recording.format.document import Document
 from offbook.recording.format.exchange import Exchange, ToolExchange, recorded_calls
 from offbook.recording.format.file import parse_exchange, parse_tool_exchange
+from offbook.recording.format.wire_record import BinaryText, wire_bytes
 from offbook.recording.redact.redactor import Redactor
-from offbook.vendors import CODEC_NAMES, VENDOR_OF, VENDORS, codec_of
+from offbook.vendors import CODEC_NAMES, PROVIDER_NAMES, VENDOR_OF, VENDORS, codec_of
 from offbook.wire.proxy.recorder import ResponseCapture, build_exchange
-from offbook.wire.request import HttpRequest, ParsedRequest, credentials_of, parse_request
+from offbook.wire.request import HttpRequest, ParsedRequest, credentials_of, origin_of, parse_request, route_of
 from offbook.wire.response import Frame
 
 _MODEL_HOSTS = frozenset(urlsplit(vendor.base_url).hostname for vendor in VENDORS.values() if vendor.needs_key)
@@ -54,7 +55,7 @@ class HttpCall(Struct, frozen=True, kw_only=True):
     request_hash: str = ""
 
 
-class ModelCall(Struct, frozen=True, kw_only=True):
+class TracedModelCall(Struct, frozen=True, kw_only=True):
     """A model call of which the messages are known, but not the bytes. `provider` is one of ours."""
 
     place: str
@@ -73,7 +74,7 @@ class AnyRequestCall(Struct, frozen=True, kw_only=True):
     exchange: Exchange
 
 
-class ToolRun(Struct, frozen=True, kw_only=True):
+class TracedToolCall(Struct, frozen=True, kw_only=True):
     """A call of a tool."""
 
     place: str
@@ -81,7 +82,7 @@ class ToolRun(Struct, frozen=True, kw_only=True):
     exchange: ToolExchange
 
 
-AnyCall: TypeAlias = HttpCall | ModelCall | AnyRequestCall | ToolRun
+AnyCall: TypeAlias = HttpCall | TracedModelCall | AnyRequestCall | TracedToolCall
 
 
 class Trace(Struct, frozen=True):
@@ -90,6 +91,26 @@ class Trace(Struct, frozen=True):
     calls: tuple[AnyCall, ...]
     unmapped: tuple[Unmapped, ...] = ()
     enclosing: int = 0
+
+
+def read_each(
+    items: Sequence[Any], noun: str, read: Callable[[Any, str], AnyCall | Unmapped], *, otherwise: str
+) -> Trace:
+    """Return the calls of the items of a file: `read` returns one of an item at a place, or why it has none.
+
+    An item that is not as `read` expects is not mapped, for a reason that begins with `otherwise`.
+    """
+    calls, unmapped = list[AnyCall](), list[Unmapped]()
+    for number, item in enumerate(items, 1):
+        try:
+            found = read(item, f"{noun} {number}")
+        except (TypeError, KeyError, AttributeError, ValueError) as error:
+            found = Unmapped(f"{noun} {number}", f"{otherwise}: {error!r}")
+        if isinstance(found, Unmapped):
+            unmapped.append(found)
+        else:
+            calls.append(found)
+    return Trace(tuple(calls), tuple(unmapped))
 
 
 def record_trace(trace: Trace, document: Document, *, redactor: Redactor) -> list[Unmapped]:
@@ -106,14 +127,14 @@ def record_trace(trace: Trace, document: Document, *, redactor: Redactor) -> lis
 
 def _record(call: AnyCall, document: Document, redactor: Redactor, prices: PriceTable) -> None:
     """Add a call to a recording. Raises InputError, ValueError or TypeError if a recording cannot hold it."""
-    if isinstance(call, ToolRun):
+    if isinstance(call, TracedToolCall):
         tool, ran = redactor.text(call.tool), redactor.redact_tool(call.exchange)
         parse_tool_exchange(tool, msgspec.json.encode(ran), source=call.place)
         document.add_tool(tool, ran)
         return
     if isinstance(call, AnyRequestCall):
         key, exchange = call.key, call.exchange
-    elif isinstance(call, ModelCall):
+    elif isinstance(call, TracedModelCall):
         key, exchange = _model_exchange(call, prices)
     else:
         key, exchange = _http_exchange(call, prices)
@@ -161,7 +182,7 @@ class _TraceClock:
         self.now_ms += delay_s * 1000.0
 
 
-def _model_exchange(call: ModelCall, prices: PriceTable) -> tuple[str, Exchange]:
+def _model_exchange(call: TracedModelCall, prices: PriceTable) -> tuple[str, Exchange]:
     parsed = parse_request(http_request_of(call.request, call.provider))
     if parsed.request is None:
         raise RequestError(parsed.problem or "its request is not complete")
@@ -217,3 +238,68 @@ def header_map(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
         if not lowered.startswith(":"):
             joined[lowered] = f"{joined[lowered]}, {value}" if lowered in joined else value
     return joined
+
+
+def in_order(document: Document) -> list[tuple[str, Exchange]]:
+    """Return the exchanges in the order in which they were recorded; those without a moment come first."""
+    return sorted(document, key=lambda item: item[1].recorded_at or "")
+
+
+def recorded_request(exchange: Exchange) -> tuple[str, HttpRequest]:
+    """Return the scheme and host of a recorded request, and the request in the protocol that it was recorded in.
+
+    Raises:
+        RequestError: the protocol cannot express it.
+    """
+    http = exchange.http_fields()
+    if http is not None:
+        path, _, query = str(http["path"]).partition("?")
+        vendor = VENDORS[route_of(str(http["method"]), path, {}).vendor]
+        request = HttpRequest(str(http["method"]), path, query, {"content-type": "application/json"}, _plain_body(http))
+        return origin_of(vendor.base_url), request
+    fields = exchange.request_fields()
+    if fields is None:
+        raise RequestError("it does not say which request it answers")
+    provider = provider_of(exchange)
+    protocol = "" if exchange.wire is None else exchange.wire.protocol
+    request = http_request_of(model_request(fields, exchange, provider), provider, protocol=protocol)
+    is_array = exchange.wire is not None and exchange.wire.headers.get("content-type", "").startswith(
+        "application/json"
+    )
+    if provider == "google" and is_array:
+        request = replace(request, query="")
+    return origin_of(VENDOR_OF[provider].base_url), request
+
+
+def provider_of(exchange: Exchange) -> str:
+    """Return our name of the provider in whose protocol an exchange was recorded."""
+    if exchange.wire is not None:
+        return PROVIDER_NAMES[exchange.wire.protocol]
+    return exchange.provider if exchange.provider in CODEC_NAMES else "openai"
+
+
+def model_request(fields: JsonObject, exchange: Exchange, provider: str) -> Request:
+    """Return the request of an exchange, streamed if its answer is."""
+    is_streamed = exchange.chunks is not None if exchange.wire is None else exchange.wire.is_streamed
+    extra = dict(fields.get("extra") or {})
+    if provider == "openai" and is_streamed and exchange.usage is not None and exchange.usage.total_tokens:
+        extra["stream_options"] = {"include_usage": True}
+    return Request(
+        tuple(fields["messages"]),
+        fields.get("model", ""),
+        temperature=fields.get("temperature"),
+        max_tokens=fields.get("max_tokens"),
+        tools=tuple(fields.get("tools") or ()),
+        tool_choice=fields.get("tool_choice"),
+        extra=extra,
+        stream=is_streamed,
+    )
+
+
+def _plain_body(http: JsonObject) -> bytes:
+    body = http.get("body")
+    if body is None:
+        return b""
+    if isinstance(body, dict) and body.keys() == {"base64"}:
+        return wire_bytes(BinaryText(body["base64"]))
+    return body.encode() if isinstance(body, str) else orjson.dumps(body)

@@ -8,20 +8,14 @@ from urllib.parse import urlsplit
 
 from offbook.codecs.framing import PackedBodyError, unpack_body
 from offbook.messages import JsonObject
-from offbook.wire.convert.trace import HttpCall, Trace, Unmapped, ended_at, header_map
+from offbook.wire.convert.trace import HttpCall, Trace, ended_at, header_map, read_each
 from offbook.wire.request import HttpRequest
 
 
 def read_cassette(document: JsonObject) -> Trace:
     """Return the calls of a cassette."""
-    calls, unmapped = [], []
-    for number, interaction in enumerate(document["interactions"], 1):
-        place = f"interaction {number}"
-        try:
-            calls.append(_call(interaction, place))
-        except (TypeError, KeyError, AttributeError, ValueError) as error:
-            unmapped.append(Unmapped(place, f"not an interaction as vcrpy writes it: {error!r}"))
-    return Trace(tuple(calls), tuple(unmapped))
+    otherwise = "not an interaction as vcrpy writes it"
+    return read_each(document["interactions"], "interaction", _call, otherwise=otherwise)
 
 
 def _call(interaction: JsonObject, place: str) -> HttpCall:

@@ -95,7 +95,11 @@ class MemoryTransport(asyncio.Transport):
         response = await transport.handle_async_request(request)
         try:
             is_chunked = "content-length" not in response.headers
-            self._receive(_head_of(response, is_chunked=is_chunked))
+            lines = [b"HTTP/1.1 %d %b" % (response.status_code, response.reason_phrase.encode())]
+            lines += [
+                b"%b: %b" % header for header in response.headers.raw if header[0].lower() != b"transfer-encoding"
+            ]
+            self._receive(b"\r\n".join([*lines, *([b"transfer-encoding: chunked"] if is_chunked else []), b"", b""]))
             async for data in response.stream:
                 await self._is_reading.wait()
                 self._receive(b"%x\r\n%b\r\n" % (len(data), data) if is_chunked and data else data)
@@ -141,9 +145,3 @@ class MemoryTransport(asyncio.Transport):
 
     def get_protocol(self) -> Any:
         return self._protocol
-
-
-def _head_of(response: Any, *, is_chunked: bool) -> bytes:
-    lines = [b"HTTP/1.1 %d %b" % (response.status_code, response.reason_phrase.encode())]
-    lines += [b"%b: %b" % header for header in response.headers.raw if header[0].lower() != b"transfer-encoding"]
-    return b"\r\n".join([*lines, *([b"transfer-encoding: chunked"] if is_chunked else []), b"", b""])

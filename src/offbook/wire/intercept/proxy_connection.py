@@ -14,8 +14,7 @@ from offbook.wire.backend import SESSION_HEADER
 from offbook.wire.intercept.interception import Interception
 from offbook.wire.intercept.tunnel import TunnelError, join_ends, open_tunnel
 from offbook.wire.proxy.upstream import ORIGIN
-from offbook.wire.server.connection import REQUEST_LIMITS, DirectApplication, DirectConnection
-from offbook.wire.server.http_protocol import OpenConnections, Phase
+from offbook.wire.server.connection import REQUEST_LIMITS, DirectApplication, DirectConnection, OpenConnections, Phase
 
 if TYPE_CHECKING:
     from offbook.wire.server.wire_server import WireApp
@@ -188,17 +187,14 @@ class ProxyConnection(DirectConnection):
         except ValueError:
             self.refuse(400, "this is not a request to a proxy")
             return
-        session = self._session_of(request)
+        client, server = (self.transport.get_extra_info(name)[:2] for name in ("peername", "sockname"))
+        session = self._interception.session_of(request.credentials, client=client, server=server)
         if session is None:
             self._refuse_stranger()
         elif request.is_connect and rest:
             self.refuse(400, "wait for the answer to CONNECT")
         else:
             self._go_on(request, session, rest)
-
-    def _session_of(self, request: ProxyRequest) -> str | None:
-        client, server = (self.transport.get_extra_info(name)[:2] for name in ("peername", "sockname"))
-        return self._interception.session_of(request.credentials, client=client, server=server)
 
     def _refuse_stranger(self) -> None:
         body = b"this proxy is for the programs of one run of offbook"

@@ -71,7 +71,7 @@ class _InterceptedSend:
         from urllib3 import HTTPHeaderDict, HTTPResponse  # noqa: PLC0415 - requests has loaded it
 
         raw = HTTPResponse(
-            body=_Body(response, transport),
+            body=_ResponseBody(response, transport),
             headers=HTTPHeaderDict(response.headers.multi_items()),
             status=response.status_code,
             reason=response.reason_phrase,
@@ -89,7 +89,7 @@ def _body_of(request: Any) -> bytes:
     return bytes(body.read()) if hasattr(body, "read") else b"".join(body)
 
 
-class _Body(io.RawIOBase):
+class _ResponseBody(io.RawIOBase):
     """The body of a response as a file, which fails as a socket does: urllib3 knows those errors."""
 
     def __init__(self, response: Any, transport: Any) -> None:

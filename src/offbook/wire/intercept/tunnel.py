@@ -84,7 +84,8 @@ async def open_tunnel(
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             if proxy is None:
-                return await _connect(host, port, client)
+                transport, _ = await asyncio.get_running_loop().create_connection(lambda: TunnelEnd(client), host, port)
+                return transport
             return await _connect_through(proxy, client, f"{host}:{port}")
     except TimeoutError:
         raise TunnelError(504, f"{host}:{port} cannot be reached in time") from None
@@ -106,11 +107,6 @@ def outer_proxy(scheme: str, host: str, environment: Mapping[str, str]) -> Split
 def _matches(host: str, item: str) -> bool:
     name = item.lower().lstrip(".")
     return item == "*" or (bool(name) and (host == name or host.endswith(f".{name}")))
-
-
-async def _connect(host: str, port: int, client: asyncio.Transport) -> asyncio.Transport:
-    transport, _ = await asyncio.get_running_loop().create_connection(lambda: TunnelEnd(client), host, port)
-    return transport
 
 
 async def _connect_through(proxy: SplitResult, client: asyncio.Transport, target: str) -> asyncio.Transport:

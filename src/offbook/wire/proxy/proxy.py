@@ -47,9 +47,16 @@ from offbook.wire.response import (
     error_response,
     refusal_response,
 )
-from offbook.wire.server.connection import send_response, until_client_leaves, while_client_waits
-from offbook.wire.server.http_protocol import TRANSPORT, Receive, Scope, Send
-from offbook.wire.server.listener import reset_connection
+from offbook.wire.server.connection import (
+    TRANSPORT,
+    Receive,
+    Scope,
+    Send,
+    reset_connection,
+    send_response,
+    until_client_leaves,
+    while_client_waits,
+)
 from offbook.wire.session import WireSession
 
 if TYPE_CHECKING:

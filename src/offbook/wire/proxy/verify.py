@@ -24,7 +24,7 @@ from offbook.recording.match.fingerprint import NormaliseRules, canonical_bytes,
 from offbook.recording.redact.redactor import Redactor
 from offbook.text import estimate_tokens
 from offbook.vendors import VENDORS
-from offbook.wire.convert.recorded_request import in_order, recorded_request
+from offbook.wire.convert.trace import in_order, recorded_request
 from offbook.wire.proxy.forwarding import (
     decompressed,
     decompressor_for,
@@ -324,7 +324,10 @@ class Verifier:
         raw = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
         sent = SentRequest(route, call.request, quote(call.request.path, safe=_PATH_CHARS), raw)
         request = await encode_upstream_request(self._upstreams, sent)
-        captured = await _captured(self._client(route.vendor), request, call.parsed)
+        address = self._upstreams.address(route.vendor)
+        if address not in self._clients:
+            self._clients[address] = upstream_client(self._upstreams, route.vendor, timeout_s=ANSWER_TIMEOUT_S)
+        captured = await _captured(self._clients[address], request, call.parsed)
         exchange = build_exchange(call.parsed, captured, prices=self._prices, recorded_at="")
         exchange = _with_embedding_usage(exchange, call.parsed, self._prices)
         failure = describe_failure(exchange, captured, self._upstreams.address(route.vendor)) or _refusal(
@@ -332,12 +335,6 @@ class Verifier:
         )
         credentials = credentials_of(replace(call.request, headers=dict(request.headers)))
         return self._redactor.knowing(credentials).redact(exchange), failure
-
-    def _client(self, vendor: str) -> httpx2.AsyncClient:
-        address = self._upstreams.address(vendor)
-        if address not in self._clients:
-            self._clients[address] = upstream_client(self._upstreams, vendor, timeout_s=ANSWER_TIMEOUT_S)
-        return self._clients[address]
 
 
 async def _captured(client: httpx2.AsyncClient, request: httpx2.Request, parsed: ParsedRequest) -> CapturedResponse:

@@ -23,7 +23,7 @@ _HOST_HEADER = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:/@\s]+)(:\d{1,5})?", re.IGNO
 _HOST_NAME = re.compile(r"(\*\.)?[^\[\]:/@*\s]+|[0-9a-f:.]+", re.IGNORECASE)
 
 
-class Refusal(NamedTuple):
+class AccessRefusal(NamedTuple):
     """Why a request is refused."""
 
     status: int
@@ -53,21 +53,21 @@ class Access:
         self._accepts_addresses = bound_to in ALL_INTERFACES
         self._known: set[str] = set()
 
-    def refusal(self, headers: Mapping[str, str], query: str) -> Refusal | None:
+    def refusal(self, headers: Mapping[str, str], query: str) -> AccessRefusal | None:
         """Return why a request with these headers and this query is refused; None if it is not."""
         host = headers.get("host", "")
         if host not in self._known and not self._remembers(host):
             shown = _shown(host)
             hint = f"if it is, start the server with --allow-host {shown}, or allow_hosts=[{shown!r}] in Python"
-            return Refusal(403, f"the Host {shown!r} is not a name of this server; {hint}")
+            return AccessRefusal(403, f"the Host {shown!r} is not a name of this server; {hint}")
         if ("origin" in headers or "sec-fetch-site" in headers) and not self._allows_page(headers):
             shown = _shown(headers.get("origin") or "another site")
             hint = f"if it may, start the server with --allow-origin {shown}, or allow_origins=[{shown!r}] in Python"
-            return Refusal(403, f"a page of {shown} may not use this server; {hint}")
+            return AccessRefusal(403, f"a page of {shown} may not use this server; {hint}")
         if self._api_key and not self._has_key(headers, query):
-            return Refusal(401, "the API key is not that of this server")
+            return AccessRefusal(401, "the API key is not that of this server")
         if len(headers.get(SESSION_HEADER, "")) > MAX_SESSION_NAME_CHARS:
-            return Refusal(400, f"the name of a session has at most {MAX_SESSION_NAME_CHARS:,} characters")
+            return AccessRefusal(400, f"the name of a session has at most {MAX_SESSION_NAME_CHARS:,} characters")
         return None
 
     def _remembers(self, host: str) -> bool:

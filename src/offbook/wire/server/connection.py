@@ -1,12 +1,25 @@
-"""The connections of the server: limits requests, sends responses on time, and ends them as they say."""
+"""The connections of the server: HTTP/1.1 for an ASGI application, limits of requests, and responses sent on time.
+
+Requests are parsed with httptools, and the application runs for one after the other. A web server does much more than
+this, and takes longer to import than a recording takes to load.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Coroutine, MutableMapping
+import fcntl
+import logging
+import re
+import socket
+import struct
+import sys
+import termios
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, MutableMapping
 from contextlib import aclosing
+from http import HTTPStatus
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import httptools
@@ -17,18 +30,6 @@ from offbook.wire.backend import ACCEPTED_CALL, AcceptedCall
 from offbook.wire.request import HttpRequest, header_dict
 from offbook.wire.response import STATUSES_WITHOUT_BODY, HttpResponse
 from offbook.wire.server.arrival_order import ArrivalOrder
-from offbook.wire.server.http_protocol import (
-    TRANSPORT,
-    Application,
-    HttpConnection,
-    OpenConnections,
-    Phase,
-    Receive,
-    RequestCycle,
-    Scope,
-    Send,
-)
-from offbook.wire.server.listener import has_left, reset_connection
 from offbook.wire.server.session_clock import ANY_ACTIVITY, LOOP_CLOCK, Activity, ResponseClock
 from offbook.wire.session import WireSession
 
@@ -36,6 +37,39 @@ if TYPE_CHECKING:
     from offbook.wire.websocket.connection import WebSocketConnection
 
 T = TypeVar("T")
+Scope: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+TRANSPORT = "offbook.transport"
+"""The key of an ASGI scope that holds the transport of its connection."""
+
+MAX_UNREAD_BYTES = 64 * 1024
+"""How much of a body is kept that the application has not received. Above it, nothing more is read."""
+
+MAX_DISCARDED_BYTES = 256 * 1024 * 1024
+"""How much is read of a body that is already answered, so that its client reads the answer. Above it, the connection is
+closed."""
+
+
+logger = logging.getLogger("offbook.wire.http")  # what clients send or leave unread is not logged
+logger.addHandler(logging.NullHandler())
+logger.propagate = False
+_PHRASES = {status.value: status.phrase for status in HTTPStatus}
+_BAD_NAME = re.compile(rb'[\x00-\x1f\x7f()<>@,;:\[\]={} \t\\"]')
+_BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+_FAILED = b"Internal Server Error"
+_FAILED_HEADERS = [
+    (b"content-type", b"text/plain; charset=utf-8"),
+    (b"content-length", b"%d" % len(_FAILED)),
+    (b"connection", b"close"),
+]
+
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+_FLUSH_S = 0.001
+_TLS_ALERT_BYTES = 31
+"""The size of the largest record that says no more than that a TLS client closes: a request is larger."""
 
 
 class RequestLimits(Struct, frozen=True, kw_only=True):
@@ -57,103 +91,488 @@ _MAX_FRAMING = 8
 """How many bytes of chunk sizes and extensions a byte of a body may have: one in a chunk of its own has five."""
 
 
-class _RefusedRequestError(Exception):
-    """A request whose head is refused, by status and message. The parser turns it into an error of its own."""
+class FlowControl:
+    """Pauses and resumes reading from a client, and waits for a client that does not read."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._is_writable = asyncio.Event()
+        self._is_writable.set()
+        self._is_reading_paused = False
+
+    @property
+    def is_writing_paused(self) -> bool:
+        return not self._is_writable.is_set()
+
+    @property
+    def is_reading_paused(self) -> bool:
+        return self._is_reading_paused
+
+    async def until_writable(self) -> None:
+        await self._is_writable.wait()
+
+    def pause_writing(self) -> None:
+        self._is_writable.clear()
+
+    def resume_writing(self) -> None:
+        self._is_writable.set()
+
+    def pause_reading(self) -> None:
+        if not self._is_reading_paused:
+            self._is_reading_paused = True
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._is_reading_paused:
+            self._is_reading_paused = False
+            self._transport.resume_reading()
 
 
-class ClientConnection(HttpConnection):
-    """One connection, which refuses requests that are too large or could be read in two ways (RFC 9112).
+class RequestCycle:
+    """One request of a connection and its response, as the application receives and sends them.
 
-    The parser refuses the rest of what is ambiguous: two lengths, a length beside chunks, folded headers, bare line
-    feeds, and spaces before a colon.
+    `on_response` is called when the response is complete. `is_kept_alive` says whether the connection stays open then.
     """
 
+    def __init__(
+        self,
+        scope: Scope,
+        flow: FlowControl,
+        *,
+        waits_for_100: bool,
+        is_kept_alive: bool,
+        on_response: Callable[[], None],
+    ) -> None:
+        self.message_event = asyncio.Event()
+        self.disconnected = self.response_complete = False
+        self.more_body, self.body = True, bytearray()
+        self._scope, self._flow, self._on_response = scope, flow, on_response
+        self._transport: asyncio.Transport = scope[TRANSPORT]
+        self._waits_for_100, self._is_kept_alive = waits_for_100, is_kept_alive
+        self._is_started = self._is_chunked = False
+        self._missing_bytes = 0
+
+    async def run(self, application: Application) -> None:
+        """Have the application answer. If it fails, the client gets a 500; after a head, the connection is closed."""
+        try:
+            await application(self._scope, self.receive, self.send)
+        except BaseException:  # a cancelled response ends like a failed one
+            logger.exception("the application failed")
+            await self._fail()
+        else:
+            if not self.response_complete and not self.disconnected:
+                logger.error("the application has sent no complete response")
+                await self._fail()
+        finally:
+            self._on_response = _do_nothing
+
+    async def receive(self) -> MutableMapping[str, Any]:
+        if self._waits_for_100 and not self._transport.is_closing():
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._waits_for_100 = False
+        if not self.disconnected and not self.response_complete:
+            self._flow.resume_reading()
+            await self.message_event.wait()
+            self.message_event.clear()
+        if self.disconnected or self.response_complete:
+            return {"type": "http.disconnect"}
+        body, self.body = bytes(self.body), bytearray()
+        return {"type": "http.request", "body": body, "more_body": self.more_body}
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        if self._flow.is_writing_paused and not self.disconnected:
+            await self._flow.until_writable()
+        if self.disconnected:
+            return
+        if self.response_complete:
+            raise RuntimeError(f"{message['type']} after the end of the response")
+        if not self._is_started:
+            self._write_head(message["status"], message["headers"])
+        else:
+            self._write_body(message["body"], has_more=message.get("more_body", False))
+
+    async def _fail(self) -> None:
+        if self._is_started:
+            self._transport.close()
+        else:
+            await self.send({"type": "http.response.start", "status": 500, "headers": _FAILED_HEADERS})
+            await self.send({"type": "http.response.body", "body": _FAILED})
+
+    def _write_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        self._is_started, self._waits_for_100 = True, False
+        names = self._note_headers(headers)
+        lines = [b"HTTP/1.1 %d %b" % (status, _PHRASES.get(status, "").encode())]
+        lines += [b"%b: %b" % (name, value) for name, (_, value) in zip(names, headers, strict=True)]
+        if not self._is_kept_alive and not _says_close(headers):
+            lines.append(b"connection: close")
+        has_length = b"content-length" in names or self._is_chunked
+        if not has_length and self._scope["method"] != "HEAD" and status not in (204, 304):
+            self._is_chunked = True
+            lines.append(b"transfer-encoding: chunked")
+        self._transport.write(b"\r\n".join([*lines, b"", b""]))
+
+    def _note_headers(self, headers: list[tuple[bytes, bytes]]) -> list[bytes]:
+        """Note what the headers say about the length and the connection, and return their names in lower case."""
+        names = []
+        for name, value in headers:
+            if _BAD_NAME.search(name) or _BAD_VALUE.search(value):
+                raise RuntimeError(f"{name!r}: {value!r} is not a header")
+            names.append(name.lower())
+            if names[-1] == b"transfer-encoding" and value.lower() == b"chunked":
+                self._is_chunked, self._missing_bytes = True, 0
+            elif names[-1] == b"content-length" and not self._is_chunked:
+                self._missing_bytes = int(value)
+        self._is_kept_alive = self._is_kept_alive and not _says_close(headers)
+        return names
+
+    def _write_body(self, body: bytes, *, has_more: bool) -> None:
+        if self._scope["method"] == "HEAD":
+            self._missing_bytes = 0
+        elif self._is_chunked:
+            chunk = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
+            self._transport.write(chunk if has_more else chunk + b"0\r\n\r\n")
+        else:
+            self._missing_bytes -= len(body)
+            if self._missing_bytes < 0:
+                raise RuntimeError("the body is longer than its content-length")
+            self._transport.write(body)
+        if not has_more:
+            self._complete()
+
+    def _complete(self) -> None:
+        if self._missing_bytes:
+            raise RuntimeError("the body is shorter than its content-length")
+        self.response_complete = True
+        self.message_event.set()
+        if not self._is_kept_alive:
+            self._transport.close()
+        self._on_response()
+
+
+def _do_nothing() -> None:
+    return None
+
+
+def _says_close(headers: list[tuple[bytes, bytes]]) -> bool:
+    connection = [value for name, value in headers if name.lower() == b"connection"]
+    return any(token.strip().lower() == b"close" for value in connection for token in value.split(b","))
+
+
+class OpenConnections:
+    """The connections of a server, and the tasks that run its application."""
+
+    def __init__(self) -> None:
+        self.connections: set[HttpConnection] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
+
+
+Phase: TypeAlias = Literal["new", "idle", "head", "body", "response"]
+"""What a connection waits for: its first request, the next one, the rest of a head or of a body, or its response."""
+
+
+class HttpConnection(asyncio.Protocol):
+    """One connection of a client. Requests that are sent ahead wait until those before them are answered.
+
+    Requests that are too large, or could be read in two ways (RFC 9112), are refused. The parser refuses the rest of
+    what is ambiguous: two lengths, a length beside chunks, folded headers, bare line feeds, and spaces before a colon.
+    A request to upgrade to another protocol is answered as if it had no Upgrade header, unless `on_upgrade` does
+    something else. Trailers are ignored.
+
+    `message_count` and `received_bytes` count what has arrived; `is_in_message` is whether a request has begun that is
+    not complete.
+    """
+
+    transport: asyncio.Transport
+    flow: FlowControl
+    url: bytes
+    headers: list[tuple[bytes, bytes]]
+    expects_100: bool
+
     def __init__(self, application: Application, open_connections: OpenConnections) -> None:
-        super().__init__(application, open_connections)
+        self._application, self._open = application, open_connections
+        self.parser = self._new_parser()
+        self.scope: Scope | None = None
+        self.cycle: RequestCycle | None = None
+        self.message_count = self.received_bytes = 0
+        self.is_in_message = self._is_upgrade = self._is_head_complete = False
+        self._waiting: deque[RequestCycle] = deque()
+        self._unanswered: list[RequestCycle] = []
         self._refusal: tuple[int, str] | None = None
-        self._begun_at_bytes = self._body_bytes = self._content_length = self._host_count = 0
+        self._begun_at_bytes = self._body_bytes = self._discarded_bytes = 0
+        self._content_length = self._host_count = 0
         self._transfer_encoding, self._version = b"", ""
-        self._earlier: list[RequestCycle] = []
 
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self.is_in_message:
-            self._check_rest(self.received_bytes - self._begun_at_bytes)
+    def _new_parser(self) -> httptools.HttpRequestParser:
+        parser = httptools.HttpRequestParser(self)
+        parser.set_dangerous_leniencies(lenient_data_after_close=True)  # the client may have sent more requests
+        return parser
 
-    def _check_rest(self, size: int) -> None:
-        """Check what has arrived of a message after the segment that it began in: `size` bytes."""
-        if self.is_in_head:
-            if size > REQUEST_LIMITS.header_bytes:
-                self.refuse(431, "the headers are too large")
-        elif size > 2 * REQUEST_LIMITS.header_bytes + _MAX_FRAMING * self._body_bytes:
-            self.refuse(400, "the body is mostly chunk extensions or trailers")
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._open.connections.add(self)
+        self.transport, self.flow = transport, FlowControl(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        for cycle in self._earlier:
+        self._open.connections.discard(self)
+        for cycle in (*self._unanswered, *([] if self.cycle is None else [self.cycle])):
             cycle.disconnected = not cycle.response_complete
             cycle.message_event.set()
-        super().connection_lost(exc)
+        self.flow.resume_writing()
+        del self.parser  # it refers to this connection, which would not be freed at once
+
+    @property
+    def phase(self) -> Phase:
+        """What the connection waits for."""
+        if self.is_in_head:
+            return "head"
+        if self.is_in_body:
+            return "body"
+        if self.cycle is not None and not self.cycle.response_complete:
+            return "response"
+        return "idle" if self.message_count else "new"
+
+    @property
+    def waits_for_client(self) -> bool:
+        """Whether nothing but its client keeps the connection from going on."""
+        match self.phase:
+            case "response":
+                return self.flow.is_writing_paused
+            case "body":
+                return not self.flow.is_reading_paused
+            case _:
+                return True
+
+    @property
+    def progress(self) -> tuple[object, ...]:
+        """What changes while a response is being read by its client, or may not be received yet."""
+        unsent_bytes = self.transport.get_write_buffer_size() if self.flow.is_writing_paused else 0
+        return self.flow.is_reading_paused, self.flow.is_writing_paused, unsent_bytes
+
+    @property
+    def is_closing(self) -> bool:
+        return self.transport.is_closing()
+
+    def give_up(self) -> None:
+        """Close a connection whose client takes too long, and say so if it has begun a request."""
+        if self.phase in ("head", "body") and not self.flow.is_writing_paused:
+            self.refuse(408, "the request did not arrive in time")
+        else:
+            self.transport.abort()
+
+    @property
+    def is_in_head(self) -> bool:
+        """Whether a request has begun whose head is not complete."""
+        return self.scope is not None and "method" not in self.scope
+
+    @property
+    def is_in_body(self) -> bool:
+        """Whether the head of a request is complete, and its body is not."""
+        return self.cycle is not None and self.cycle.more_body and not self.is_in_head
+
+    def data_received(self, data: bytes) -> None:
+        self.received_bytes += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserError:
+            self.refuse(*(self._refusal or (400, "Invalid HTTP request received.")))
+        except httptools.HttpParserUpgrade as upgrade:
+            self.on_upgrade(data[upgrade.args[0] :])
+        if self.is_in_message:
+            size = self.received_bytes - self._begun_at_bytes
+            if self.is_in_head:
+                if size > REQUEST_LIMITS.header_bytes:
+                    self.refuse(431, "the headers are too large")
+            elif size > 2 * REQUEST_LIMITS.header_bytes + _MAX_FRAMING * self._body_bytes:
+                self.refuse(400, "the body is mostly chunk extensions or trailers")
+
+    def on_upgrade(self, rest: bytes) -> None:
+        """Parse a request again without its Upgrade header, which makes the parser leave the body unread.
+
+        Java's HTTP client asks for HTTP/2 with its first request.
+        """
+        method, version = self.parser.get_method(), self.parser.get_http_version().encode()
+        lines = [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
+        self._is_upgrade, self.parser = False, self._new_parser()
+        self.message_count -= 1
+        head = b"\r\n".join([b"%b %b HTTP/%b" % (method, self.url, version), *lines, b"", b""])
+        self.received_bytes -= len(head) + len(rest)
+        self.data_received(head + rest)
+
+    def refuse(self, status: int, message: str) -> None:
+        """Answer before or instead of the application, and close the connection."""
+        if self.transport.is_closing():
+            return
+        body = message.encode()
+        head = b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\nconnection: close" % len(body)
+        self.transport.write(b"HTTP/1.1 %d %b\r\n%b\r\n\r\n%b" % (status, _PHRASES[status].encode(), head, body))
+        self.transport.close()
+
+    def pause_writing(self) -> None:
+        self.flow.pause_writing()
+
+    def resume_writing(self) -> None:
+        self.flow.resume_writing()
 
     def on_message_begin(self) -> None:
-        super().on_message_begin()
+        self.message_count += 1
+        self.is_in_message = True
+        self.url, self.headers, self.expects_100, self._is_head_complete = b"", [], False, False
+        self.scope = {"type": "http", "http_version": "1.1", "headers": self.headers, TRANSPORT: self.transport}
         self._body_bytes = self._content_length = self._host_count = 0
         self._begun_at_bytes, self._transfer_encoding = self.received_bytes, b""
 
-    def note_header(self, name: bytes, value: bytes) -> None:
-        super().note_header(name, value)
-        if name == b"host":
-            self._host_count += 1
-        elif name == b"content-length":
-            self._content_length = int(value)
-        elif name == b"transfer-encoding":
-            self._transfer_encoding = value
+    def on_url(self, url: bytes) -> None:
+        self.url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._is_head_complete:
+            return  # it is a trailer
+        name = name.lower()
+        self.headers.append((name, value))
+        match name:
+            case b"expect":
+                self.expects_100 = self.expects_100 or value.lower() == b"100-continue"
+            case b"host":
+                self._host_count += 1
+            case b"content-length":
+                self._content_length = int(value)
+            case b"transfer-encoding":
+                self._transfer_encoding = value
 
     def on_headers_complete(self) -> None:
-        try:
-            self._check_head()
-        except _RefusedRequestError as error:
-            self._refusal = error.args
-            raise
-        super().on_headers_complete()
+        self._refusal = self._check_head()
+        if self._refusal is not None:
+            raise ValueError(*self._refusal)  # the parser turns it into an error of its own
+        self._is_head_complete = True
+        if not self.url.startswith(b"/") and (host := urlsplit(self.url).netloc):
+            # the host of `GET http://host/path` is the Host, whatever the header says
+            self.headers[:] = [(b"host", host), *(header for header in self.headers if header[0] != b"host")]
+        if not self.parser.should_upgrade():
+            self.on_head()
+        elif self.parser.get_method() == b"CONNECT":
+            raise ValueError("there is nothing to connect to")
+        else:
+            self._is_upgrade = True
 
-    def _check_head(self) -> None:
-        if len(self.url) > REQUEST_LIMITS.url_bytes:
-            raise _RefusedRequestError(414, "the URL is too long")
-        if len(self.url) + sum(map(len, chain.from_iterable(self.headers))) > REQUEST_LIMITS.header_bytes:
-            raise _RefusedRequestError(431, "the headers are too large")
-        if len(self.headers) > REQUEST_LIMITS.header_count:
-            raise _RefusedRequestError(431, "there are too many headers")
+    def _check_head(self) -> tuple[int, str] | None:
+        """Return the status and the message by which a request is refused for its head; None if it is not."""
         version = self._version = self.parser.get_http_version()
-        if version not in ("1.1", "1.0"):
-            raise _RefusedRequestError(505, "this server speaks HTTP/1.1")
-        if self._host_count != 1 and (version == "1.1" or self._host_count):
-            raise _RefusedRequestError(400, "a request names one Host")
-        if self._transfer_encoding and (version == "1.0" or self._transfer_encoding.lower() != b"chunked"):
-            raise _RefusedRequestError(501, "this transfer encoding is not supported, only chunked")
-        if not self.url.startswith(b"/"):
-            self._take_host_of_target()
-
-    def _take_host_of_target(self) -> None:
-        """Let the host of `GET http://host/path` be the Host, whatever the header says."""
-        target = urlsplit(self.url)
-        if target.netloc:
-            self.headers[:] = [(b"host", target.netloc), *(header for header in self.headers if header[0] != b"host")]
+        size, encoding = len(self.url) + sum(map(len, chain.from_iterable(self.headers))), self._transfer_encoding
+        reasons = (
+            (len(self.url) > REQUEST_LIMITS.url_bytes, 414, "the URL is too long"),
+            (size > REQUEST_LIMITS.header_bytes, 431, "the headers are too large"),
+            (len(self.headers) > REQUEST_LIMITS.header_count, 431, "there are too many headers"),
+            (version not in ("1.1", "1.0"), 505, "this server speaks HTTP/1.1"),
+            (self._host_count != 1 and (version == "1.1" or self._host_count), 400, "a request names one Host"),
+            (
+                encoding and (version == "1.0" or encoding.lower() != b"chunked"),
+                501,
+                "this transfer encoding is not supported, only chunked",
+            ),
+        )
+        return next(((status, message) for is_wrong, status, message in reasons if is_wrong), None)
 
     def on_head(self) -> None:
-        earlier = self.cycle
-        super().on_head()
-        if earlier is not None and not earlier.response_complete:
-            self._earlier = [*(cycle for cycle in self._earlier if not cycle.response_complete), earlier]
+        """Hand a request whose head is complete to the application."""
+        assert self.scope is not None
+        version, earlier = self.parser.get_http_version(), self.cycle
+        self.scope.update(method=self.parser.get_method().decode("ascii"), http_version=version, **_place(self.url))
+        self.cycle = RequestCycle(
+            self.scope,
+            self.flow,
+            waits_for_100=self.expects_100,
+            is_kept_alive=version != "1.0" and self.parser.should_keep_alive(),
+            on_response=self._on_response,
+        )
+        if earlier is None or earlier.response_complete:
+            self._run(self.cycle)
+        else:
+            self.flow.pause_reading()
+            self._waiting.append(self.cycle)
+            self._unanswered = [*(cycle for cycle in self._unanswered if not cycle.response_complete), earlier]
 
     def on_body(self, body: bytes) -> None:
         self._body_bytes += len(body)
-        super().on_body(body)
+        self._feed_body(body)
 
-    def refuse_invalid(self) -> None:
-        if self._refusal is None:
-            super().refuse_invalid()
-        else:
-            self.refuse(*self._refusal)
+    def _feed_body(self, body: bytes) -> None:
+        if self.cycle is None or self.cycle.response_complete:
+            self._discarded_bytes += len(body)
+            if self._discarded_bytes > MAX_DISCARDED_BYTES:
+                self.transport.abort()
+            return
+        self.cycle.body += body
+        if len(self.cycle.body) > MAX_UNREAD_BYTES:
+            self.flow.pause_reading()
+        self.cycle.message_event.set()
+
+    def on_message_complete(self) -> None:
+        self.is_in_message = False
+        if self.cycle is None or self._is_upgrade:
+            return
+        self.cycle.more_body = False
+        self.cycle.message_event.set()
+
+    def _on_response(self) -> None:
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self._waiting:
+            self._run(self._waiting.popleft())
+
+    def _run(self, cycle: RequestCycle) -> None:
+        task = asyncio.get_running_loop().create_task(cycle.run(self._application))
+        task.add_done_callback(self._open.tasks.discard)
+        self._open.tasks.add(task)
+
+
+def _place(url: bytes) -> dict[str, Any]:
+    """Return the fields of a scope that say what is requested."""
+    parsed = httptools.parse_url(url)
+    path = parsed.path.decode("ascii")
+    return {
+        "path": unquote(path) if "%" in path else path,
+        "raw_path": parsed.path,
+        "query_string": parsed.query or b"",
+    }
+
+
+async def reset_connection(transport: asyncio.Transport) -> None:
+    """Reset a connection, after all that was written has arrived: a reset discards what is in transit."""
+    connection: socket.socket | None = transport.get_extra_info("socket")
+    while not transport.is_closing() and (transport.get_write_buffer_size() or _unsent_bytes(connection)):  # noqa: ASYNC110
+        await asyncio.sleep(_FLUSH_S)  # there is no event for it
+    if connection is not None and connection.fileno() >= 0:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+    transport.abort()
+
+
+def _unsent_bytes(connection: socket.socket | None) -> int:
+    """Return the number of bytes that the client's system has not acknowledged; 0 if that is unknown."""
+    if connection is None or connection.fileno() < 0:
+        return 0
+    try:
+        return int.from_bytes(fcntl.ioctl(connection, termios.TIOCOUTQ, b"\0\0\0\0"), sys.byteorder)
+    except OSError:
+        return 0
+
+
+def has_left(transport: asyncio.Transport) -> bool:
+    """Return whether the client has closed the connection, even if the end of it was not read yet."""
+    wrapped: socket.socket | None = transport.get_extra_info("socket")
+    if wrapped is None or wrapped.fileno() < 0:
+        return True
+    connection = socket.socket(wrapped.family, wrapped.type, wrapped.proto, fileno=wrapped.fileno())
+    try:
+        pending = connection.recv(_TLS_ALERT_BYTES + 1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        is_tls = transport.get_extra_info("ssl_object") is not None
+        return not pending or (is_tls and len(pending) <= _TLS_ALERT_BYTES)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    finally:
+        connection.detach()
 
 
 async def send_response(
@@ -286,7 +705,7 @@ class DirectApplication(Protocol):
     def open_websocket(self, request: HttpRequest, connection: WebSocketConnection) -> Activity: ...
 
 
-class DirectConnection(ClientConnection, asyncio.BufferedProtocol):
+class DirectConnection(HttpConnection, asyncio.BufferedProtocol):
     """Holds a request until it is complete, and has `application.accept` answer it when it is its turn in `arrivals`.
 
     An answer that is due at once is sent directly. Everything else goes to the application: accepted calls with other
@@ -447,4 +866,4 @@ class DirectConnection(ClientConnection, asyncio.BufferedProtocol):
             self.scope[ACCEPTED_CALL] = accepted
         super().on_head()
         if self._pieces:
-            HttpConnection.on_body(self, b"".join(self._pieces))
+            self._feed_body(b"".join(self._pieces))

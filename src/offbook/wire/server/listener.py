@@ -1,17 +1,13 @@
-"""The sockets of the server: accepts clients in a thread, up to a limit, ends those that stall, resets connections."""
+"""The sockets of the server: accepts clients in a thread, up to a limit, and ends those that stall."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
-import fcntl
 import logging
 import math
 import resource
 import socket
-import struct
-import sys
-import termios
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -22,7 +18,7 @@ from msgspec import Struct
 
 from offbook.errors import InputError
 from offbook.text import pluralize
-from offbook.wire.server.http_protocol import HttpConnection, OpenConnections, Phase
+from offbook.wire.server.connection import HttpConnection, OpenConnections, Phase
 
 logger = logging.getLogger("offbook.wire")
 
@@ -44,49 +40,6 @@ _BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain; charset=utf-8\r\nretry-after: 1\r\n"
     b"content-length: %d\r\nconnection: close\r\n\r\n%b" % (len(_TOO_MANY), _TOO_MANY)
 )
-
-_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
-_FLUSH_S = 0.001
-_TLS_ALERT_BYTES = 31
-"""The size of the largest record that says no more than that a TLS client closes: a request is larger."""
-
-
-async def reset_connection(transport: asyncio.Transport) -> None:
-    """Reset a connection, after all that was written has arrived: a reset discards what is in transit."""
-    connection: socket.socket | None = transport.get_extra_info("socket")
-    while not transport.is_closing() and (transport.get_write_buffer_size() or _unsent_bytes(connection)):  # noqa: ASYNC110
-        await asyncio.sleep(_FLUSH_S)  # there is no event for it
-    if connection is not None and connection.fileno() >= 0:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
-    transport.abort()
-
-
-def _unsent_bytes(connection: socket.socket | None) -> int:
-    """Return the number of bytes that the client's system has not acknowledged; 0 if that is unknown."""
-    if connection is None or connection.fileno() < 0:
-        return 0
-    try:
-        return int.from_bytes(fcntl.ioctl(connection, termios.TIOCOUTQ, b"\0\0\0\0"), sys.byteorder)
-    except OSError:
-        return 0
-
-
-def has_left(transport: asyncio.Transport) -> bool:
-    """Return whether the client has closed the connection, even if the end of it was not read yet."""
-    wrapped: socket.socket | None = transport.get_extra_info("socket")
-    if wrapped is None or wrapped.fileno() < 0:
-        return True
-    connection = socket.socket(wrapped.family, wrapped.type, wrapped.proto, fileno=wrapped.fileno())
-    try:
-        pending = connection.recv(_TLS_ALERT_BYTES + 1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        is_tls = transport.get_extra_info("ssl_object") is not None
-        return not pending or (is_tls and len(pending) <= _TLS_ALERT_BYTES)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-    finally:
-        connection.detach()
 
 
 def bind_sockets(host: str, port: int, count: int) -> list[socket.socket]:

@@ -27,10 +27,20 @@ from offbook.wire.request import HttpRequest, header_dict, route_of
 from offbook.wire.response import HttpResponse, refusal_response
 from offbook.wire.server.access import ALL_INTERFACES, ANY, Access, is_loopback_name
 from offbook.wire.server.arrival_order import ArrivalOrder
-from offbook.wire.server.connection import REQUEST_LIMITS, DirectConnection, RequestLimits, send_response
+from offbook.wire.server.connection import (
+    REQUEST_LIMITS,
+    TRANSPORT,
+    DirectConnection,
+    OpenConnections,
+    Receive,
+    RequestLimits,
+    Scope,
+    Send,
+    has_left,
+    send_response,
+)
 from offbook.wire.server.control import CONTROL_PREFIX, control_response
-from offbook.wire.server.http_protocol import TRANSPORT, OpenConnections, Receive, Scope, Send
-from offbook.wire.server.listener import ServerThread, bind_socket, default_limits, has_left
+from offbook.wire.server.listener import ServerThread, bind_socket, default_limits
 from offbook.wire.server.session_clock import Activity
 from offbook.wire.session import WireSession
 

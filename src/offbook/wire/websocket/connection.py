@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from offbook.wire.backend import AcceptedCall
 from offbook.wire.response import HttpResponse
-from offbook.wire.server.http_protocol import FlowControl
-from offbook.wire.server.listener import reset_connection
+from offbook.wire.server.connection import FlowControl, reset_connection
 from offbook.wire.websocket.framing import (
     CLOSE,
     INTERNAL_ERROR,

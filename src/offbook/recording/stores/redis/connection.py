@@ -6,7 +6,6 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any, TypeVar
 
 from offbook.clock import polling_pauses_s
@@ -110,13 +109,10 @@ class RedisConnection(ForkGuarded):
             self._client, self._disconnect = None, _nothing
 
     def _evaluate(self, client: Any, script: Script, key: str, arguments: Sequence[Any]) -> Any:
-        connection = client.connection  # its own command takes three times as long, for what we need nothing of
         try:
-            connection.send_packed_command(_packed("EVALSHA", script.digest, key, arguments))
-            return connection.read_response()
+            return client.execute_command("EVALSHA", script.digest, 1, key, *arguments)
         except self._redis.exceptions.NoScriptError:
-            connection.send_packed_command(_packed("EVAL", script.text, key, arguments))
-            return connection.read_response()
+            return client.execute_command("EVAL", script.text, 1, key, *arguments)
 
     def _key(self, stage: str) -> str:
         """The key that names the recording. Its braces keep all keys of a recording on one node of a cluster."""
@@ -192,30 +188,6 @@ _KNOWN_ERRORS: tuple[tuple[str, type[InputError], str, str], ...] = (
     ("ConnectionError", RecordingUnavailableError, "no connection to the server: {reason}", _SERVER_HINT),
 )
 """What a text or a class of redis-py means. The first that fits counts."""
-
-
-def _packed(command: str, script: str, key: str, arguments: Sequence[bytes | str | int]) -> list[bytes]:
-    """Return a command that evaluates a script with one key, as it is sent."""
-    pieces = [_packed_head(command, script, key, len(arguments))]
-    for argument in arguments:
-        if isinstance(argument, int):
-            pieces.append(_packed_number(argument))
-        else:
-            data = argument.encode() if isinstance(argument, str) else argument
-            pieces.append(b"$%d\r\n%b\r\n" % (len(data), data))
-    return [b"".join(pieces)]
-
-
-@lru_cache(maxsize=64)
-def _packed_number(number: int) -> bytes:
-    data = b"%d" % number
-    return b"$%d\r\n%b\r\n" % (len(data), data)
-
-
-@lru_cache(maxsize=64)
-def _packed_head(command: str, script: str, key: str, count: int) -> bytes:
-    head = [data.encode() for data in (command, script, "1", key)]
-    return b"*%d\r\n" % (len(head) + count) + b"".join(b"$%d\r\n%b\r\n" % (len(data), data) for data in head)
 
 
 def _nothing() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import secrets
 from bisect import bisect_right
 from collections.abc import Container, Iterable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeAlias
+from hashlib import blake2b
+from typing import Any, Generic, Literal, NamedTuple, TypeAlias
 
 import orjson
 from msgspec.structs import replace
@@ -16,12 +18,18 @@ from offbook.recording.format.document import FORMAT_VERSION, Document, E, Entri
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.file import parse_exchange, parse_tool_exchange
 from offbook.recording.stores.redis.connection import RedisConnection
-from offbook.recording.stores.redis.scripts import DESCRIBE, FIND, LAST, PAGE, READ
+from offbook.recording.stores.redis.scripts import (
+    CHANGES_BATCH,
+    CLAIM,
+    DESCRIBE,
+    FIND,
+    GIVE_BACK,
+    LAST,
+    PAGE,
+    READ,
+)
 from offbook.recording.stores.sqlite import ExchangeParser
-from offbook.recording.stores.store import StoredExchange
-
-if TYPE_CHECKING:
-    from offbook.recording.stores.redis.positions import RedisPosition
+from offbook.recording.stores.store import Claim, StoredExchange
 
 Kind: TypeAlias = Literal["m", "t"]
 """Exchanges of models, or of tools."""
@@ -37,6 +45,9 @@ NEAR = 3
 tools have their ids from one sequence."""
 
 PAGE_SIZE = 250
+
+POSITION_TTL_S = 3600
+"""After how many seconds without a call a session starts from the beginning."""
 
 
 class RecordingFields(NamedTuple):
@@ -98,7 +109,7 @@ class PageRow(NamedTuple, Generic[E]):
     left_ms: int
 
 
-class _Slot(Generic[E]):
+class _KeySlot(Generic[E]):
     """The exchanges of a key, in order, as far as they were read. `next` is the id to go on after; empty at the end.
 
     It is not `current` if others may have added to its end since.
@@ -143,7 +154,7 @@ class _ReadAhead:
     def put(self, rows: list[bytes], *, known: Container[str]) -> None:
         """Keep exchanges, given as the sizes of their keys with the members, and the values."""
         self._read = self._used = 0
-        for sized, value in _pairs(rows):
+        for sized, value in zip(rows[::2], rows[1::2], strict=True):
             size, number, length, rest = sized.split(b" ", 3)
             key = rest[: int(length)].decode()
             if key not in known:
@@ -172,10 +183,6 @@ class _ReadAhead:
         self._keys.pop(key, None)
 
 
-def _pairs(rows: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    return zip(rows[::2], rows[1::2], strict=True)
-
-
 class RedisIndex(Generic[E]):
     """The exchanges of one kind, open for reading.
 
@@ -187,7 +194,7 @@ class RedisIndex(Generic[E]):
     def __init__(self, connection: RedisConnection, kind: Kind, parse: ExchangeParser[E], *, size: int) -> None:
         self._connection, self._kind, self._parse = connection, kind, parse
         self.source, self._size, self.gone = connection.source, size, 0
-        self._slots: dict[str, _Slot[E]] = {}
+        self._slots: dict[str, _KeySlot[E]] = {}
         self._anywhere: dict[str, list[Member]] = {}
         self._read_ahead = _ReadAhead()
 
@@ -215,7 +222,11 @@ class RedisIndex(Generic[E]):
             return next((stored for member in members if (stored := self._stored(member)) is not None), None)
         slot = self._slot(key)
         if fingerprint is None and slot.next:
-            return self._last_of(key)
+            found = self._connection.run(LAST, self._kind, f"k:{key}")
+            if not found:
+                return None
+            number, value = found
+            return StoredExchange(int(number), key, self._parse(key, _parse_value(value)[1], source=self.source), False)
         while slot.next:
             self._extend(key, slot)
         rows = reversed(slot.rows)
@@ -251,10 +262,10 @@ class RedisIndex(Generic[E]):
             self._anywhere.pop(key, None)
             self._read_ahead.forget(key)
 
-    def _slot(self, key: str) -> _Slot[E]:
+    def _slot(self, key: str) -> _KeySlot[E]:
         slot = self._slots.get(key)
         if slot is None:
-            slot = self._slots[key] = _Slot()
+            slot = self._slots[key] = _KeySlot()
             self._start(key, slot)
         elif not slot.is_current:
             self._extend(key, slot)
@@ -264,7 +275,7 @@ class RedisIndex(Generic[E]):
             slot.settle()
         return slot
 
-    def _start(self, key: str, slot: _Slot[E]) -> None:
+    def _start(self, key: str, slot: _KeySlot[E]) -> None:
         """Read the first exchanges of a key, unless they were read ahead."""
         ahead = self._read_ahead.take(key)
         if ahead is None:
@@ -275,7 +286,7 @@ class RedisIndex(Generic[E]):
         if slot.rows:
             self._read_ahead.note(slot.rows[-1].id)
 
-    def _extend(self, key: str, slot: _Slot[E], *, ahead: int = 0) -> None:
+    def _extend(self, key: str, slot: _KeySlot[E], *, ahead: int = 0) -> None:
         """Read further exchanges of a key, and some of those that follow in the recording."""
         arguments = (self._kind, key, slot.next, BATCH, ahead)
         result = self._connection.run(READ, *arguments)
@@ -286,19 +297,12 @@ class RedisIndex(Generic[E]):
         if ahead:
             self._read_ahead.put(rows[len(ids) :], known=self._slots)
 
-    def _add(self, key: str, slot: _Slot[E], rows: Iterable[tuple[int, bytes]]) -> None:
+    def _add(self, key: str, slot: _KeySlot[E], rows: Iterable[tuple[int, bytes]]) -> None:
         for number, value in rows:
             is_listed, data = _parse_value(value)
             exchange = self._parse(key, data, source=self.source)
             slot.rows.append(StoredExchange(number, key, exchange, False))
             slot.listed.append(is_listed)
-
-    def _last_of(self, key: str) -> StoredExchange[E] | None:
-        found = self._connection.run(LAST, self._kind, f"k:{key}")
-        if not found:
-            return None
-        number, value = found
-        return StoredExchange(int(number), key, self._parse(key, _parse_value(value)[1], source=self.source), False)
 
     def _members(self, fingerprint: str) -> list[Member]:
         """Return where exchanges with a fingerprint are, whatever their key."""
@@ -346,8 +350,6 @@ class RedisReader(RedisIndex[Exchange]):
 
     def position(self, group: str, session: str) -> RedisPosition:
         """Return the position of a session, which all servers of the group share."""
-        from offbook.recording.stores.redis.positions import RedisPosition  # noqa: PLC0415 - few readers share sessions
-
         return RedisPosition(self._connection, group=group, session=session)
 
     def close(self) -> None:
@@ -365,3 +367,35 @@ def _entries(index: RedisIndex[E], kind: Kind, lifetimes: dict[Stamp, int]) -> E
     for key in listed:
         entries[key] = exchanges_of(entries, key)
     return entries
+
+
+class RedisPosition:
+    """The position of a session: which exchanges were served, and a log of the changes, of which each process reads
+    what it has not read. A claim is one round trip, or more if there are more than 1,000 changes to read."""
+
+    def __init__(self, connection: RedisConnection, *, group: str, session: str) -> None:
+        self._connection = connection
+        self._name = blake2b(f"{group}\0{session}".encode(), digest_size=16).hexdigest()
+        self._epoch, self._read = b"", 0
+
+    def claim(self, *ids: int) -> Claim:
+        claim = self._claim_once(ids)
+        while claim.id is None and len(claim.changes) % CHANGES_BATCH == 0 and claim.changes:
+            more = self._claim_once(ids)
+            changes = more.changes if more.is_restarted else claim.changes + more.changes
+            claim = Claim(more.id, changes, claim.is_restarted or more.is_restarted)
+        return claim
+
+    def give_back(self, served: int) -> None:
+        self._connection.run(GIVE_BACK, self._name, self._epoch, served)
+
+    def _claim_once(self, ids: tuple[int, ...]) -> Claim:
+        """Claim, unless there are more changes to read than one answer has."""
+        known, arguments = (
+            self._epoch,
+            (self._name, POSITION_TTL_S * 1000, self._epoch, self._read, secrets.token_hex(8)),
+        )
+        self._epoch, claimed, changes = self._connection.run(CLAIM, *arguments, *ids)
+        is_restarted = known not in (b"", self._epoch)
+        self._read = (0 if is_restarted else self._read) + len(changes)
+        return Claim(int(claimed) if claimed else None, [int(change) for change in changes], is_restarted)

@@ -12,7 +12,8 @@ A recording with the prefix `p` has these keys. `m` is the kind of exchanges: mo
 - `{p}:m:exp`: the same for those that expire, by the time in ms
 - `{p}:lock`: the token of the process that edits the recording, `{p}:lease:<call>` of the one that makes a call
 - `{p}:old`: the generations that are being written, and those that are to be removed
-- `{p}:pos:<session>` and `{p}:log:<session>`: how far a session is; see `positions`
+- `{p}:pos:<session>` and `{p}:log:<session>`: how far a session is: a hash of the ids that it
+  was served, with its epoch, and the changes to that
 
 Ids begin with the server's time in µs, so that they grow even if the last one was evicted. An index lives as long as
 its youngest exchange. It may have ids of exchanges that have expired, or were evicted: those are skipped, and removed
@@ -407,3 +408,59 @@ if redis.call('GET', name) == ARGV[2] then redis.call('DEL', name) end
 """
 )
 """Give a lock or a lease back, if it is still ours. ARGV: its name, our token."""
+
+CHANGES_BATCH = 1000
+
+_POSITION = """
+local used, log = base .. 'pos:' .. ARGV[1], base .. 'log:' .. ARGV[1]
+"""
+
+CLAIM = Script(
+    BASE
+    + _POSITION
+    + f"""
+local epoch, read = redis.call('HGET', used, 'epoch'), tonumber(ARGV[4])
+if not epoch then
+  epoch = ARGV[5]
+  redis.call('DEL', log)
+  redis.call('HSET', used, 'epoch', epoch)
+end
+local is_current = epoch == ARGV[3] or ARGV[3] == ''
+if not is_current then read = 0 end
+local changes = redis.call('LRANGE', log, read, read + {CHANGES_BATCH} - 1)
+if #changes == {CHANGES_BATCH} then is_current = false end
+for _, change in ipairs(changes) do
+  if string.sub(change, 1, 1) == '-' then is_current = false end
+end
+local claimed = ''
+for at = 6, is_current and #ARGV or 0 do
+  if redis.call('HSETNX', used, ARGV[at], 1) == 1 then
+    claimed = ARGV[at]
+    redis.call('RPUSH', log, claimed)
+    changes[#changes + 1] = claimed
+    break
+  end
+end
+redis.call('PEXPIRE', used, ARGV[2])
+redis.call('PEXPIRE', log, ARGV[2])
+return {{epoch, claimed, changes}}
+"""
+)
+"""Serve the first of some exchanges that a session was not served yet, unless the caller must first read that others
+were given back.
+
+ARGV: session, ttl in ms, the epoch that the caller knows, how many changes it has read, the epoch if it is new, ids.
+
+Returns the epoch, the id (empty if there is none), and the changes that follow: ids, those given back with a minus.
+"""
+
+GIVE_BACK = Script(
+    BASE
+    + _POSITION
+    + """
+if redis.call('HGET', used, 'epoch') == ARGV[2] and redis.call('HDEL', used, ARGV[3]) == 1 then
+  redis.call('RPUSH', log, '-' .. ARGV[3])
+end
+"""
+)
+"""Let another call of a session have an exchange. ARGV: session, epoch, id."""

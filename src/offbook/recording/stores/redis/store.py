@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from itertools import count
 from typing import Any
@@ -12,25 +15,29 @@ from typing import Any
 import msgspec
 import orjson
 
+from offbook.clock import pauses_until
 from offbook.errors import InputError
 from offbook.messages import JsonObject
 from offbook.recording.format.document import Document, each_exchange
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.stores.redis.connection import RedisConnection
-from offbook.recording.stores.redis.leases import Leases
 from offbook.recording.stores.redis.location import RedisLocation, parse_redis_url
 from offbook.recording.stores.redis.reader import Kind, RedisReader, Stamp, parse_fields
 from offbook.recording.stores.redis.scripts import (
+    ACQUIRE,
     APPEND,
     CREATE,
     DESCRIBE,
     DRAIN,
     OPEN,
+    RELEASE,
     REMOVE,
+    RENEW,
     SET_FIELDS,
     STAGE,
     SWAP,
 )
+from offbook.recording.stores.store import log_warning
 
 _encoder = msgspec.json.Encoder()
 LOCK = "lock"
@@ -40,6 +47,86 @@ _CALL_LEASE = "lease:"
 
 BATCH = 250
 BATCH_BYTES = 1_000_000
+
+
+LEASE_S = 10.0
+"""After how many seconds the lease of a dead process is free."""
+
+MAX_HELD_S = 1800.0
+"""A lease that is held for longer is not renewed: whoever holds it has forgotten it."""
+
+
+class Leases:
+    """What this process holds of a recording. A thread renews it as long as it holds anything."""
+
+    def __init__(self, connection: RedisConnection) -> None:
+        self._connection = connection
+        self._guard = threading.Lock()
+        self._reset()
+
+    def _reset(self) -> None:
+        self.token = secrets.token_hex(8)
+        self._process = os.getpid()
+        self._held_since_s: dict[str, float] = {}
+        self._renewer: threading.Thread | None = None
+
+    def acquire(self, name: str) -> bool:
+        """Take a lease, and return whether it was free. Nobody has it twice, not in this process either.
+
+        Raises:
+            InputError: the server cannot be reached.
+        """
+        with self._guard:
+            if self._process != os.getpid():
+                self._reset()
+            if name in self._held_since_s or not self._connection.run(ACQUIRE, name, self.token, _MS):
+                return False
+            self._held_since_s[name] = time.monotonic()
+            if self._renewer is None or not self._renewer.is_alive():
+                self._renewer = threading.Thread(target=self._renew, name="offbook-leases", daemon=True)
+                self._renewer.start()
+            return True
+
+    def release(self, name: str) -> None:
+        """Give a lease back. Without effect if it is not ours any more.
+
+        Raises:
+            InputError: the server cannot be reached; the lease ends by itself.
+        """
+        if self.forget(name):
+            self._connection.run(RELEASE, name, self.token)
+
+    def forget(self, name: str) -> bool:
+        """Stop renewing a lease, and return whether we had it."""
+        with self._guard:
+            return self._held_since_s.pop(name, None) is not None
+
+    @contextmanager
+    def held(self, name: str) -> Iterator[None]:
+        """Wait for a lease, and hold it while the block runs."""
+        for pause_s in pauses_until(lambda: self.acquire(name)):
+            time.sleep(pause_s)
+        try:
+            yield
+        finally:
+            self.release(name)
+
+    def _renew(self) -> None:
+        while True:
+            time.sleep(LEASE_S / 3)
+            with self._guard:
+                since_s = time.monotonic() - MAX_HELD_S
+                names = [name for name, held_since_s in self._held_since_s.items() if held_since_s > since_s]
+                if not names:
+                    self._renewer = None
+                    return
+            try:
+                self._connection.run(RENEW, self.token, _MS, *names)
+            except InputError as error:
+                log_warning("offbook.recording", "%s: a lease could not be renewed: %s", error.source, error.reason)
+
+
+_MS = int(LEASE_S * 1000)
 
 
 class RedisStore:

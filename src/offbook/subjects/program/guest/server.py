@@ -20,7 +20,7 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from . import preload, waits
-from .checkpoint import Checkpoint, TimeToCheckpoint, clone
+from .fork_point import ForkPoint, clone
 from .program import Program, join_threads_at_exit
 from .shared_time import SharedTime
 
@@ -67,7 +67,11 @@ class _Server:
                 case {"hold": address}:
                     self._hold(tuple(address))
                 case {"run": _}:
-                    self._run(command, files)
+                    own = os.getpid()
+                    pid = _fork()
+                    if pid == 0:
+                        self._run_child(own, command, files)
+                    self._attend(pid, files)
                 case _:  # a run that has ended cannot be killed
                     pass
 
@@ -103,13 +107,6 @@ class _Server:
                 files.frombytes(numbers[: len(numbers) - len(numbers) % files.itemsize])
         return data, list(files)
 
-    def _run(self, command: dict[str, Any], files: list[int]) -> None:
-        own = os.getpid()
-        pid = _fork()
-        if pid == 0:
-            self._run_child(own, command, files)
-        self._attend(pid, files)
-
     def _attend(self, pid: int, files: list[int]) -> None:
         """Say that a run has started, and how it has ended."""
         for each in files:
@@ -121,13 +118,13 @@ class _Server:
         self._send({"exit": code})
 
     def _hold(self, address: tuple[str, int]) -> None:
-        """Let another process fork the runs, at the checkpoint of the program, for as long as it can."""
+        """Let another process fork the runs, at the fork point of the program, for as long as it can."""
         own = os.getpid()
         answer, answering = os.pipe()
         pid = _fork()
         if pid == 0:
             os.close(answer)
-            self._run_to_checkpoint(own, address, answering)
+            self._run_to_fork_point(own, address, answering)
         os.close(answering)
         found = self._answer_of(pid, answer)
         is_held = found == _HELD
@@ -149,14 +146,14 @@ class _Server:
         with os.fdopen(answer, "rb") as reading:
             return reading.readline().strip()  # several threads may refuse
 
-    def _run_to_checkpoint(self, parent: int, address: tuple[str, int], answering: int) -> NoReturn:
-        """Become the program, up to its checkpoint, and fork its runs there."""
+    def _run_to_fork_point(self, parent: int, address: tuple[str, int], answering: int) -> NoReturn:
+        """Become the program, up to its fork point, and fork its runs there."""
 
         def hold() -> None:
             try:
                 os.write(answering, _HELD + b"\n")
                 os.close(answering)
-                self._fork_at(checkpoint)
+                self._fork_at(point)
             except BaseException:
                 _exit_now(1)
 
@@ -169,24 +166,23 @@ class _Server:
             _die_with(parent)
             _take_outputs([os.memfd_create("stdout"), os.memfd_create("stderr")])
             _reset()
-            clock = TimeToCheckpoint(address)
-            waits.Waits.follow(clock)
-            checkpoint = Checkpoint(clock, hold, refuse)
-            checkpoint.watch()
+            point = ForkPoint(address, hold, refuse)
+            waits.Waits.follow(point.clock)
+            point.watch()
             assert self._program is not None
             code = self._program.run()
-            _exit_now(code if checkpoint.is_left else 0)
+            _exit_now(code if point.is_left else 0)
         finally:
             _exit_now(1)
 
-    def _fork_at(self, checkpoint: Checkpoint) -> None:
+    def _fork_at(self, point: ForkPoint) -> None:
         """Fork the runs here, and return in each of them. This process ends at the first that must not start here."""
-        own, printed = os.getpid(), [_content(number) for number in (1, 2)]
+        own, printed = os.getpid(), [os.pread(number, os.fstat(number).st_size, 0) for number in (1, 2)]
         while True:
             command, files = self._receive()
             if "run" not in command:  # a run that has ended cannot be killed
                 continue
-            if command["now_s"] or command["environment"] or command["modules"] or not checkpoint.is_current:
+            if command["now_s"] or command["environment"] or command["modules"] or not point.is_current:
                 self._send({"released": True})
                 _exit_now(0)
             pid = clone()
@@ -196,7 +192,7 @@ class _Server:
                 linked = self._become_run(own, files)
                 for number, content in zip((1, 2), printed, strict=True):
                     _write(number, content)
-                checkpoint.leave(linked)
+                point.leave(linked)
                 return
             self._attend(pid, files)
 
@@ -211,23 +207,23 @@ class _Server:
             ready = {file for file, _ in waits_for.poll()}
             has_ended = ending in ready
             if not has_ended:
-                self._handle_during_run(pid)
+                if not self._receive_any()[0]:
+                    self._leave()
+                _kill(pid)
         os.close(ending)
         _kill(pid)
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-    def _handle_during_run(self, pid: int) -> None:
-        """Handle the command to kill the run; without offbook, it is killed, too."""
-        if not self._receive_any()[0]:
-            self._leave()
-        _kill(pid)
 
     def _run_child(self, parent: int, command: dict[str, Any], files: list[int]) -> NoReturn:
         """Become the program, with its outputs and the link to the clock in `files`."""
         try:
             linked = self._become_run(parent, files)
             _reset()
-            _change_environment(command["environment"])
+            for name, value in command["environment"].items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
             waits.Waits.follow(SharedTime(linked, tuple(command["run"]), command["now_s"]))
             assert self._program is not None
             code = self._program.run()
@@ -270,21 +266,9 @@ def _reset() -> None:
     random.seed(0)
 
 
-def _content(file: int) -> bytes:
-    return os.pread(file, os.fstat(file).st_size, 0)
-
-
 def _write(file: int, content: bytes) -> None:
     while content:
         content = content[os.write(file, content) :]
-
-
-def _change_environment(changes: dict[str, str | None]) -> None:
-    for name, value in changes.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
 
 
 def _kill(pid: int) -> None:

@@ -55,7 +55,9 @@ def install() -> None:
     _replace_calendar()
     _replace_locks()
     _replace_selectors()
-    _replace_sockets()
+    readable = ("recv", "recv_into", "recvfrom", "recvfrom_into", "recvmsg", "recvmsg_into", "accept")
+    for name in readable:
+        setattr(socket.socket, name, _when_readable(getattr(socket.socket, name)))
     os.register_at_fork(after_in_child=lambda: Waits.follow(None))
 
 
@@ -337,12 +339,6 @@ def _replace_poll() -> None:
     _replace_method(kind, "modify", lambda *given: polled.modify(*given))  # noqa: PLW0108 - when it is looked up
     _replace_method(kind, "poll", poll)
     _replace_function(select, "poll", polled.new_poll)
-
-
-def _replace_sockets() -> None:
-    readable = ("recv", "recv_into", "recvfrom", "recvfrom_into", "recvmsg", "recvmsg_into", "accept")
-    for name in readable:
-        setattr(socket.socket, name, _when_readable(getattr(socket.socket, name)))
 
 
 def _when_readable(real: _Function) -> _Function:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from offbook.explore.processes.isolation import CaseProcess, ForkedProcess, ProcessEnding, wait_for_any
+from offbook.explore.isolation import CaseProcess, ForkedProcess, ProcessEnding, wait_for_any
 from offbook.virtual_time import TimeReferences
 
 REFERENCES = TimeReferences()
@@ -122,7 +122,7 @@ def test_processes_can_be_waited_for_beside_many_open_files():
 
 WITHOUT_STANDARD_FILES = """
 import os, sys
-from offbook.explore.processes.isolation import ForkedProcess, wait_for_any
+from offbook.explore.isolation import ForkedProcess, wait_for_any
 from offbook.virtual_time import TimeReferences
 
 process = ForkedProcess(lambda: b"done", references=TimeReferences(), limit_s=30.0)

@@ -64,15 +64,16 @@ clone = ctypes.PyDLL(None).fork
 is running and whose random numbers go on. A process with a single thread is copied as it is."""
 
 
-class Checkpoint:
+class ForkPoint:
     """The place where the runs of the program in this process are forked.
 
-    `hold` is called there, and returns in the process of each run. `refuse` is called instead, with a reason, if the
-    runs cannot be forked there, and ends this process. `is_left` is set in the process of a run.
+    The runs talk to the server at `address`. `hold` is called at the place, and returns in the process of each run.
+    `refuse` is called instead, with a reason, if the runs cannot be forked there, and ends this process. `is_left` is
+    set in the process of a run.
     """
 
-    def __init__(self, clock: TimeToCheckpoint, hold: Callable[[], None], refuse: Callable[[str], NoReturn]) -> None:
-        self._clock, self._hold, self._refuse = clock, hold, refuse
+    def __init__(self, address: tuple[str, int], hold: Callable[[], None], refuse: Callable[[str], NoReturn]) -> None:
+        self.clock, self._hold, self._refuse = _TimeToForkPoint(address, self), hold, refuse
         self._files = _open_files()
         self._shared, self._written = _shared_memory(), _written_bytes()
         self._seen: dict[tuple[str, bool], _FileState] = {}
@@ -92,7 +93,6 @@ class Checkpoint:
         for holder, name in ((os, "urandom"), (random, "_urandom"), (os, "getpid"), (os, "getppid")):
             self._replace(holder, name, self._before_own(getattr(holder, name)))
         self._replace(threading.Thread, "start", self._before(threading.Thread.start))
-        self._clock.on_wait = self.reach
         self._is_watching = True
         sys.addaudithook(self._on_event)
 
@@ -105,7 +105,6 @@ class Checkpoint:
             self._refuse("it has a thread")
         self._is_watching = False
         sys.dont_write_bytecode = self._dont_write_bytecode
-        self._clock.on_wait = _ignore
         for holder, name, real, ours in self._replaced:
             if vars(holder)[name] is ours:  # the program may have wrapped it
                 setattr(holder, name, real)
@@ -132,8 +131,8 @@ class Checkpoint:
         vars(threading.Thread)["_set_native_id"](threading.current_thread())
         if self._running is not None:
             sys.modules["asyncio"]._set_running_loop(self._running)  # it knows the process
-        self._clock.connect(link)
-        Waits.clock = self._clock
+        self.clock.connect(link)
+        Waits.clock = self.clock
 
     def _replace(self, holder: Any, name: str, function: _Function) -> None:
         self._replaced.append((holder, name, getattr(holder, name), function))
@@ -215,23 +214,19 @@ class Checkpoint:
         return next((why for why, is_so in reasons.items() if is_so), "")
 
 
-class TimeToCheckpoint(SharedTime):
-    """Time of a program that has no link to the server yet: `on_wait` is called before every wait."""
+class _TimeToForkPoint(SharedTime):
+    """Time of a program that has no link to the server yet: every wait is at the fork point, if none was before."""
 
-    def __init__(self, address: tuple[str, int]) -> None:
+    def __init__(self, address: tuple[str, int], point: ForkPoint) -> None:
         super().__init__(None, address)
-        self.on_wait: Callable[[], None] = _ignore
+        self._point = point
 
     def wait(self, seconds: float, **options: Any) -> Any:
-        self.on_wait()
+        self._point.reach()
         return super().wait(seconds, **options)
 
     def connect(self, link: Any) -> None:
         self._link = link
-
-
-def _ignore() -> None:
-    pass
 
 
 _FileState: TypeAlias = tuple[int, ...] | None
