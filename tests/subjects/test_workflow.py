@@ -5,8 +5,9 @@ import pytest
 from offbook.errors import InputError
 from offbook.explore.explorer import Explorer
 from offbook.explore.options import ExploreOptions, select_variants
+from offbook.explore.settings import ExploreSettings
 from offbook.faults import FaultPlan, parse_fault
-from offbook.subjects.specs import ExploreSettings, WorkflowSpec, open_subject
+from offbook.subjects.specs import WorkflowSpec, open_subject
 from offbook.subjects.workflow import WorkflowSubject
 from offbook.workflow.file.load import load_workflow
 from tests.servers.loopback import LoopbackServer

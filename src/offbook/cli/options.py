@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from inspect import Signature, signature
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from inspect import Parameter, Signature, signature
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_origin
 
 import typer
+from msgspec import Struct
 
 from offbook.cli.app import QuickCommand, first_argument
 from offbook.errors import InputError
+from offbook.settings import Setting, assigned, find_project, load_project, resolve, settings_of
 
 if TYPE_CHECKING:
     from offbook.cli.runners.wire import WireArguments
@@ -234,6 +236,62 @@ def with_wire_options(command: Callable[..., None]) -> Callable[..., None]:
     run.__doc__ = command.__doc__
     run.__signature__ = Signature([*shared.values(), *own])  # type: ignore[attr-defined]
     return run
+
+
+_ASSIGNMENTS = "assignments"
+Assignments: TypeAlias = Annotated[
+    list[str],
+    typer.Option(
+        "-o",
+        "--option",
+        metavar="KEY=VALUE",
+        help="Set any option for this run: deadline=90. offbook settings lists them. Repeatable.",
+    ),
+]
+
+
+def with_options(kind: type[Struct]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of a struct, in the place of its first parameter, which gets their values."""
+    panels: Sequence[str] = getattr(kind, "panels", ("",))
+    listed = sorted(settings_of(kind).items(), key=lambda item: panels.index(item[1].option.panel or panels[0]))
+    shared = {name: _parameter(setting) for name, setting in listed if setting.flags}
+    assignments = Parameter(_ASSIGNMENTS, Parameter.KEYWORD_ONLY, default=[], annotation=Assignments)
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        _, *own = signature(command, eval_str=True).parameters.values()
+
+        def run(**values: Any) -> None:
+            texts = values.pop(_ASSIGNMENTS)
+            given = {name: value for name in shared if (value := values.pop(name)) not in (None, False, [], ())}
+            config = assigned(kind, texts).get("config")
+            project = find_project() if config is None else load_project(config)
+            command(resolve(kind, given, texts, project=project), **values)
+
+        run.__doc__, run.options_kind = command.__doc__, kind  # type: ignore[attr-defined]
+        parameters = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in (*own, *shared.values(), assignments)]
+        run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        return run
+
+    return decorate
+
+
+def _parameter(setting: Setting) -> Parameter:
+    """Return an option as typer declares it. Its default says that it was not given."""
+    is_flag, limits = setting.type is bool, setting.limits
+    kind = setting.type if setting.type in (bool, int, float) or get_origin(setting.type) is Literal else str
+    annotation = list[str] if setting.is_list else kind if is_flag else kind | None
+    info = typer.Option(
+        *setting.flags,
+        help=setting.option.help,
+        metavar=setting.option.metavar or None,
+        min=limits.ge,
+        max=limits.le,
+        envvar=setting.option.variable or None,
+        show_default=False,
+        rich_help_panel=setting.option.panel or None,
+    )
+    default: Any = [] if setting.is_list else False if is_flag else None
+    return Parameter(setting.field, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[annotation, info])
 
 
 PROGRAM_ARGS_KEY = "offbook.program_args"

@@ -23,6 +23,7 @@ from offbook.explore.monitor import MonitoredFunction
 from offbook.explore.observers.calls import RecoveryCounter
 from offbook.explore.replay import LazyProvider
 from offbook.explore.run import Run
+from offbook.explore.settings import DEFAULT_SETTINGS, ExploreSettings
 from offbook.faults import FaultPlan
 from offbook.messages import JsonObject, Reply, Request
 from offbook.providers.provider import PrefixedProvider, Provider
@@ -38,7 +39,6 @@ from offbook.scenarios.runner import Participants, ScenarioRunner
 from offbook.scenarios.scenario import Scenario
 from offbook.scenarios.targets import AGENT_STEP, AgentAnswer, AgentEnvironment, Dialogue, Target
 from offbook.subjects.forked_run import IsolatedSubject
-from offbook.subjects.specs import DEFAULT_SETTINGS, ExploreSettings
 from offbook.text import did_you_mean
 from offbook.tools.dispatch import is_test_error
 

@@ -20,6 +20,7 @@ from offbook.explore.monitor import FinishRun, MonitoredFunction, OnCrash, as_it
 from offbook.explore.options import CRASH_VARIANTS, VARIANTS, FaultVariant
 from offbook.explore.replay import LazyProvider
 from offbook.explore.run import Run, RunFailure, normalize_text
+from offbook.explore.settings import DEFAULT_SETTINGS, ExploreSettings
 from offbook.faults import FaultPlan
 from offbook.messages import JsonObject
 from offbook.pipeline import Harnessed, Live, open_pipeline
@@ -28,7 +29,6 @@ from offbook.recording.match.continuation import Continuation
 from offbook.recording.stores.locate import open_store
 from offbook.subjects.crash import join_lives, run_until_crash
 from offbook.subjects.forked_run import IsolatedSubject
-from offbook.subjects.specs import DEFAULT_SETTINGS, ExploreSettings
 from offbook.tools import ToolDef
 from offbook.tools.effects import UNDECLARED
 from offbook.workflow.engine.engine import WorkflowEngine

@@ -25,8 +25,9 @@ from offbook.errors import InputError, OffbookError
 from offbook.explore.cases import FaultCase
 from offbook.explore.explorer import ExecutedCase
 from offbook.explore.schedule import NO_DEADLINE, BudgetDeadline
+from offbook.explore.settings import ExploreSettings
 from offbook.subjects.executors import RayAddress
-from offbook.subjects.specs import AnySubjectSpec, ExploreSettings, ProgramSpec, ScenarioSpec
+from offbook.subjects.specs import AnySubjectSpec, ProgramSpec, ScenarioSpec
 from offbook.workers.cases import CasesSpec, decode_results, encode_batch
 from offbook.workers.process import WorkerEndedError, WorkerProcess, spawn_worker
 from offbook.workers.suite import SuiteSpec

@@ -9,10 +9,11 @@ import pytest
 from offbook.errors import InputError
 from offbook.explore.explorer import Explorer
 from offbook.explore.options import ExploreOptions, select_variants
+from offbook.explore.settings import ExploreSettings
 from offbook.subjects.executors import executor_of
 from offbook.subjects.program.results import BACKUP_FOLDER
 from offbook.subjects.regression import Regression, RegressionFolder, reproduce
-from offbook.subjects.specs import ExploreSettings, ProgramSpec, WorkflowSpec, open_subject
+from offbook.subjects.specs import ProgramSpec, WorkflowSpec, open_subject
 
 AGENT = """\
 import json, os, sys, urllib.request

@@ -21,6 +21,7 @@ from offbook.explore.observers.inferred_tools import InferredTool, inferred_effe
 from offbook.explore.observers.wire import WireObserver
 from offbook.explore.options import CRASH_VARIANTS, MCP_VARIANTS, WIRE_VARIANTS, FaultVariant
 from offbook.explore.run import ErrorKind, Run, RunFailure, ToolRun, normalize_text, normalize_texts, overlaps_of
+from offbook.explore.settings import DEFAULT_SETTINGS, ExploreSettings
 from offbook.faults import Crash, FaultPlan
 from offbook.recording.match.continuation import Continuation, gave_up_mark
 from offbook.subjects.crash import ProgramLives, first_life
@@ -31,7 +32,6 @@ from offbook.subjects.program.node import NodeLauncher, is_node_command
 from offbook.subjects.program.process import Ledger, Patience, ProgramExit, RunFiles, error_line, named_error
 from offbook.subjects.program.python_command import parse_python_command
 from offbook.subjects.program.results import NO_PRODUCTS, Products, ProgramProducts
-from offbook.subjects.specs import DEFAULT_SETTINGS, ExploreSettings
 from offbook.tools.effects import EFFECTS_URL_VARIABLE, EFFECTS_VARIABLE, Effect, prefer_reported
 from offbook.vendors import agent_variables, api_key_variables, base_url_variables, named_base_urls, plain_environment
 from offbook.wire.intercept.program_network import NetworkOptions, ProgramNetwork
