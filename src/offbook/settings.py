@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct
@@ -50,6 +50,7 @@ class Option(NamedTuple):
         is_path: a path in the config is relative to the folder of the config.
         has_names: commas separate its items on the command line.
         is_per_run: it belongs to one run, and cannot be in the config.
+        instead: what the config has in its place, like `[tools.NAME] read_only`.
     """
 
     help: str
@@ -63,6 +64,7 @@ class Option(NamedTuple):
     is_path: bool = False
     has_names: bool = False
     is_per_run: bool = False
+    instead: str = ""
 
 
 class Setting(NamedTuple):
@@ -138,6 +140,8 @@ def _bare_type(annotation: Any) -> Any:
 
 class ToolSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """What a tool does, as `[tools.NAME]` declares it for every command."""
+
+    section: ClassVar[str] = TOOLS
 
     effect: Annotated[bool, Option("The tool changes something, and must not run twice.")] = False
     read_only: Annotated[bool, Option("The tool only reads, and does no harm.")] = False
@@ -215,8 +219,9 @@ def configured(kind: type[Struct], project: ProjectFile | None) -> dict[str, Any
             if setting is None:
                 hint = did_you_mean(key, [each.key for each in settings.values()], kind="keys")
                 raise InputError(f"unknown key {key!r}", source=project.source, place=f"{section}.{key}", hint=hint)
-            if setting.option.is_per_run:
+            if setting.option.is_per_run or setting.option.instead:
                 hint = f"give {setting.flags[0] if setting.flags else f'-o {key}=…'} on the command line"
+                hint = f"write {setting.option.instead}" if setting.option.instead else hint
                 raise InputError("it belongs to one run", source=project.source, place=setting.place, hint=hint)
             checked = _converted(setting, value, source=project.source, place=setting.place)
             values[setting.field] = _in_folder(checked, project.folder) if setting.option.is_path else checked
@@ -373,7 +378,8 @@ def moved_flag(kind: type[Struct], flag: str, value: str) -> str:
         if not setting.flags and flag in (setting.option.was.split() or [f"--{setting.key.replace('_', '-')}"]):
             text = "true" if setting.type is bool else value or setting.option.metavar or "…"
             assignment = shlex.quote(f"{setting.place}={text}")
-            return f"use -o {assignment}, or [{setting.section}] {setting.key} in {CONFIG_FILE}"
+            in_config = setting.option.instead or f"[{setting.section}] {setting.key}"
+            return f"use -o {assignment}" + ("" if setting.option.is_per_run else f", or {in_config} in {CONFIG_FILE}")
     return ""
 
 
@@ -395,7 +401,7 @@ def current_values(kinds: Sequence[type[Struct]], project: ProjectFile | None) -
     for kind in kinds:
         values = configured(kind, project)
         for setting in settings_of(kind).values():
-            if not setting.option.is_per_run and setting.place not in seen:
+            if not (setting.option.is_per_run or setting.option.instead or setting.place in seen):
                 seen.add(setting.place)
                 origin = project.source if project is not None and setting.field in values else ""
                 yield CurrentValue(setting, values.get(setting.field, setting.default), origin)

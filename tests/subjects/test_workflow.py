@@ -180,7 +180,7 @@ def test_tools_of_a_workflow_are_marked_by_name(project):
     assert undeclared.verdict == "possible repeat"
     often, advice = undeclared.evidence
     assert often == 'refund(order="42") ran 2 times instead of once'
-    assert "if it only reads: read_only=True or --read-only refund; if not: side_effect=True or --side" in advice
+    assert "if it only reads: read_only=True or -o read_only=refund; if not: side_effect=True or -o side" in advice
     reading = verdicts(subject_of(files, settings=ExploreSettings(read_only=("refund",))), "tool_lost")
     assert reading["tool=refund call=1: tool_lost"].verdict == "recovered"
     marked = verdicts(subject_of(files, settings=ExploreSettings(side_effects=("refund",))), "tool_lost")
@@ -200,7 +200,7 @@ def test_a_tool_that_declares_nothing_is_not_run_for_real_unless_it_is_said_to_o
     project.write("shop.py", "def refund(order: str) -> str:\n    return 'paid'\n")
     with pytest.raises(InputError, match=r"tools\.refund: it may have a side effect and would run for real") as refused:
         subject_of(files)
-    assert "--read-only refund, if it only reads; or allow it: --run-tools" in refused.value.hint
+    assert "-o read_only=refund, if it only reads; or allow it: --run-tools" in refused.value.hint
     run = subject_of(files, settings=ExploreSettings(read_only=("refund",))).run(FaultPlan())
     assert [each.result for each in run.tools] == ["paid"]
 

@@ -53,16 +53,25 @@ class AgentSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
             metavar="SECONDS",
         ),
     ] = None
-    side_effects: Annotated[tuple[str, ...], Option("Tools that must not run twice.", has_names=True)] = ()
-    read_only: Annotated[tuple[str, ...], Option("Tools that only read, and do no harm.", has_names=True)] = ()
+    side_effects: Annotated[
+        tuple[str, ...], Option("Tools that must not run twice.", has_names=True, instead="[tools.NAME] effect")
+    ] = ()
+    read_only: Annotated[
+        tuple[str, ...],
+        Option("Tools that only read, and do no harm.", has_names=True, instead="[tools.NAME] read_only"),
+    ] = ()
     idempotent: Annotated[
         tuple[str, ...],
         Option(
             "Tools that may run twice with the same arguments, or with the same value of one: NAME or NAME:ARGUMENT.",
             has_names=True,
+            instead="[tools.NAME] idempotent",
         ),
     ] = ()
-    undoes: Annotated[tuple[str, ...], Option("Tools that undo others: cancel_hotel=book_hotel.", has_names=True)] = ()
+    undoes: Annotated[
+        tuple[str, ...],
+        Option("Tools that undo others: cancel_hotel=book_hotel.", has_names=True, instead="[tools.NAME] undoes"),
+    ] = ()
     optional: Annotated[tuple[str, ...], Option("Steps and tools that a run may go on without.", has_names=True)] = ()
     tools: dict[str, ToolSettings] = {}
 

@@ -251,7 +251,7 @@ def scenario_of(file: Path, name: str | None) -> Scenario:
         return chosen[0]
     names = ", ".join(repr(scenario.name) for scenario in chosen) or "none"
     if name is None:
-        reason, hint = f"it declares {len(scenarios)} scenarios", f"choose one with --scenario: {names}"
+        reason, hint = f"it declares {len(scenarios)} scenarios", f"choose one with -o scenario=NAME: {names}"
     elif chosen:
         reason, hint = f"{len(chosen)} scenarios have {name!r} in their names", f"choose one: {names}"
     else:

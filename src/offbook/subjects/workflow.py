@@ -130,7 +130,7 @@ class WorkflowSubject(IsolatedSubject):
             if tool.declaration.has_effect or declared.has_effect:
                 raise _would_run(tool.name, "it has a side effect", "allow it: --run-tools")
             if not tool.declaration.read_only and not declared.read_only:
-                remedy = f"--read-only {tool.name}, if it only reads; or allow it: --run-tools"
+                remedy = f"-o read_only={tool.name}, if it only reads; or allow it: --run-tools"
                 raise _would_run(tool.name, "it may have a side effect", remedy)
         return tools
 

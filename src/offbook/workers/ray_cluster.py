@@ -310,7 +310,7 @@ def _check_travels(spec: AnySubjectSpec, settings: ExploreSettings, *, is_far: b
         raise InputError(reason, source="--workers", hint=f"{here}, or --shard 1/4 on several, and offbook merge")
     if settings.on_divergence == "live":
         reason = "the keys of live models stay on this machine"
-        raise InputError(reason, source="--on-divergence", hint=f"use explore, stop or default; or {here}")
+        raise InputError(reason, source="on_divergence", hint=f"use explore, stop or default; or {here}")
     config = spec.config if isinstance(spec, ScenarioSpec) else None
     if is_far:
         _check_inside(*filter(None, (spec.recording, spec.file, config)))

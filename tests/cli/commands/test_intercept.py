@@ -178,15 +178,15 @@ def test_an_intercepted_program_is_explored_and_two_reports_are_alike(write, run
     write("run.json", flows.recording({"first": {"content": "Hello!"}}))
     reports = [tmp_path / "first.json", tmp_path / "second.json"]
     for report in reports:
-        options = ["--intercept", "--replay", "run.json", "--faults", "connection_reset", "--workers", "1"]
+        options = ["-o", "intercept=true", "--replay", "run.json", "--faults", "connection_reset", "--workers", "1"]
         code, out, _ = run("explore", *options, "--reporter", f"json={report}", "--", *PYTHON, TRIES_TWICE, BODY, URL)
         assert (code, "2 cases, 2 findings" in out) == (1, True)
     assert reports[0].read_bytes() == reports[1].read_bytes()
 
 
-@pytest.mark.parametrize("option", ["--intercept", "--block-network"])
+@pytest.mark.parametrize("option", ["intercept", "block_network"])
 def test_only_a_program_is_intercepted(write, run, option):
     write("flow.yaml", flows.GREET)
     write("run.json", flows.recording(flows.ANSWERS))
-    code, _, err = run("explore", "flow.yaml", "--recording", "run.json", option)
+    code, _, err = run("explore", "flow.yaml", "--recording", "run.json", "-o", f"{option}=true")
     assert (code, f"{option}: it is for a program" in err) == (2, True)

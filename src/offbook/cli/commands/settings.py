@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -28,41 +28,53 @@ def settings(
     """
     import msgspec
 
-    from offbook.cli.output.console import echo_json, print_message
+    from offbook.cli.output.console import echo, echo_json
+    from offbook.config.sections import COMMAND_OPTIONS
     from offbook.errors import InputError
-    from offbook.explore.settings import ExploreArguments
-    from offbook.settings import TOOLS, configured_tools, current_values, find_project
+    from offbook.settings import TOOLS, ToolSettings, configured_tools, current_values, find_project, settings_of
     from offbook.text import did_you_mean
 
     project = find_project()
-    found = list(current_values([ExploreArguments], project))
+    found = list(current_values(COMMAND_OPTIONS, project))
     sections = [*dict.fromkeys(each.setting.section for each in found), TOOLS]
     if section is not None and section not in sections:
         hint = did_you_mean(section, sections, kind="sections")
         raise InputError(f"there is no section {section!r}", source="settings", hint=hint)
-    documents = [
-        {
-            "section": each.setting.section,
-            "key": each.setting.key,
-            "type": each.setting.type_name,
-            "default": each.setting.default,
-            "value": each.value,
-            "origin": each.origin or "default",
-            "help": each.setting.option.help,
-            **({"flag": each.setting.flags[0]} if each.setting.flags else {}),
-        }
-        for each in found
-        if section in (None, each.setting.section)
-    ]
     tools = configured_tools(project) if section in (None, TOOLS) else {}
+    rows = [each for each in found if section in (None, each.setting.section)]
     if as_json:
+        documents = [
+            {
+                "section": setting.section,
+                "key": setting.key,
+                "type": setting.type_name,
+                "default": setting.default,
+                "value": value,
+                "origin": origin or "default",
+                "flag": setting.flags[0] if setting.flags else None,
+                "help": setting.option.help,
+            }
+            for setting, value, origin in rows
+        ]
         echo_json(msgspec.json.encode({"settings": documents, "tools": tools}).decode())
         return
-    shown = ""
-    for each in documents:
-        if each["section"] != shown:
-            shown = str(each["section"])
-            print_message("", f"[{shown}]")
-        where = "" if each["origin"] == "default" else f"  ({each['origin']})"
-        print_message(f"  {each['key']} = ", f"{msgspec.json.encode(each['value']).decode()}{where}")
-        print_message("", f"      {each['help']} {each['type']}")
+    for name in dict.fromkeys(row.setting.section for row in rows):
+        echo(f"[{name}]")
+        for setting, value, origin in (row for row in rows if row.setting.section == name):
+            default = f", by default {_shown(setting.default)}; set in {origin}" if origin else ""
+            echo(f"  {setting.key} = {_shown(value)}  ({setting.type_name}{default})\n      {setting.option.help}")
+        echo("")
+    if section in (None, TOOLS):
+        echo(f"[{TOOLS}.NAME]")
+        for setting in settings_of(ToolSettings).values():
+            echo(f"  {setting.key} = {_shown(setting.default)}  ({setting.type_name})\n      {setting.option.help}")
+    for name, tool in tools.items():
+        declared = ", ".join(f"{key} = {_shown(value)}" for key, value in msgspec.to_builtins(tool).items())
+        echo(f"  {name}: {declared}; set in {project.source if project else ''}")
+
+
+def _shown(value: Any) -> str:
+    """Return a value as TOML has it; none if there is no value."""
+    import msgspec
+
+    return "none" if value is None else msgspec.json.encode(value).decode()

@@ -330,11 +330,11 @@ class _Exploration:
         """Return which shard of which run this is; None without --shard."""
         if self._shard is None:
             return None
-        chosen = self._words("invariants", "faults", "orders", "budget", "pairs", "fail_on")
+        chosen = self._words("invariants", "faults", "orders", "budget", "pairs")
         run = {
             "version": __version__,
             "command": explore_command(self._spec, arguments_of(self._settings)),
-            "options": " ".join(chosen),
+            "options": " ".join([*chosen, "fail on", *sorted(self._fail_on)]),
             "recording": recording_digest(self._spec.recording),
         }
         return ExploredShard(shard=self._shard, run=run, fail_on=self._fail_on)

@@ -280,11 +280,11 @@ class ProgramSubject:
         for tool in self._settings.read_only:
             if tool in self._reporting:
                 reason = f"the program reports effects of {tool!r}, which is declared to have none"
-                raise InputError(reason, source="--read-only", hint=f"use --side-effects {tool}")
+                raise InputError(reason, source="read_only", hint=f"use -o side_effects={tool}")
         if self._ledger is not None and not ended.reported and not ended.exit.code:
             hint = "the path is relative to the working directory, or starts with $TMPDIR/"
             reason = "the run without a fault reported no effect there"
-            raise InputError(reason, source=f"--effects {self._ledger.path}", hint=hint)
+            raise InputError(reason, source=f"effects={self._ledger.path}", hint=hint)
 
     def _diverged(self, session: WireSession) -> str:
         """Return the first model call that was not recorded. The clean run must have no unrecorded call at all."""
