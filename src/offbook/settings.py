@@ -50,6 +50,7 @@ class Option(NamedTuple):
         is_path: a path in the config is relative to the folder of the config.
         has_names: commas separate its items on the command line.
         is_per_run: it belongs to one run, and cannot be in the config.
+        is_once: it is an error to give it twice.
         instead: what the config has in its place, like `[tools.NAME] read_only`.
     """
 
@@ -64,6 +65,7 @@ class Option(NamedTuple):
     is_path: bool = False
     has_names: bool = False
     is_per_run: bool = False
+    is_once: bool = False
     instead: str = ""
 
 
@@ -94,7 +96,7 @@ class Setting(NamedTuple):
     @property
     def limits(self) -> Meta:
         """The least and the largest value of a number."""
-        parts = get_args(get_args(self.annotation)[0])
+        parts = [self.annotation, get_args(self.annotation)[0], *get_args(get_args(self.annotation)[0])]
         return next((each for part in parts for each in get_args(part) if isinstance(each, Meta)), Meta())
 
     @property
@@ -109,13 +111,19 @@ class Setting(NamedTuple):
 
 @cache
 def settings_of(kind: type[Struct]) -> dict[str, Setting]:
-    """Return the options of a struct by the names of their fields. Its class attribute `section` is their section."""
+    """Return the options of a struct by the names of their fields.
+
+    The class attribute `section` names their section of the config, and `without_flags` those of them that have flags
+    with another command only.
+    """
     hints = get_type_hints(kind, include_extras=True)
     found = {}
     for info in msgspec.structs.fields(kind):
         annotation = hints[info.name]
         option = next((each for each in get_args(annotation) if isinstance(each, Option)), None)
         if option is not None:
+            if info.name in getattr(kind, "without_flags", ()):
+                option = option._replace(flags="")
             default = info.default_factory() if info.default is msgspec.NODEFAULT else info.default
             found[info.name] = Setting(
                 field=info.name,

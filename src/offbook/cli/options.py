@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from inspect import Parameter, Signature, signature
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_origin
+from typing import Annotated, Any, Literal, TypeAlias, get_origin
 
 import typer
 from msgspec import Struct
 
 from offbook.cli.app import QuickCommand, first_argument
 from offbook.errors import InputError
-from offbook.settings import Setting, assigned, find_project, load_project, resolve, settings_of
-
-if TYPE_CHECKING:
-    from offbook.cli.runners.wire import WireArguments
+from offbook.settings import Setting, find_project, load_project, resolve, settings_of
+from offbook.wire.settings import LatencyModel, RecordMode
 
 Recording: TypeAlias = Annotated[
     str, typer.Argument(help="A recording: path.json, sqlite:///path.db, or redis://host/0?prefix=offbook.")
@@ -71,10 +69,6 @@ RealTime: TypeAlias = Annotated[bool, typer.Option("--real-time", help="Wait as 
 StrictUnused: TypeAlias = Annotated[
     bool, typer.Option("--strict-unused", help="Exit with 3 if an exchange of the recording was not used.")
 ]
-StrictUsage: TypeAlias = Annotated[
-    bool,
-    typer.Option("--strict-unused", help="Exit with 3 if an exchange was not used, or more often than recorded."),
-]
 
 HtmlReport: TypeAlias = Annotated[
     str | None, typer.Option("--report", metavar="PATH", help="Write a page with the heatmap and all runs.")
@@ -88,20 +82,6 @@ ShardOption: TypeAlias = Annotated[
     ),
 ]
 
-RecordMode: TypeAlias = Literal["append", "once", "new", "all", "fresh"]
-LatencyModel: TypeAlias = Literal["constant", "normal", "replay"]
-ReplayFrom: TypeAlias = Annotated[
-    list[str],
-    typer.Option(
-        "--replay",
-        "--recording",
-        metavar="PATH",
-        help="Answer from this recording, or from a folder of recordings.",
-    ),
-]
-RecordTo: TypeAlias = Annotated[
-    list[str], typer.Option("--record", metavar="PATH", help="Call the real APIs, and record every call here.")
-]
 RecordModeOption: TypeAlias = Annotated[
     RecordMode | None,
     typer.Option(
@@ -115,22 +95,6 @@ Upstreams: TypeAlias = Annotated[
     list[str],
     typer.Option("--upstream", metavar="VENDOR=URL", help="The address of an API: openai=http://host/v1. Repeatable."),
 ]
-UpstreamEndWait: TypeAlias = Annotated[
-    float | None,
-    typer.Option(
-        "--upstream-end-wait",
-        metavar="SECONDS",
-        min=0,
-        show_default=False,
-        help="Hold the last frame of a stream so long for what the API sends behind it.",
-    ),
-]
-Lenient: TypeAlias = Annotated[
-    bool, typer.Option("--lenient", help="Answer requests that are not recorded with a default.")
-]
-DefaultResponse: TypeAlias = Annotated[
-    str | None, typer.Option("--default-response", help="The text of that default. Implies --lenient.")
-]
 LatencyModelOption: TypeAlias = Annotated[
     LatencyModel,
     typer.Option(
@@ -142,100 +106,6 @@ LatencyModelOption: TypeAlias = Annotated[
 LatencyMs: TypeAlias = Annotated[
     float, typer.Option("--latency-ms", min=0, help="How long an answer takes, in milliseconds.")
 ]
-RetryAfterMs: TypeAlias = Annotated[
-    float | None,
-    typer.Option("--retry-after-ms", min=0, help="Send retry-after with injected errors, in milliseconds."),
-]
-Intercept: TypeAlias = Annotated[
-    bool,
-    typer.Option(
-        "--intercept",
-        help="Answer programs that no base URL moves, as their proxy: TLS is intercepted for this run alone.",
-    ),
-]
-InterceptHosts: TypeAlias = Annotated[
-    list[str],
-    typer.Option(
-        "--intercept-host",
-        metavar="HOST[=URL]",
-        help="Another host to intercept: llm.example.org, or *.example.org; URL is where to record from. Repeatable.",
-    ),
-]
-BlockNetwork: TypeAlias = Annotated[
-    bool,
-    typer.Option("--block-network", help="Refuse connections to all other hosts but this machine."),
-]
-Port: TypeAlias = Annotated[
-    int, typer.Option("--port", metavar="N", min=0, max=65535, help="Listen on this port; 0 is any free port.")
-]
-
-
-BaseUrlVars: TypeAlias = Annotated[
-    list[str],
-    typer.Option(
-        "--base-url-var",
-        metavar="NAME[=/PATH]",
-        help="Another variable from which the program takes the address of its models. Repeatable.",
-    ),
-]
-
-
-def wire_arguments(
-    replay: ReplayFrom = [],  # noqa: B006
-    record: RecordTo = [],  # noqa: B006
-    record_mode: RecordModeOption = None,
-    fault: Faults = [],  # noqa: B006
-    plan: Plan = None,
-    lenient: Lenient = False,
-    default_response: DefaultResponse = None,
-    latency_model: LatencyModelOption = "constant",
-    latency_ms: LatencyMs = 0.0,
-    retry_after_ms: RetryAfterMs = None,
-    upstream: Upstreams = [],  # noqa: B006
-    upstream_end_wait: UpstreamEndWait = None,
-    trace: Trace = None,
-    metrics: Metrics = None,
-    spans: Spans = None,
-    otel: Otel = None,
-) -> WireArguments:
-    """Return the values of the options that `exec` and `serve` share: how calls are answered, broken or recorded.
-
-    Raises:
-        InputError: an option that may be given once was given twice.
-    """
-    from offbook.cli.runners.events import EventOptions
-    from offbook.cli.runners.wire import WireArguments, single_value
-
-    return WireArguments(
-        replay=single_value(replay, "--replay"),
-        record=single_value(record, "--record"),
-        record_mode=record_mode,
-        faults=fault,
-        plan=plan,
-        upstreams=upstream,
-        upstream_end_wait_s=upstream_end_wait,
-        is_lenient=lenient,
-        default_response=default_response,
-        latency_model=latency_model,
-        latency_ms=latency_ms,
-        retry_after_ms=retry_after_ms,
-        events=EventOptions(trace=trace, metrics=metrics, spans=spans, otel=otel),
-    )
-
-
-def with_wire_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of `wire_arguments`, in the place of its first parameter, which gets their values."""
-    unresolved = {"WireArguments": object}  # its module is loaded when the command runs
-    shared = signature(wire_arguments, eval_str=True, locals=unresolved).parameters
-    _, *own = signature(command, eval_str=True, locals=unresolved).parameters.values()
-
-    def run(**values: Any) -> None:
-        arguments = wire_arguments(**{name: values.pop(name) for name in shared})
-        command(arguments, **values)
-
-    run.__doc__ = command.__doc__
-    run.__signature__ = Signature([*shared.values(), *own])  # type: ignore[attr-defined]
-    return run
 
 
 _ASSIGNMENTS = "assignments"
@@ -245,13 +115,17 @@ Assignments: TypeAlias = Annotated[
         "-o",
         "--option",
         metavar="KEY=VALUE",
-        help="Set any option for this run: deadline=90. offbook settings lists them. Repeatable.",
+        help="Set another option for this run; offbook settings lists them. Repeatable.",
     ),
 ]
 
 
 def with_options(kind: type[Struct]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of a struct, in the place of its first parameter, which gets their values."""
+    """Give a command the options of a struct, in the place of its first parameter, which gets their values.
+
+    If its second parameter is called `given`, that gets the values without those of the config: checks of options that
+    exclude each other are for them, as the config holds for more than one run.
+    """
     panels: Sequence[str] = getattr(kind, "panels", ("",))
     listed = sorted(settings_of(kind).items(), key=lambda item: panels.index(item[1].option.panel or panels[0]))
     shared = {name: _parameter(setting) for name, setting in listed if setting.flags}
@@ -259,13 +133,19 @@ def with_options(kind: type[Struct]) -> Callable[[Callable[..., None]], Callable
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         _, *own = signature(command, eval_str=True).parameters.values()
+        wants_given = bool(own) and own[0].name == "given"
+        own = own[1:] if wants_given else own
 
         def run(**values: Any) -> None:
             texts = values.pop(_ASSIGNMENTS)
             given = {name: value for name in shared if (value := values.pop(name)) not in (None, False, [], ())}
-            config = assigned(kind, texts).get("config")
+            for setting in settings_of(kind).values():
+                if setting.option.is_once and setting.field in given:
+                    given[setting.field] = _single_value(given[setting.field], setting.flags[0])
+            alone = resolve(kind, given, texts, project=None)
+            config = getattr(alone, "config", None)
             project = find_project() if config is None else load_project(config)
-            command(resolve(kind, given, texts, project=project), **values)
+            command(resolve(kind, given, texts, project=project), *([alone] if wants_given else []), **values)
 
         run.__doc__, run.options_kind = command.__doc__, kind  # type: ignore[attr-defined]
         parameters = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in (*own, *shared.values(), assignments)]
@@ -275,11 +155,18 @@ def with_options(kind: type[Struct]) -> Callable[[Callable[..., None]], Callable
     return decorate
 
 
+def _single_value(given: Sequence[str], option: str) -> str:
+    if len(given) > 1:
+        raise InputError(f"{option} is given {len(given)} times", hint=f"keep one of: {', '.join(given)}")
+    return given[0]
+
+
 def _parameter(setting: Setting) -> Parameter:
     """Return an option as typer declares it. Its default says that it was not given."""
     is_flag, limits = setting.type is bool, setting.limits
     kind = setting.type if setting.type in (bool, int, float) or get_origin(setting.type) is Literal else str
-    annotation = list[str] if setting.is_list else kind if is_flag else kind | None
+    is_repeatable = setting.is_list or setting.option.is_once
+    annotation = list[str] if is_repeatable else kind if is_flag else kind | None
     info = typer.Option(
         *setting.flags,
         help=setting.option.help,
@@ -290,7 +177,7 @@ def _parameter(setting: Setting) -> Parameter:
         show_default=False,
         rich_help_panel=setting.option.panel or None,
     )
-    default: Any = [] if setting.is_list else False if is_flag else None
+    default: Any = [] if is_repeatable else False if is_flag else None
     return Parameter(setting.field, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[annotation, info])
 
 

@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 from offbook.errors import InputError
 from offbook.settings import Option, ToolSettings
 from offbook.text import did_you_mean
+from offbook.wire.settings import BaseUrlVars, BlockNetwork, Intercept, InterceptHosts
 
 if TYPE_CHECKING:
     from offbook.explore.options import Deadlines, Divergence
@@ -126,6 +127,8 @@ class AgentSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
 class ExploreSettings(AgentSettings, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """How a subject is run. Regression files keep it."""
 
+    without_flags: ClassVar[tuple[str, ...]] = ("intercept",)
+
     effects: Annotated[
         str | None, Option("A file to which the program adds a JSON line for each of its effects.", metavar="FILE")
     ] = None
@@ -171,27 +174,10 @@ class ExploreSettings(AgentSettings, frozen=True, kw_only=True, omit_defaults=Tr
         ),
     ] = ()
     fresh: Annotated[bool, Option("Start a Python or Node program anew for every case, in real time.")] = False
-    base_url_vars: Annotated[
-        tuple[str, ...],
-        Option(
-            "Further variables from which the program takes the address of its models: NAME, or NAME=/PATH.",
-            was="--base-url-var",
-            metavar="NAME",
-        ),
-    ] = ()
-    intercept: Annotated[
-        bool,
-        Option(
-            "Act as an HTTPS proxy for programs that ignore base-URL variables. TLS is intercepted for this run only."
-        ),
-    ] = False
-    intercept_hosts: Annotated[
-        tuple[str, ...],
-        Option(
-            "Further hosts to intercept: llm.example.org, or *.example.org.", was="--intercept-host", metavar="HOST"
-        ),
-    ] = ()
-    block_network: Annotated[bool, Option("Refuse connections to all hosts but this machine.")] = False
+    base_url_vars: BaseUrlVars = ()
+    intercept: Intercept = False
+    intercept_hosts: InterceptHosts = ()
+    block_network: BlockNetwork = False
 
     def check_tools(
         self, recording: str | os.PathLike[str], others: Iterable[str] = (), *, has_run: bool = True
