@@ -10,6 +10,7 @@ import os
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from math import isfinite
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -328,6 +329,8 @@ def _toml_value(text: str) -> Any:
 def _converted(setting: Setting, value: Any, *, source: str, place: str = "") -> Any:
     if setting.is_list and setting.option.has_names and isinstance(value, list | tuple):
         value = [name.strip() for each in value for name in str(each).split(",") if name.strip()]
+    if isinstance(value, float) and not isfinite(value):
+        raise InputError(f"expected a number, got {value:g}", source=source, place=place)
     try:
         return convert(value, setting.annotation)
     except msgspec.ValidationError as error:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offbook.cli.options import check_placeholder, with_options
+from offbook.cli.declared import with_options
+from offbook.cli.options import check_placeholder
 from offbook.wire.settings import ExecArguments
 
 if TYPE_CHECKING:

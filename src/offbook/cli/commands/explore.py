@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from offbook.cli.options import ProgramCommand, check_placeholder, program_args, with_options
+from offbook.cli.declared import with_options
+from offbook.cli.options import ProgramCommand, check_placeholder, program_args
 from offbook.explore.settings import DEFAULT_RESPONSE, ExploreArguments
 
 SETTINGS = {"cls": ProgramCommand}

@@ -16,6 +16,7 @@ from offbook.cli.options import (
     Plan,
     Quiet,
     RealTime,
+    RecordMode,
     RunsDir,
     Settings,
     Spans,
@@ -25,7 +26,6 @@ from offbook.cli.options import (
 from offbook.decoding import convert
 from offbook.text import format_usd, pluralize
 from offbook.vendors import MockableProviderName
-from offbook.wire.settings import RecordMode
 
 if TYPE_CHECKING:
     from offbook.pipeline import Mode

@@ -14,6 +14,7 @@ from msgspec import Struct
 from offbook.errors import InputError
 
 if TYPE_CHECKING:
+    from offbook.cli.options import LatencyModel, RecordMode
     from offbook.mcp.hub import McpHub
     from offbook.mcp.recorder import McpRecorder
     from offbook.mcp.surface import Surface
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from offbook.tools import ToolDef
     from offbook.wire.options import WireOptions
     from offbook.wire.session import WireSession
-    from offbook.wire.settings import LatencyModel, RecordMode
 
 
 class ServedRecording(Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from offbook import __version__
 from offbook.cli import FINE, INTERRUPTED
-from offbook.cli.options import require_record_mode
+from offbook.cli.options import RecordMode, require_record_mode
 from offbook.cli.output.console import print_message, print_no_answer
 from offbook.cli.output.scenarios import ReportedInOrder, end_scenarios, scenario_reporters
 from offbook.cli.run_program import Termination
@@ -48,7 +48,6 @@ from offbook.scenarios.runner import Participants, RunRules, ScenarioRunner
 from offbook.scenarios.scenario import Scenario
 from offbook.shard import Shard, digest_of
 from offbook.text import did_you_mean_file
-from offbook.wire.settings import RecordMode
 
 if TYPE_CHECKING:
     from offbook.subjects.executors import AnyWorkers, RayAddress
