@@ -20,8 +20,9 @@ from bench.stopwatch import Stopwatch, quiet, settled
 from offbook.explore.cases import FaultCase
 from offbook.explore.explorer import CaseExecutor, Explorer
 from offbook.explore.options import ExploreOptions, select_variants
+from offbook.explore.settings import DEFAULT_SETTINGS
 from offbook.subjects.executors import RayAddress, executor_of
-from offbook.subjects.specs import DEFAULT_SETTINGS, WorkflowSpec, open_subject
+from offbook.subjects.specs import WorkflowSpec, open_subject
 from offbook.workers.ray_cluster import RayExecutor, open_ray_executor
 
 STEPS, REPEATS, ASKED = 8, (7, 3), 200

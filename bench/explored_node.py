@@ -11,8 +11,8 @@ from msgspec import Struct
 from bench.explored_programs import CALLS, SPARE_TURNS, WORKERS, Pace, pace_of, processors_s, recording_with
 from bench.findings import Row, Table, Target, at_least
 from bench.plan import Plan
+from offbook.explore.settings import ExploreSettings
 from offbook.subjects.program.program import ProgramSubject
-from offbook.subjects.specs import ExploreSettings
 
 FOLDER = Path(__file__).parent / "programs"
 SDKS = Path(__file__).parents[1] / ".scratch" / "node_sdks" / "node_modules"

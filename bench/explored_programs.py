@@ -19,9 +19,9 @@ from bench.stopwatch import Stopwatch
 from offbook.explore.cases import FaultCase
 from offbook.explore.explorer import Explorer
 from offbook.explore.options import ExploreOptions, select_variants
+from offbook.explore.settings import ExploreSettings
 from offbook.subjects.executors import executor_of
 from offbook.subjects.program.program import ProgramSubject
-from offbook.subjects.specs import ExploreSettings
 
 FOLDER = Path(__file__).parent / "programs"
 CALLS, WORKERS, SAMPLE = 2, 2, (32, 12)

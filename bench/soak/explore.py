@@ -16,10 +16,10 @@ from bench.soak.front import Outcome
 from bench.soak.memory import Sample, growth, sample
 from offbook.explore.explorer import Explorer
 from offbook.explore.options import VARIANTS, ExploreOptions, select_variants
+from offbook.explore.settings import ExploreSettings
 from offbook.subjects.executors import executor_of
 from offbook.subjects.function import FunctionSubject
 from offbook.subjects.program.program import ProgramSubject
-from offbook.subjects.specs import ExploreSettings
 
 PROGRAM = Path(__file__).parents[1] / "programs" / "plain_http.py"
 WORKERS, MAX_TURNS = 2, 8

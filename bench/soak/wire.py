@@ -123,7 +123,7 @@ def _growth(looks: list[Look]) -> Growth:
 def _end_under_way(console: Console, folder: Path, streams: int, seed: int) -> list[str]:
     """End `offbook serve` by SIGTERM while streams are open."""
     command = [str(Path(sys.executable).with_name("offbook")), "serve", "--replay", str(folder)]
-    command += ["--latency-model", "replay", "--quiet", "--json"]
+    command += ["-o", "latency_model=replay", "--quiet", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process, asyncio.Runner() as runner:
         crowd = Crowd(_port(_output(process)), clients=streams, seed=seed)
         held = runner.run(crowd.begin())

@@ -303,7 +303,7 @@ def named_base_urls(names: Iterable[str], url: str) -> dict[str, str]:
     for name, match in found.items():
         if match is None:
             hint = "the name of a variable, with a path if the address has one: MY_LLM_URL, or MY_LLM_URL=/v1"
-            raise InputError(f"{printable_line(name)!r} is not a variable", source="--base-url-var", hint=hint)
+            raise InputError(f"{printable_line(name)!r} is not a variable", source="base_url_vars", hint=hint)
     return {match["name"]: url + (match["path"] or "") for match in found.values() if match is not None}
 
 

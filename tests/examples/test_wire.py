@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 WIRE = ROOT / "examples" / "wire"
 ANSWER = "In Bergen, where it rains. In Oslo the sun shines.\n"
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-FAILED_ONCE = ["--fault", "call=2 attempt=1: http_error 500", "--retry-after-ms", "1"]
+FAILED_ONCE = ["--fault", "call=2 attempt=1: http_error 500", "-o", "retry_after_ms=1"]
 
 
 @pytest.mark.parametrize("program", ["weather_agent.py", "weather_agent.mjs"])

@@ -5,9 +5,10 @@ import pytest
 from offbook.explore.cases import FaultCase
 from offbook.explore.explorer import Explorer
 from offbook.explore.options import ExploreOptions
+from offbook.explore.settings import ExploreSettings
 from offbook.faults import parse_fault
 from offbook.subjects.regression import Regression, RegressionFolder
-from offbook.subjects.specs import ExploreSettings, WorkflowSpec, open_subject
+from offbook.subjects.specs import WorkflowSpec, open_subject
 from tests.pytest_plugin.conftest import printed_output
 from tests.subjects.projects import CARELESS, REFUND, Project
 

@@ -5,9 +5,9 @@ import shutil
 
 import pytest
 
+from offbook.explore.settings import ExploreSettings
 from offbook.faults import FaultPlan
 from offbook.subjects.program.program import ProgramSubject
-from offbook.subjects.specs import ExploreSettings
 from tests.explore.runs import plan_of, write_recording
 
 LONG_S = 100_000

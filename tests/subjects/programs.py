@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from offbook.clock import SYSTEM_CLOCK
+from offbook.explore.settings import ExploreSettings
 from offbook.subjects.program.program import ProgramSubject
-from offbook.subjects.specs import ExploreSettings
 from tests.explore.runs import write_recording
 
 ASKS = """

@@ -10,12 +10,14 @@ from offbook.explore.cases import cases_of
 from offbook.explore.explorer import Explorer
 from offbook.explore.options import CRASH_VARIANTS, ExploreOptions, select_variants
 from offbook.explore.run import RunFailure, sites_of
+from offbook.explore.settings import ExploreSettings
 from offbook.explore.verdict import assess
 from offbook.faults import At, Crash, FaultInjector, FaultPlan, inject_tools, parse_fault
 from offbook.session.provider import MockProvider
+from offbook.settings import arguments_of
 from offbook.subjects.crash import join_lives, run_until_crash
 from offbook.subjects.executors import executor_of
-from offbook.subjects.specs import ExploreSettings, ProgramSpec, WorkflowSpec, open_subject
+from offbook.subjects.specs import ProgramSpec, WorkflowSpec, open_subject
 from offbook.wire.options import parse_fault_plan
 from tests.explore.runs import clean_run, model_call, plan_of, tool_run, write_recording
 from tests.subjects.program.test_tools import CREATES, files  # noqa: F401 - a fixture
@@ -238,5 +240,5 @@ def test_crashes_are_left_out_unless_they_are_asked_for(tmp_path):
 
 def test_the_settings_of_a_crash_are_arguments():
     settings = ExploreSettings(crashes=True, keep=("state", "queue"), runs_tools=True)
-    assert settings.arguments == ["--keep", "state", "--keep", "queue", "--crash", "--run-tools"]
+    assert arguments_of(settings) == ["--run-tools", "--crash", "--keep", "state", "--keep", "queue"]
     assert ProgramSpec(recording="run.json", command=python("")).arguments == ["--replay", "run.json"]

@@ -12,10 +12,11 @@ from offbook.explore.explorer import Explorer
 from offbook.explore.options import ExploreOptions, select_variants
 from offbook.explore.run import Run
 from offbook.explore.schedule import BudgetDeadline
+from offbook.explore.settings import ExploreSettings
 from offbook.faults import FaultPlan, parse_fault
 from offbook.subjects.executors import MANY_CASES, ForkExecutor, ThreadExecutor, executor_of
 from offbook.subjects.function import FunctionSubject
-from offbook.subjects.specs import ExploreSettings, ProgramSpec, ScenarioSpec, WorkflowSpec, open_subject
+from offbook.subjects.specs import ProgramSpec, ScenarioSpec, WorkflowSpec, open_subject
 from tests.explore.runs import write_recording
 from tests.fakes import user
 from tests.subjects.projects import CARELESS, COUNT, COUNT_ANSWERS, DESK

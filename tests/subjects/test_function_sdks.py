@@ -13,8 +13,8 @@ import pytest
 from offbook import effect, explore_function, tool
 from offbook.explore.explorer import Explorer
 from offbook.explore.options import WIRE_VARIANTS, Deadlines, ExploreOptions, select_variants
+from offbook.explore.settings import ExploreSettings
 from offbook.subjects.program.program import ProgramSubject
-from offbook.subjects.specs import ExploreSettings
 from offbook.tools.effects import ToolDeclaration
 from tests.every_case import EVERY_CASE, sampled
 from tests.explore.runs import write_recording

@@ -12,11 +12,12 @@ from offbook.explore.cases import FaultCase
 from offbook.explore.explorer import Explorer
 from offbook.explore.options import ExploreOptions, select_variants
 from offbook.explore.run import ModelCall, Run, RunFailure
+from offbook.explore.settings import ExploreSettings
 from offbook.faults import parse_fault
 from offbook.subjects import is_regression
 from offbook.subjects.function import FunctionSubject
 from offbook.subjects.regression import Regression, RegressionFolder, load_regression, reproduce
-from offbook.subjects.specs import ExploreSettings, ProgramSpec, WorkflowSpec, open_subject
+from offbook.subjects.specs import ProgramSpec, WorkflowSpec, open_subject
 from tests.explore.runs import write_recording
 from tests.fakes import user
 from tests.subjects.projects import CARELESS, REFUND

@@ -5,8 +5,9 @@ import pytest
 from offbook.errors import InputError
 from offbook.explore.explorer import Explorer
 from offbook.explore.options import ExploreOptions, select_variants
+from offbook.explore.settings import DEFAULT_SETTINGS, ExploreSettings
 from offbook.faults import FaultPlan
-from offbook.subjects.specs import DEFAULT_SETTINGS, ExploreSettings, ScenarioSpec, open_subject
+from offbook.subjects.specs import ScenarioSpec, open_subject
 from tests.servers.loopback import LoopbackServer
 from tests.servers.models import chat_answer
 from tests.subjects.projects import CONFIG, DESK, EAGER_DESK, SIM, SIM_ANSWERS

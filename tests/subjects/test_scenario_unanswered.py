@@ -5,7 +5,8 @@ import pytest
 from offbook.errors import InputError
 from offbook.explore.explorer import Explorer
 from offbook.explore.options import ExploreOptions, select_variants
-from offbook.subjects.specs import ExploreSettings, open_subject
+from offbook.explore.settings import ExploreSettings
+from offbook.subjects.specs import open_subject
 from tests.subjects.projects import DESK
 from tests.subjects.test_scenario import spec
 

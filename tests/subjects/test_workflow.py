@@ -5,8 +5,9 @@ import pytest
 from offbook.errors import InputError
 from offbook.explore.explorer import Explorer
 from offbook.explore.options import ExploreOptions, select_variants
+from offbook.explore.settings import ExploreSettings
 from offbook.faults import FaultPlan, parse_fault
-from offbook.subjects.specs import ExploreSettings, WorkflowSpec, open_subject
+from offbook.subjects.specs import WorkflowSpec, open_subject
 from offbook.subjects.workflow import WorkflowSubject
 from offbook.workflow.file.load import load_workflow
 from tests.servers.loopback import LoopbackServer
@@ -179,7 +180,7 @@ def test_tools_of_a_workflow_are_marked_by_name(project):
     assert undeclared.title == "possible repeated effect"
     often, advice = undeclared.evidence
     assert often == 'refund(order="42") ran 2 times instead of once'
-    assert "if it only reads: read_only=True or --read-only refund; if not: side_effect=True or --side" in advice
+    assert "if it only reads: read_only=True or -o read_only=refund; if not: side_effect=True or -o side" in advice
     reading = verdicts(subject_of(files, settings=ExploreSettings(read_only=("refund",))), "tool_lost")
     assert reading["tool=refund call=1: tool_lost"].title == "recovered"
     marked = verdicts(subject_of(files, settings=ExploreSettings(side_effects=("refund",))), "tool_lost")
@@ -199,7 +200,7 @@ def test_a_tool_that_declares_nothing_is_not_run_for_real_unless_it_is_said_to_o
     project.write("shop.py", "def refund(order: str) -> str:\n    return 'paid'\n")
     with pytest.raises(InputError, match=r"tools\.refund: it may have a side effect and would run for real") as refused:
         subject_of(files)
-    assert "--read-only refund, if it only reads; or allow it: --run-tools" in refused.value.hint
+    assert "-o read_only=refund, if it only reads; or allow it: --run-tools" in refused.value.hint
     run = subject_of(files, settings=ExploreSettings(read_only=("refund",))).run(FaultPlan())
     assert [each.result for each in run.tools] == ["paid"]
 

@@ -10,8 +10,9 @@ import pytest
 from offbook.errors import InputError
 from offbook.explore.explorer import Explorer, execute
 from offbook.explore.options import ExploreOptions, select_variants
+from offbook.explore.settings import DEFAULT_SETTINGS
 from offbook.subjects.executors import RayAddress
-from offbook.subjects.specs import DEFAULT_SETTINGS, ProgramSpec, WorkflowSpec, open_subject
+from offbook.subjects.specs import ProgramSpec, WorkflowSpec, open_subject
 from offbook.workers.cases import CasesSpec, decode_results, encode_batch
 from offbook.workers.process import receive_frames, send_frame
 from offbook.workers.ray_cluster import open_ray_executor

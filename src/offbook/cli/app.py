@@ -38,11 +38,28 @@ class QuickParameters:
         except Exception as error:
             if hasattr(error, "message"):  # a usage error, whose class typer does not export
                 known = [name for parameter in parameters for name in parameter.opts if name.startswith("--")]
+                _name_moved(error, given, getattr(self.callback, "options_kind", None))  # type: ignore[attr-defined]
                 _propose_two_dashes(error, given, known)
                 _propose_replay(error, known)
                 _propose_recording(error, known, parameters, ctx.command_path)
             raise
         return rest
+
+
+def _name_moved(error: Any, args: list[str], kind: Any) -> None:
+    """Raise InputError instead of the error of a flag that has become an option of the config, and name the option."""
+    flag = getattr(error, "option_name", "")
+    if not flag or kind is None:
+        return
+    from offbook.errors import InputError
+    from offbook.settings import moved_flag
+
+    word, _, value = next((arg for arg in args if arg.partition("=")[0] == flag), flag).partition("=")
+    following = args[args.index(flag) + 1 :] if flag in args else []
+    if not value and following and not following[0].startswith("-"):
+        value = following[0]
+    if hint := moved_flag(kind, word, value):
+        raise InputError(f"{flag} moved", hint=hint) from None
 
 
 def _refuse_missing_value(args: list[str], parameters: list[Any], ctx: Any) -> None:
@@ -269,6 +286,7 @@ class MainGroup(LazyGroup):
         "merge": LazyCommand("merge", "merge", "Merge the reports of shards into one."),
         "view": LazyCommand("view", "view", "Show recordings, explorations and scenario runs in the browser."),
         "mcp-server": LazyCommand("view", "mcp_server", "Let a coding agent read recordings and findings, over MCP."),
+        "settings": LazyCommand("settings", "settings", "List the options of offbook.toml and their values."),
         "prompts": LazyCommand("test", "prompts", "Show the prompts of simulated users and judges."),
         "runs": LazyCommand("run", "runs", "List the stored runs, or prune them."),
         "resume": LazyCommand("run", "resume", "Resume a run that was interrupted or failed."),
@@ -277,7 +295,7 @@ class MainGroup(LazyGroup):
         "schema": LazyCommand("workflow_file", "schema", "Print the JSON schema of a kind of file."),
     }
     sections: ClassVar = {
-        "Start here": ("demo", "init"),
+        "Start here": ("demo", "init", "settings"),
         "Any agent": ("exec", "explore", "serve", "mcp"),
         "Scenarios": ("test", "prompts"),
         "Recordings and reports": ("view", "recording", "merge", "mcp-server"),

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from inspect import Signature, signature
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, TypeAlias
 
 import typer
 
 from offbook.cli.app import QuickCommand, first_argument
 from offbook.errors import InputError
-
-if TYPE_CHECKING:
-    from offbook.cli.runners.wire import WireArguments
 
 Recording: TypeAlias = Annotated[
     str, typer.Argument(help="A recording: path.json, sqlite:///path.db, or redis://host/0?prefix=offbook.")
@@ -69,10 +65,6 @@ RealTime: TypeAlias = Annotated[bool, typer.Option("--real-time", help="Wait as 
 StrictUnused: TypeAlias = Annotated[
     bool, typer.Option("--strict-unused", help="Exit with 3 if an exchange of the recording was not used.")
 ]
-StrictUsage: TypeAlias = Annotated[
-    bool,
-    typer.Option("--strict-unused", help="Exit with 3 if an exchange was not used, or more often than recorded."),
-]
 
 HtmlReport: TypeAlias = Annotated[
     str | None, typer.Option("--report", metavar="PATH", help="Write a page with the heatmap and all runs.")
@@ -88,18 +80,6 @@ ShardOption: TypeAlias = Annotated[
 
 RecordMode: TypeAlias = Literal["append", "once", "new", "all", "fresh"]
 LatencyModel: TypeAlias = Literal["constant", "normal", "replay"]
-ReplayFrom: TypeAlias = Annotated[
-    list[str],
-    typer.Option(
-        "--replay",
-        "--recording",
-        metavar="PATH",
-        help="Answer from this recording, or from a folder of recordings.",
-    ),
-]
-RecordTo: TypeAlias = Annotated[
-    list[str], typer.Option("--record", metavar="PATH", help="Call the real APIs, and record every call here.")
-]
 RecordModeOption: TypeAlias = Annotated[
     RecordMode | None,
     typer.Option(
@@ -113,22 +93,6 @@ Upstreams: TypeAlias = Annotated[
     list[str],
     typer.Option("--upstream", metavar="VENDOR=URL", help="The address of an API: openai=http://host/v1. Repeatable."),
 ]
-UpstreamEndWait: TypeAlias = Annotated[
-    float | None,
-    typer.Option(
-        "--upstream-end-wait",
-        metavar="SECONDS",
-        min=0,
-        show_default=False,
-        help="Hold the last frame of a stream so long for what the API sends behind it.",
-    ),
-]
-Lenient: TypeAlias = Annotated[
-    bool, typer.Option("--lenient", help="Answer requests that are not recorded with a default.")
-]
-DefaultResponse: TypeAlias = Annotated[
-    str | None, typer.Option("--default-response", help="The text of that default. Implies --lenient.")
-]
 LatencyModelOption: TypeAlias = Annotated[
     LatencyModel,
     typer.Option(
@@ -140,100 +104,6 @@ LatencyModelOption: TypeAlias = Annotated[
 LatencyMs: TypeAlias = Annotated[
     float, typer.Option("--latency-ms", min=0, help="How long an answer takes, in milliseconds.")
 ]
-RetryAfterMs: TypeAlias = Annotated[
-    float | None,
-    typer.Option("--retry-after-ms", min=0, help="Send retry-after with injected errors, in milliseconds."),
-]
-Intercept: TypeAlias = Annotated[
-    bool,
-    typer.Option(
-        "--intercept",
-        help="Answer programs that no base URL moves, as their proxy: TLS is intercepted for this run alone.",
-    ),
-]
-InterceptHosts: TypeAlias = Annotated[
-    list[str],
-    typer.Option(
-        "--intercept-host",
-        metavar="HOST[=URL]",
-        help="Another host to intercept: llm.example.org, or *.example.org; URL is where to record from. Repeatable.",
-    ),
-]
-BlockNetwork: TypeAlias = Annotated[
-    bool,
-    typer.Option("--block-network", help="Refuse connections to all other hosts but this machine."),
-]
-Port: TypeAlias = Annotated[
-    int, typer.Option("--port", metavar="N", min=0, max=65535, help="Listen on this port; 0 is any free port.")
-]
-
-
-BaseUrlVars: TypeAlias = Annotated[
-    list[str],
-    typer.Option(
-        "--base-url-var",
-        metavar="NAME[=/PATH]",
-        help="Another variable from which the program takes the address of its models. Repeatable.",
-    ),
-]
-
-
-def wire_arguments(
-    replay: ReplayFrom = [],  # noqa: B006
-    record: RecordTo = [],  # noqa: B006
-    record_mode: RecordModeOption = None,
-    fault: Faults = [],  # noqa: B006
-    plan: Plan = None,
-    lenient: Lenient = False,
-    default_response: DefaultResponse = None,
-    latency_model: LatencyModelOption = "constant",
-    latency_ms: LatencyMs = 0.0,
-    retry_after_ms: RetryAfterMs = None,
-    upstream: Upstreams = [],  # noqa: B006
-    upstream_end_wait: UpstreamEndWait = None,
-    trace: Trace = None,
-    metrics: Metrics = None,
-    spans: Spans = None,
-    otel: Otel = None,
-) -> WireArguments:
-    """Return the values of the options that `exec` and `serve` share: how calls are answered, broken or recorded.
-
-    Raises:
-        InputError: an option that may be given once was given twice.
-    """
-    from offbook.cli.runners.events import EventOptions
-    from offbook.cli.runners.wire import WireArguments, single_value
-
-    return WireArguments(
-        replay=single_value(replay, "--replay"),
-        record=single_value(record, "--record"),
-        record_mode=record_mode,
-        faults=fault,
-        plan=plan,
-        upstreams=upstream,
-        upstream_end_wait_s=upstream_end_wait,
-        is_lenient=lenient,
-        default_response=default_response,
-        latency_model=latency_model,
-        latency_ms=latency_ms,
-        retry_after_ms=retry_after_ms,
-        events=EventOptions(trace=trace, metrics=metrics, spans=spans, otel=otel),
-    )
-
-
-def with_wire_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of `wire_arguments`, in the place of its first parameter, which gets their values."""
-    unresolved = {"WireArguments": object}  # its module is loaded when the command runs
-    shared = signature(wire_arguments, eval_str=True, locals=unresolved).parameters
-    _, *own = signature(command, eval_str=True, locals=unresolved).parameters.values()
-
-    def run(**values: Any) -> None:
-        arguments = wire_arguments(**{name: values.pop(name) for name in shared})
-        command(arguments, **values)
-
-    run.__doc__ = command.__doc__
-    run.__signature__ = Signature([*shared.values(), *own])  # type: ignore[attr-defined]
-    return run
 
 
 PROGRAM_ARGS_KEY = "offbook.program_args"

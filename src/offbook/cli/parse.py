@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,18 @@ def check_page(report: str | None) -> None:
     if report is not None and not report.endswith((".html", ".htm")):
         hint = "name it *.html; --reporter writes json=PATH and junit=PATH"
         raise InputError("the report is an HTML page", source=f"--report {report}", hint=hint)
+
+
+def report_lines(reports: Sequence[str]) -> list[str]:
+    """Return reports like `page.html`, `json=PATH` and `github` as lines for reporters: the first is `html=page.html`.
+
+    Raises:
+        InputError: a path without a format is not that of an HTML page.
+    """
+    plain = [each for each in reports if "=" not in each and each != "github"]
+    for page in plain:
+        check_page(page)
+    return [f"html={each}" if each in plain else each for each in reports]
 
 
 def parse_shard_option(text: str | None, *, reporters: list[str], is_json: bool) -> Shard | None:

@@ -11,10 +11,11 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveInt, Strict, ValidationError
 from pydantic_core import ErrorDetails
 
+from offbook.config.sections import COMMAND_OPTIONS
 from offbook.errors import InputError
-from offbook.recording.redact.rules import CONFIG_FILE, PROJECT_FILE, read_rules
+from offbook.recording.redact.rules import read_rules
 from offbook.scenarios.judge import Severity
-from offbook.schema_errors import read_toml
+from offbook.settings import CONFIG_FILE, ProjectFile, configured, configured_tools, find_project, load_project
 from offbook.text import did_you_mean
 from offbook.vendors import ProviderName
 from offbook.workflow.file.problems import show_value
@@ -129,7 +130,10 @@ class RunConfig(Section):
 
 
 class Config(Section):
-    """A whole config. Paths are relative to `folder`; `source` is the file; agents keep their order."""
+    """A whole config. Paths are relative to `folder`; `source` is the file; agents keep their order.
+
+    `tools` are the ToolSettings of `[tools.NAME]`.
+    """
 
     source: str = ""
     folder: Path = Path()
@@ -137,6 +141,7 @@ class Config(Section):
     user: UserConfig | None = None
     judge: JudgeConfig | None = None
     run: RunConfig = RunConfig()
+    tools: dict[str, Any] = Field(default_factory=dict)
 
 
 EXPECTED = {
@@ -193,7 +198,6 @@ def _show_value(given: object) -> str:
     return "a table" if isinstance(given, Mapping) else show_value(given)
 
 
-SECTIONS = ("agent", "agents", "user", "judge", "run", "redaction")
 AGENT_NAME = re.compile(r"[\w.-]{1,100}")
 DEFAULT_AGENT = "agent"
 
@@ -206,15 +210,11 @@ def find_config(start: str | os.PathLike[str] = ".") -> Config:
     Raises:
         InputError: there is none, or it cannot be read or is invalid.
     """
-    folder = Path(start).resolve()
-    for place in (folder, *folder.parents):
-        if (place / CONFIG_FILE).is_file():
-            return load_config(place / CONFIG_FILE)
-        project = place / PROJECT_FILE
-        if project.is_file() and (section := _section(read_toml(project))) is not None:
-            return _config(section, project)
-    hint = f'create {CONFIG_FILE}:\n    [agent]\n    handler = "my_agent:handle"'
-    raise InputError(f"there is no {CONFIG_FILE} here or above", source=str(folder), hint=hint)
+    project = find_project(start)
+    if project is None:
+        hint = f'create {CONFIG_FILE}:\n    [agent]\n    handler = "my_agent:handle"'
+        raise InputError(f"there is no {CONFIG_FILE} here or above", source=str(Path(start).resolve()), hint=hint)
+    return _config(project)
 
 
 def load_config(path: str | os.PathLike[str]) -> Config:
@@ -223,38 +223,22 @@ def load_config(path: str | os.PathLike[str]) -> Config:
     Raises:
         InputError: it cannot be read or is invalid; the error names the file and the key.
     """
-    file = Path(path)
-    document = read_toml(file)
-    if file.name != PROJECT_FILE:
-        return _config(document, file)
-    section = _section(document)
-    if section is None:
-        raise InputError("there is no [tool.offbook]", source=str(file))
-    return _config(section, file)
+    return _config(load_project(path))
 
 
-def _section(document: Mapping[str, Any]) -> dict[str, Any] | None:
-    tool = document.get("tool")
-    section = tool.get("offbook") if isinstance(tool, dict) else None
-    return section if isinstance(section, dict) else None
-
-
-def _config(document: Mapping[str, Any], file: Path) -> Config:
-    source = str(file)
-    for name, section in document.items():
-        if name not in SECTIONS:
-            hint = did_you_mean(name, SECTIONS, kind="sections")
-            raise InputError(f"unknown section {name!r}", source=source, hint=hint)
-        if not isinstance(section, dict):
-            raise InputError("expected a table", source=source, place=name, hint=f"write [{name}]")
+def _config(project: ProjectFile) -> Config:
+    document, source = project.document, project.source
     read_rules(document.get("redaction", {}), source=source)
+    for kind in COMMAND_OPTIONS:
+        configured(kind, project)
     return Config(
         source=source,
-        folder=file.resolve().parent,
+        folder=project.folder,
         agents=_agents(document, source),
         user=_read(UserConfig, document["user"], source, "user") if "user" in document else None,
         judge=_read(JudgeConfig, document["judge"], source, "judge") if "judge" in document else None,
         run=_read(RunConfig, document.get("run", {}), source, "run"),
+        tools=configured_tools(project),
     )
 
 

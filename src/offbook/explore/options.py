@@ -4,13 +4,14 @@ request."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.errors import InputError
 from offbook.explore.run import Run
+from offbook.explore.settings import DEFAULT_RESPONSE, OnDivergence
 from offbook.faults import FAULT_TYPES, TOOL_FAULT_TYPES, AnyPlannedFault, Crash
 from offbook.faults.catalog import ORDER_FAULT_TYPES, fault_variants
 from offbook.faults.fault import FaultVariant as DeclaredVariant
@@ -100,7 +101,8 @@ class ExploreOptions(Struct, frozen=True, kw_only=True):
     """What to explore: which faults, whether also in pairs, with which budget, and what must always hold.
 
     `budget` is a number of cases, or a time like `5m` in which it should end. `optional` names the steps
-    and tools that a run may go on without. Only the cases of a `shard` run, if there is one.
+    and tools that a run may go on without; those of them that are `unchecked` may be missing from the run. Only the
+    cases of a `shard` run, if there is one.
     """
 
     variants: Sequence[FaultVariant]
@@ -108,11 +110,12 @@ class ExploreOptions(Struct, frozen=True, kw_only=True):
     budget: int | str | None = None
     invariants: Sequence[Invariant] = ()
     optional: frozenset[str] = frozenset()
+    unchecked: frozenset[str] = frozenset()
     shard: Shard | None = None
 
     def check_optional(self, names: Collection[str]) -> None:
-        """Raise InputError if one of `optional` is not among the steps and tools of the clean run."""
-        for name in sorted(self.optional - set(names)):
+        """Raise InputError if one of `optional` that is checked is not among the steps and tools of the clean run."""
+        for name in sorted(self.optional - self.unchecked - set(names)):
             hint = did_you_mean(name, names, kind="steps and tools")
             raise InputError(f"there is no step or tool {name!r}", source="optional", hint=hint)
 
@@ -135,8 +138,6 @@ class Deadlines(Struct, frozen=True):
 
 DEFAULT_DEADLINES: Deadlines = Deadlines()
 
-OnDivergence = Literal["explore", "stop", "default", "live"]
-
 
 class Divergence(Struct, frozen=True):
     """What answers a request that was never recorded, and for which no answer was written by hand.
@@ -146,7 +147,7 @@ class Divergence(Struct, frozen=True):
     """
 
     policy: OnDivergence = "explore"
-    default_response: str = "Mock response"
+    default_response: str = DEFAULT_RESPONSE
     live: Provider | None = None
 
     async def answer(self, request: Request) -> Reply:

@@ -331,7 +331,7 @@ class _Claims:
         """Say how to be certain about a tool of a program."""
         report = f'report what {tool} really does with offbook.effect("{tool}", …)'
         has_effect = self._declarations.get(tool, UNDECLARED).has_effect
-        return report if has_effect else f"{report}, or declare it: --read-only {tool} or --idempotent {tool}"
+        return report if has_effect else f"{report}, or declare it: -o read_only={tool} or -o idempotent={tool}"
 
     def _is_observed(self, tool: str) -> bool:
         return all(each.source == "observed" for each in self._run.effects if each.tool == tool)
@@ -485,9 +485,9 @@ def _broken_data(*evidence: str) -> Assessment:
 
 
 def _declaration_advice(tool: str) -> str:
-    """Say how to declare a tool of this process."""
-    reads = f"if it only reads: read_only=True or --read-only {tool}"
-    return f"nothing is declared about {tool}; {reads}; if not: side_effect=True or --side-effects {tool}"
+    """Return how to say what a tool of this process does."""
+    reads = f"if it only reads: read_only=True or -o read_only={tool}"
+    return f"nothing is declared about {tool}; {reads}; if not: side_effect=True or -o side_effects={tool}"
 
 
 def _possible_repeats(

@@ -16,13 +16,13 @@ from offbook.decoding import convert
 from offbook.errors import InputError
 from offbook.explore.options import DEFAULT_DEADLINES, Deadlines, Divergence
 from offbook.explore.schedule import parse_budget
+from offbook.explore.settings import ExploreSettings
 from offbook.explore.verdict import FINDING_TITLES, parse_verdicts
 from offbook.pytest_plugin.options import EXPLORE, OFFBOOK, RecordOption, options_of
 from offbook.pytest_plugin.recordings import default_recording, resolve_recording
 from offbook.recording.record_mode import RecordMode
 from offbook.recording.replace_on_close import FoundExchanges
 from offbook.recording.stores.locate import open_store
-from offbook.subjects.specs import ExploreSettings
 from offbook.text import did_you_mean
 from offbook.tools.effects import ToolDeclaration
 from offbook.vendors import CODEC_NAMES

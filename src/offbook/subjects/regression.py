@@ -18,13 +18,14 @@ from offbook.explore.cases import FaultCase, minimise
 from offbook.explore.explorer import CaseResult, Explorer, Subject, runs_of
 from offbook.explore.options import ExploreOptions, Invariant
 from offbook.explore.run import Run
+from offbook.explore.settings import DEFAULT_SETTINGS, ExploreSettings
 from offbook.explore.verdict import Assessment, FormerVerdict, Reason, Verdict, assess, stored_assessment
 from offbook.faults import FaultPlan, PlannedFault
 from offbook.files import read_file
 from offbook.recording.redact.rules import mask_encoded
 from offbook.schema_errors import decode_json
 from offbook.subjects import is_regression
-from offbook.subjects.specs import DEFAULT_SETTINGS, AnySubjectSpec, ExploreSettings, load_invariants, open_subject
+from offbook.subjects.specs import AnySubjectSpec, load_invariants, open_subject
 
 
 class Regression(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -59,7 +60,12 @@ class Regression(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_u
         """
         invariants = [] if self.invariants is None else load_invariants(self.invariants)
         with open_subject(self.subject, self.settings) as subject:
-            options = ExploreOptions(variants=(), invariants=invariants, optional=frozenset(self.settings.optional))
+            options = ExploreOptions(
+                variants=(),
+                invariants=invariants,
+                optional=self.settings.optional_names,
+                unchecked=frozenset(self.settings.tools),
+            )
             explorer = Explorer(subject, options)
             return explorer.explore([FaultCase("", self.faults, ())]).results[0]
 
@@ -108,7 +114,7 @@ class RegressionFolder:
             InputError: the folder cannot be written to.
         """
         invariants = [] if self._kind.invariants is None else load_invariants(self._kind.invariants)
-        minimiser = _Minimiser(subject, clean, invariants, optional=frozenset(self._kind.settings.optional))
+        minimiser = _Minimiser(subject, clean, invariants, optional=self._kind.settings.optional_names)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             known = {file.read_bytes(): file for file in self._files()}

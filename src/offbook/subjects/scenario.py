@@ -23,6 +23,7 @@ from offbook.explore.monitor import MonitoredFunction
 from offbook.explore.observers.calls import RecoveryCounter
 from offbook.explore.replay import LazyProvider
 from offbook.explore.run import Run
+from offbook.explore.settings import DEFAULT_SETTINGS, ExploreSettings
 from offbook.faults import FaultPlan
 from offbook.messages import JsonObject, Reply, Request
 from offbook.providers.provider import PrefixedProvider, Provider
@@ -38,7 +39,6 @@ from offbook.scenarios.runner import Participants, ScenarioRunner
 from offbook.scenarios.scenario import Scenario
 from offbook.scenarios.targets import AGENT_STEP, AgentAnswer, AgentDialogue, AgentEnvironment, Target
 from offbook.subjects.forked_run import IsolatedSubject
-from offbook.subjects.specs import DEFAULT_SETTINGS, ExploreSettings
 from offbook.text import did_you_mean
 from offbook.tools.dispatch import is_test_error
 
@@ -251,7 +251,7 @@ def scenario_of(file: Path, name: str | None) -> Scenario:
         return chosen[0]
     names = ", ".join(repr(scenario.name) for scenario in chosen) or "none"
     if name is None:
-        reason, hint = f"it declares {len(scenarios)} scenarios", f"choose one with --scenario: {names}"
+        reason, hint = f"it declares {len(scenarios)} scenarios", f"choose one with -o scenario=NAME: {names}"
     elif chosen:
         reason, hint = f"{len(chosen)} scenarios have {name!r} in their names", f"choose one: {names}"
     else:

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from offbook.errors import InputError
 from offbook.explore.explorer import Subject
-from offbook.explore.options import DEFAULT_DEADLINES, Deadlines, Divergence, Invariant, OnDivergence
+from offbook.explore.options import Invariant
+from offbook.explore.settings import ExploreSettings
 from offbook.messages import JsonObject
-from offbook.providers.provider import Provider
-from offbook.recording.tool_names import called_tool_names, recorded_tool_names
-from offbook.text import did_you_mean, did_you_mean_file
-from offbook.tools.effects import ToolDeclaration
+from offbook.recording.tool_names import called_tool_names
+from offbook.text import did_you_mean_file
 
 if TYPE_CHECKING:
     from offbook.subjects.program.program import ProgramSubject
     from offbook.subjects.scenario import ScenarioSubject
     from offbook.subjects.workflow import WorkflowSubject
-
-
-DEFAULT_DIVERGENCE: OnDivergence = "explore"
 
 
 class SubjectSpec(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="type"):
@@ -60,8 +54,8 @@ class ScenarioSpec(SubjectSpec, frozen=True, tag="scenario"):
 
     @property
     def arguments(self) -> list[str]:
-        config = [] if self.config is None else ["--config", self.config]
-        chosen = ["--scenario", self.scenario, "--agent", self.agent]
+        config = [] if self.config is None else ["-o", f"config={self.config}"]
+        chosen = ["-o", f"scenario={self.scenario}", "-o", f"agent={self.agent}"]
         return [self.file, *chosen, *config, "--recording", self.recording]
 
 
@@ -89,159 +83,6 @@ def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-class ExploreSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """How a subject is run.
-
-    `optional` names steps and tools that a run may go on without.
-    `declared` names the errors that it raises when it gives up; for a program, also its exit codes. `deadline_s` is how
-    long a run may take: in virtual time in this process; for a program, how long it may wait for an answer.
-
-    `side_effects`, `read_only`, `idempotent` and `undoes` declare tools, beside what those declare themselves. An item
-    of `idempotent` is like `pay` or, with the argument that is the idempotency key, `pay:key`; one of `undoes` is like
-    `cancel_hotel=book_hotel`. `effects` is a file to which a program adds a line for each of its effects. `results` are
-    the files that it writes, as names or patterns, and `check` a command that fails if something is wrong after a run.
-
-    A run of a program or a workflow `crashes` in some cases: it is killed, and started again. `keep` are the folders
-    that a program finds then as it left them, and that every run finds as they were before the first one.
-
-    Tools that would run for real and are not `read_only` are refused unless `runs_tools`: those of a workflow if the
-    recording has no calls of tools, and those of a program.
-
-    `fresh` starts a program anew for every case, in real time. So does `intercept`, which answers it as its proxy where
-    it calls a vendor, or one of `intercept_hosts`. With `block_network`, it reaches nothing else but this machine.
-    `base_url_vars` are further variables from which a program takes the address of its models, like `MY_URL`, or
-    `MY_URL=/v1` with the path of that address.
-    """
-
-    on_divergence: OnDivergence = DEFAULT_DIVERGENCE
-    default_response: str = "Mock response"
-    declared: tuple[str, ...] = ()
-    deadline_s: float | None = None
-    side_effects: tuple[str, ...] = ()
-    read_only: tuple[str, ...] = ()
-    idempotent: tuple[str, ...] = ()
-    undoes: tuple[str, ...] = ()
-    effects: str | None = None
-    results: tuple[str, ...] = ()
-    check: str | None = None
-    optional: tuple[str, ...] = ()
-    runs_tools: bool = False
-    crashes: bool = False
-    keep: tuple[str, ...] = ()
-    fresh: bool = False
-    base_url_vars: tuple[str, ...] = ()
-    intercept: bool = False
-    intercept_hosts: tuple[str, ...] = ()
-    block_network: bool = False
-
-    @property
-    def arguments(self) -> list[str]:
-        """The settings as arguments on the command line."""
-        values = {
-            "--on-divergence": "" if self.on_divergence == DEFAULT_DIVERGENCE else self.on_divergence,
-            "--default-response": "" if self.on_divergence != "default" else self.default_response,
-            "--declared": ",".join(self.declared),
-            "--deadline": "" if self.deadline_s is None else f"{self.deadline_s:g}",
-            "--side-effects": ",".join(self.side_effects),
-            "--read-only": ",".join(self.read_only),
-            "--idempotent": ",".join(self.idempotent),
-            "--undoes": ",".join(self.undoes),
-            "--effects": self.effects or "",
-            "--check": self.check or "",
-            "--optional": ",".join(self.optional),
-        }
-        options = [word for name, value in values.items() if value for word in (name, value)]
-        options += [word for each in self.results for word in ("--result", each)]
-        options += [word for folder in self.keep for word in ("--keep", folder)]
-        options += [word for name in self.base_url_vars for word in ("--base-url-var", name)]
-        options += [word for host in self.intercept_hosts for word in ("--intercept-host", host)]
-        flags = {"--crash": self.crashes, "--run-tools": self.runs_tools, "--fresh": self.fresh}
-        flags |= {"--intercept": self.intercept, "--block-network": self.block_network}
-        return [*options, *(name for name, is_set in flags.items() if is_set)]
-
-    @property
-    def deadlines(self) -> Deadlines:
-        return DEFAULT_DEADLINES if self.deadline_s is None else replace(DEFAULT_DEADLINES, virtual_s=self.deadline_s)
-
-    @property
-    def declarations(self) -> dict[str, ToolDeclaration]:
-        """What the settings declare about tools, by their names.
-
-        Raises:
-            InputError: two declarations of a tool contradict each other, or one cannot be read.
-        """
-        keys = dict(_partition(each, ":") for each in self.idempotent)
-        undone = dict(_split_undoes(each) for each in self.undoes)
-        names = dict.fromkeys((*self.side_effects, *self.read_only, *keys, *undone))
-        declared = {
-            name: ToolDeclaration(
-                side_effect=name in self.side_effects,
-                read_only=name in self.read_only,
-                idempotent=keys[name] or True if name in keys else False,
-                undoes=undone.get(name),
-            )
-            for name in names
-        }
-        for name, declaration in declared.items():
-            declaration.check(name)
-        return declared
-
-    def check_tools(
-        self, recording: str | os.PathLike[str], others: Iterable[str] = (), *, has_run: bool = True
-    ) -> None:
-        """Check that the tools that the settings name, and their arguments, are those of the recording or of `others`.
-
-        A tool that undoes another may be in neither: it runs only after a failure. Before a program `has_run`, a name
-        may be that of an effect that it reports: only those that only read, and those like another, are refused. The
-        effects that it reports may have further arguments: only those like another are refused.
-
-        Raises:
-            InputError: there is no such tool or argument, with a suggestion, or the recording cannot be read.
-        """
-        if not (self.side_effects or self.read_only or self.idempotent or self.undoes):
-            return
-        undoing = {_split_undoes(each)[0] for each in self.undoes}
-        recorded = recorded_tool_names(recording)
-        names = recorded.known | set(others) | undoing
-        keys = dict(_partition(each, ":") for each in self.idempotent)
-        named = {
-            "--side-effects": self.side_effects,
-            "--read-only": self.read_only,
-            "--idempotent": keys,
-            "--undoes": [name for each in self.undoes for name in _split_undoes(each)],
-        }
-        for option, tools in named.items():
-            for tool in tools:
-                is_sure = has_run or (names and option == "--read-only") or did_you_mean(tool, names)
-                if tool not in names and is_sure:
-                    hint = did_you_mean(tool, names, kind="tools")
-                    raise InputError(f"there is no tool {tool!r}", source=option, hint=hint)
-        for tool, key in keys.items():
-            arguments = recorded.arguments.get(tool, set())
-            if key and key not in arguments and (hint := did_you_mean(key, arguments)):
-                raise InputError(f"{tool} has no argument {key!r}", source="--idempotent", hint=hint)
-
-    def divergence(self, live: Provider) -> Divergence:
-        """Return what answers a request that was never recorded. The policy `live` asks `live`."""
-        return Divergence(self.on_divergence, self.default_response, live)
-
-
-def _partition(text: str, separator: str) -> tuple[str, str]:
-    name, _, rest = text.partition(separator)
-    return name.strip(), rest.strip()
-
-
-def _split_undoes(text: str) -> tuple[str, str]:
-    name, undone = _partition(text, "=")
-    if not (name and undone):
-        hint = "--undoes cancel_hotel=book_hotel"
-        raise InputError(f"expected TOOL=TOOL, got {text!r}", source="--undoes", hint=hint)
-    return name, undone
-
-
-DEFAULT_SETTINGS = ExploreSettings()
-
-
 @contextmanager
 def open_subject(spec: AnySubjectSpec, settings: ExploreSettings) -> Iterator[Subject]:
     """Open the subject that the spec describes, for a block.
@@ -250,8 +91,8 @@ def open_subject(spec: AnySubjectSpec, settings: ExploreSettings) -> Iterator[Su
         InputError: something that it needs is missing or wrong, or the settings do not fit it.
     """
     if (settings.results or settings.check is not None) and not isinstance(spec, ProgramSpec):
-        hint = "they are for a program; assert what must hold in the scenario, or with --invariants"
-        raise InputError("there is no program", source="--result" if settings.results else "--check", hint=hint)
+        hint = "they are for a program; assert what must hold in the scenario, or with -o invariants=FILE"
+        raise InputError("there is no program", source="results" if settings.results else "check", hint=hint)
     _check_program_settings(spec, settings)
     with ExitStack() as stack:
         match spec:
@@ -274,10 +115,10 @@ def _check_program_settings(spec: AnySubjectSpec, settings: ExploreSettings) -> 
     if settings.keep and not isinstance(spec, ProgramSpec):
         hint = "a workflow keeps its progress as offbook run does, and needs no folder"
         raise InputError("it is for a program", source="--keep", hint=hint)
-    network = {"--intercept": settings.intercept, "--intercept-host": settings.intercept_hosts}
-    for option, is_given in (network | {"--block-network": settings.block_network}).items():
+    network = {"intercept": settings.intercept, "intercept_hosts": settings.intercept_hosts}
+    for option, is_given in (network | {"block_network": settings.block_network}).items():
         if is_given and not isinstance(spec, ProgramSpec):
-            hint = "what runs in this process is answered without the network; --intercept is for a program: -- COMMAND"
+            hint = "what runs in this process is answered without the network; it is for a program: -- COMMAND"
             raise InputError("it is for a program", source=option, hint=hint)
 
 
@@ -307,7 +148,7 @@ def _open_program(spec: ProgramSpec, settings: ExploreSettings) -> ProgramSubjec
 
     if settings.on_divergence == "live":
         reason = "unrecorded calls of a program cannot be answered live"
-        raise InputError(reason, source="--on-divergence", hint="use explore, stop or default")
+        raise InputError(reason, source="on_divergence", hint="use explore, stop or default")
     check_real_tools(spec, settings)
     return ProgramSubject(spec.command, replay=spec.recording, mcp=spec.mcp, settings=settings)
 
@@ -319,7 +160,7 @@ def real_tools(spec: ProgramSpec, settings: ExploreSettings) -> list[str]:
     Raises:
         InputError: the recording, or the config of the MCP servers, cannot be read.
     """
-    names = [name for name in called_tool_names(spec.recording) if name not in settings.read_only]
+    names = [name for name in called_tool_names(spec.recording) if name not in settings.read_only_names]
     if spec.mcp is None:
         return names
     from offbook.subjects.program.tools import load_mcp_tools  # noqa: PLC0415 - only programs with MCP servers need it
@@ -339,7 +180,7 @@ def check_real_tools(spec: ProgramSpec, settings: ExploreSettings) -> None:
         reason = f"the program would run its tools for real in every case: {', '.join(tools)}"
         hint = (
             "--run-tools, if that does no harm: with a test account, a sandbox or a dry run; "
-            f"or --read-only {','.join(tools)}, as far as they only read"
+            f"or -o read_only={','.join(tools)}, as far as they only read"
         )
         raise InputError(reason, source="explore", hint=hint)
 

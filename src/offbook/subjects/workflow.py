@@ -20,6 +20,7 @@ from offbook.explore.monitor import FinishRun, MonitoredFunction, OnCrash, as_it
 from offbook.explore.options import CRASH_VARIANTS, VARIANTS, FaultVariant
 from offbook.explore.replay import LazyProvider
 from offbook.explore.run import Run, RunFailure, normalize_text
+from offbook.explore.settings import DEFAULT_SETTINGS, ExploreSettings
 from offbook.faults import FaultPlan
 from offbook.messages import JsonObject
 from offbook.pipeline import Harnessed, Live, open_pipeline
@@ -28,7 +29,6 @@ from offbook.recording.match.continuation import Continuation
 from offbook.recording.stores.locate import open_store
 from offbook.subjects.crash import join_lives, run_until_crash
 from offbook.subjects.forked_run import IsolatedSubject
-from offbook.subjects.specs import DEFAULT_SETTINGS, ExploreSettings
 from offbook.tools import ToolDef
 from offbook.tools.effects import UNDECLARED
 from offbook.workflow.engine.engine import WorkflowEngine
@@ -130,7 +130,7 @@ class WorkflowSubject(IsolatedSubject):
             if tool.declaration.has_effect or declared.has_effect:
                 raise _would_run(tool.name, "it has a side effect", "allow it: --run-tools")
             if not tool.declaration.read_only and not declared.read_only:
-                remedy = f"--read-only {tool.name}, if it only reads; or allow it: --run-tools"
+                remedy = f"-o read_only={tool.name}, if it only reads; or allow it: --run-tools"
                 raise _would_run(tool.name, "it may have a side effect", remedy)
         return tools
 

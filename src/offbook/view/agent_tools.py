@@ -110,7 +110,7 @@ class LibraryTools:
         report = self._folder / EXPLORATIONS / f"{recorded.path.stem}.json"
         report.parent.mkdir(parents=True, exist_ok=True)
         options = ["--replay", str(recorded.path), "--run-tools", "--faults", faults, "--budget", budget]
-        options += ["--declared", declared] if declared else []
+        options += ["-o", f"declared={declared}"] if declared else []
         arguments = ["explore", *options, "--reporter", f"json={report}", "--quiet", "--", *command]
         ended = await asyncio.to_thread(self._run, arguments)
         if ended.returncode not in (0, 1) or not report.exists():

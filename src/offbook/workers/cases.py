@@ -19,8 +19,9 @@ from offbook.errors import InputError
 from offbook.explore.cases import FaultCase
 from offbook.explore.explorer import ExecutedCase, execute
 from offbook.explore.monitor import CaseReport
+from offbook.explore.settings import ExploreSettings
 from offbook.faults import FaultPlan, parse_fault
-from offbook.subjects.specs import AnySubjectSpec, ExploreSettings, open_subject
+from offbook.subjects.specs import AnySubjectSpec, open_subject
 from offbook.workers.process import receive_frames, send_frame
 
 

@@ -25,8 +25,9 @@ from offbook.errors import InputError, OffbookError
 from offbook.explore.cases import FaultCase
 from offbook.explore.explorer import ExecutedCase
 from offbook.explore.schedule import NO_DEADLINE, BudgetDeadline
+from offbook.explore.settings import ExploreSettings
 from offbook.subjects.executors import RayAddress
-from offbook.subjects.specs import AnySubjectSpec, ExploreSettings, ProgramSpec, ScenarioSpec
+from offbook.subjects.specs import AnySubjectSpec, ProgramSpec, ScenarioSpec
 from offbook.workers.cases import CasesSpec, decode_results, encode_batch
 from offbook.workers.process import WorkerEndedError, WorkerProcess, spawn_worker
 from offbook.workers.suite import SuiteSpec
@@ -309,7 +310,7 @@ def _check_travels(spec: AnySubjectSpec, settings: ExploreSettings, *, is_far: b
         raise InputError(reason, source="--workers", hint=f"{here}, or --shard 1/4 on several, and offbook merge")
     if settings.on_divergence == "live":
         reason = "the keys of live models stay on this machine"
-        raise InputError(reason, source="--on-divergence", hint=f"use explore, stop or default; or {here}")
+        raise InputError(reason, source="on_divergence", hint=f"use explore, stop or default; or {here}")
     config = spec.config if isinstance(spec, ScenarioSpec) else None
     if is_far:
         _check_inside(*filter(None, (spec.recording, spec.file, config)))

@@ -131,7 +131,7 @@ def test_a_program_is_answered_from_the_recording(execute):
 
 
 def test_calls_are_events_and_metrics(execute):
-    code, _, _ = execute("--replay", "run.json", "--trace", "t.jsonl", "--metrics", "m.prom", "--", *ASK, "Hi")
+    code, _, _ = execute("--replay", "run.json", "-o", "trace=t.jsonl", "-o", "metrics=m.prom", "--", *ASK, "Hi")
     assert code == 0
     assert [json.loads(line)["event"] for line in Path("t.jsonl").read_text().splitlines()] == ["ReplayServed"]
     assert 'offbook_mock_replays_total{matched_by="prompt_hash",workflow=""} 1.0' in Path("m.prom").read_text()
@@ -140,7 +140,7 @@ def test_calls_are_events_and_metrics(execute):
 @pytest.mark.parametrize("captures", ["SPAN_ONLY", ""])
 def test_spans_of_calls_have_their_messages_if_the_environment_asks_for_them(execute, monkeypatch, captures):
     monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", captures)
-    assert execute("--replay", "run.json", "--spans", "s.jsonl", "--", *ASK, "Hi")[0] == 0
+    assert execute("--replay", "run.json", "-o", "spans=s.jsonl", "--", *ASK, "Hi")[0] == 0
     attributes = json.loads(Path("s.jsonl").read_text())["attributes"]
     said = [json.loads(attributes.get(f"gen_ai.{name}.messages", "null")) for name in ("input", "output")]
     parts = [each and each[0]["parts"] for each in said]
@@ -148,7 +148,7 @@ def test_spans_of_calls_have_their_messages_if_the_environment_asks_for_them(exe
 
 
 def test_a_collector_that_is_none_is_refused_before_the_program_runs(execute):
-    code, out, err = execute("--replay", "run.json", "--otel", "localhost:4318", "--", *TOUCH)
+    code, out, err = execute("--replay", "run.json", "-o", "otel=localhost:4318", "--", *TOUCH)
     assert (code, out, Path("ran").exists()) == (2, "", False)
     assert "use http://127.0.0.1:4318" in err
 
@@ -165,7 +165,7 @@ def test_quietly_nothing_is_printed_but_what_is_wrong(execute):
 def test_input_and_outputs_are_the_programs_own_byte_by_byte(execute):
     data = bytes(range(256)) * 1000
     copy = "import os, sys; data = sys.stdin.buffer.read(); os.write(2, data[:9]); sys.stdout.buffer.write(data)"
-    command = [COMMAND, "exec", "--replay", "run.json", "--allow-no-calls", "-q", "--", *PYTHON, copy]
+    command = [COMMAND, "exec", "--replay", "run.json", "-o", "allow_no_calls=true", "-q", "--", *PYTHON, copy]
     done = subprocess.run(command, input=data, capture_output=True, check=True, timeout=TIMEOUT_S)
     assert (done.stdout, done.stderr) == (data, data[:9])
 
@@ -221,7 +221,7 @@ def test_what_the_recording_lacks_is_answered_with_a_default_if_lenient(execute,
     code, out, err = execute("--replay", "asked.json", "--lenient", "--", *ASK, "Something else")
     assert (code, out) == (0, "Mock response\n")
     assert "1 call, 1 answered with the default" in err
-    assert execute("--replay", "asked.json", "--default-response", "Well.", "--", *ASK, "Else")[:2] == (0, "Well.\n")
+    assert execute("--replay", "asked.json", "-o", "default_response=Well.", "--", *ASK, "Else")[:2] == (0, "Well.\n")
 
 
 def test_what_was_not_used_is_reported_and_a_mismatch_if_strict(execute):
@@ -238,7 +238,7 @@ def test_a_replay_that_was_asked_nothing_is_a_mismatch_unless_that_is_allowed(ex
     assert code == 3
     assert "made no call to the server" in err
     assert "OPENAI_BASE_URL" in err
-    assert execute("--replay", "run.json", "--quiet", "--allow-no-calls", "--", *ASK) == (0, "", "")
+    assert execute("--replay", "run.json", "--quiet", "-o", "allow_no_calls=true", "--", *ASK) == (0, "", "")
 
 
 def test_faults_fire_and_are_reported(execute):
@@ -263,14 +263,14 @@ def test_a_fault_that_never_fired_is_reported_and_makes_the_code_1(execute, writ
 
 def test_clients_are_told_how_soon_to_try_again(execute):
     program = ASK[-1].replace("read = json.load(answer)", "raise SystemExit(answer.headers['retry-after-ms'])")
-    options = ["--fault", "call=1: http_error 429", "--retry-after-ms", "2"]
+    options = ["--fault", "call=1: http_error 429", "-o", "retry_after_ms=2"]
     _, _, err = execute("--replay", "run.json", *options, "--", *PYTHON, program, "Hi")
     assert err.startswith("2\n")
 
 
 def test_answers_take_the_time_that_they_are_told_to(execute):
     timed = "import time; began = time.monotonic()" + ASK[-1] + "print(time.monotonic() - began >= 0.03)"
-    options = ["--latency-model", "constant", "--latency-ms", "30"]
+    options = ["-o", "latency_model=constant", "-o", "latency_ms=30"]
     assert execute("--replay", "run.json", *options, "--", *PYTHON, timed, "Hi")[1] == "Hello!\nTrue\n"
 
 
@@ -341,10 +341,10 @@ def test_a_report_is_there_without_a_code_while_the_program_runs(execute):
         (["--replay", "run.json", "--upstream", "openai=http://x"], "--upstream requires --record"),
         (["--replay", "run.json", "--report", "-"], "stdout belongs to the command"),
         (["--replay", "run.json", "--report", "run.json/x"], "run.json/x"),
-        (["--replay", "run.json", "--latency-ms", "-1"], "--latency-ms"),
-        (["--replay", "run.json", "--port", "70000"], "65535"),
+        (["--replay", "run.json", "-o", "latency_ms=-1"], "latency_ms=-1: expected a number of at least 0"),
+        (["--replay", "run.json", "-o", "port=70000"], "65535"),
         (["--record", "new.json", "--lenient"], "--lenient requires --replay"),
-        (["--record", "new.json", "--default-response", "x"], "--default-response requires --replay"),
+        (["--record", "new.json", "-o", "default_response=x"], "default_response requires --replay"),
         (["--record", "new.json", "--upstream", "opnai=http://x"], "openai"),
         (["--record", "new.json", "--upstream", "openai"], "openai=http://"),
         (["--record", "redis://host/0"], "redis://host/0"),
@@ -363,7 +363,7 @@ def test_bad_input_is_refused_before_the_program_runs(execute, write, options, s
 def test_a_port_that_is_taken_is_bad_input(execute):
     with socket.create_server(("127.0.0.1", 0)) as busy_socket:
         port = busy_socket.getsockname()[1]
-        code, _, err = execute("--replay", "run.json", "--port", port, "--", *TOUCH)
+        code, _, err = execute("--replay", "run.json", "-o", f"port={port}", "--", *TOUCH)
     assert code == 2
     assert f"cannot listen at 127.0.0.1:{port}" in err
 
@@ -559,7 +559,7 @@ urllib.request.urlopen(urllib.request.Request(os.environ["OFFBOOK_URL"] + "/_off
 
 
 def test_effects_that_a_program_reports_are_shown(execute):
-    options = ["--replay", "run.json", "--allow-no-calls", "--report", "report.json"]
+    options = ["--replay", "run.json", "-o", "allow_no_calls=true", "--report", "report.json"]
     code, _, err = execute(*options, "--", *REPORTS)
     assert code == 0
     assert "2 effects reported: refund(order=42), mail() failed" in err
@@ -569,14 +569,14 @@ def test_effects_that_a_program_reports_are_shown(execute):
 
 def test_effects_belong_to_the_outermost_run(execute, monkeypatch, tmp_path):
     monkeypatch.setenv("OFFBOOK_EFFECTS", str(tmp_path / "outer.jsonl"))
-    _, _, err = execute("--replay", "run.json", "--allow-no-calls", "--", *REPORTS)
+    _, _, err = execute("--replay", "run.json", "-o", "allow_no_calls=true", "--", *REPORTS)
     assert "refund" in Path("outer.jsonl").read_text()
     assert "refund" not in err
 
 
 def test_a_report_that_is_not_an_effect_is_bad_input(execute):
     writes = "import os; open(os.environ['OFFBOOK_EFFECTS'], 'w').write('paid 42')"
-    code, _, err = execute("--replay", "run.json", "--allow-no-calls", "--", *PYTHON, writes)
+    code, _, err = execute("--replay", "run.json", "-o", "allow_no_calls=true", "--", *PYTHON, writes)
     assert code == 2
     assert "OFFBOOK_EFFECTS: line 1: it is not JSON" in err
 
@@ -592,7 +592,7 @@ def test_nothing_asked_while_recording_is_a_mismatch_unless_that_is_allowed_and_
     assert code == 3
     assert "made no call to the server" in err
     assert "OPENAI_BASE_URL" in err
-    assert execute("--record", "new.json", "--quiet", "--allow-no-calls", "--", *ASK) == (0, "", "")
+    assert execute("--record", "new.json", "--quiet", "-o", "allow_no_calls=true", "--", *ASK) == (0, "", "")
     assert not Path("new.json").exists()
 
 
@@ -761,7 +761,7 @@ def test_a_signal_that_ends_the_program_is_its_end(execute):
 
 
 def test_signals_are_passed_on_to_the_program(execute):
-    command = [COMMAND, "exec", "--replay", "run.json", "--allow-no-calls", "-q", "--", *PYTHON, RELAY]
+    command = [COMMAND, "exec", "--replay", "run.json", "-o", "allow_no_calls=true", "-q", "--", *PYTHON, RELAY]
     done = subprocess.run(
         command, capture_output=True, text=True, check=True, timeout=TIMEOUT_S, start_new_session=True
     )
@@ -779,7 +779,7 @@ def test_a_signal_that_is_ignored_is_ignored_by_the_program(execute):
 
 def test_ctrl_c_at_a_terminal_ends_us_not_before_the_program_and_is_not_sent_to_it_twice(execute):
     ours, theirs = pty.openpty()
-    command = [str(COMMAND), "exec", "--replay", "run.json", "--allow-no-calls", "--", *PYTHON, INTERRUPTED]
+    command = [str(COMMAND), "exec", "--replay", "run.json", "-o", "allow_no_calls=true", "--", *PYTHON, INTERRUPTED]
     started = subprocess.Popen(
         [*PYTHON, AT_TERMINAL, os.ttyname(theirs), *command],
         stdin=theirs,
@@ -811,7 +811,18 @@ print("twice" if signal.SIGINT in signal.sigpending() else "once", flush=True)
 
 
 def test_a_signal_to_our_process_group_reaches_the_program_once(execute):
-    command = [COMMAND, "exec", "--replay", "run.json", "--allow-no-calls", "-q", "--", *PYTHON, INTERRUPTED_ONCE]
+    command = [
+        COMMAND,
+        "exec",
+        "--replay",
+        "run.json",
+        "-o",
+        "allow_no_calls=true",
+        "-q",
+        "--",
+        *PYTHON,
+        INTERRUPTED_ONCE,
+    ]
     started = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert started.stdout.readline() == "ready\n"
     os.killpg(started.pid, signal.SIGINT)
@@ -877,14 +888,14 @@ def test_a_program_that_reads_another_variable_is_pointed_at_the_server_as_is_a_
     write("run.json", HELLO)
     write("goose", f"#!{sys.executable}\n{READS_ANOTHER}").chmod(0o755)
     listed = ["--list", "--quiet"] if command == "explore" else []
-    options = ["--replay", "run.json", *listed, "--base-url-var", "MY_LLM_URL=/v1"]
+    options = ["--replay", "run.json", *listed, "-o", "base_url_vars=MY_LLM_URL=/v1"]
     code, _, complaint = run(command, *options, "--", "./goose")
     assert code == 0, complaint
 
 
 @pytest.mark.parametrize("command", ["exec", "explore"])
-@pytest.mark.parametrize("name", ["MY LLM", "1URL", "URL=v1", "", "URL=/v1?x"])
+@pytest.mark.parametrize("name", ["MY LLM", "1URL", "URL=v1", "URL=/v1?x"])
 def test_what_is_no_variable_is_refused_before_the_program_runs(run, write, command, name):
     write("run.json", HELLO)
-    code, _, complaint = run(command, "--replay", "run.json", "--base-url-var", name, "--", *TOUCH)
+    code, _, complaint = run(command, "--replay", "run.json", "-o", f"base_url_vars={name}", "--", *TOUCH)
     assert (code, "MY_LLM_URL=/v1" in complaint, Path("ran").exists()) == (2, True, False)

@@ -49,7 +49,7 @@ def test_a_workflow_with_a_defect_is_reported_with_the_command_that_shows_it_aga
 
 def test_the_files_of_reports_are_named_at_the_end(run, careless):
     err = run("explore", *FLOW, "--faults", "tool_lost", "--report", "page.html", "--reporter", "json=r.json")[2]
-    assert err.endswith("report: r.json\nreport: page.html\n")
+    assert err.endswith("report: page.html\nreport: r.json\n")
 
 
 def test_a_file_that_is_named_as_if_it_were_a_program_is_recognised(run, careless):
@@ -112,13 +112,13 @@ def test_a_time_that_is_over_before_the_first_case_is_no_success(run, careless):
 def test_an_earlier_finding_that_the_budget_leaves_out_is_not_called_fixed(run, careless):
     options = ("explore", *FLOW, "--faults", "timeout,tool_lost")
     run(*options, "--reporter", "json=before.json")
-    code, out, _ = run(*options, "--compare", "before.json", "--budget", "1", "--json")
+    code, out, _ = run(*options, "-o", "compare=before.json", "--budget", "1", "--json")
     changes = json.loads(out)["comparison"]["changes"]
     lost = [change for change in changes if change["after"] is None]
     assert code == 0
     assert [(each["before"], each["is_left_out"]) for each in lost] == [("repeated effect", True)] * len(lost)
     assert lost
-    _, out, _ = run(*options, "--compare", "before.json", "--budget", "1")
+    _, out, _ = run(*options, "-o", "compare=before.json", "--budget", "1")
     assert f"the budget left out {len(lost)} earlier finding" in out
     assert "repeated effect → left out" in out
 
@@ -190,7 +190,7 @@ def test_only_the_verdicts_that_are_named_fail_it(run, careless):
 def test_something_worse_than_before_exits_with_1(run, project):
     project.workflow(REFUND)
     assert run("explore", *FLOW, "--faults", "tool_lost", "--reporter", "json=old.json")[0] == 0
-    compare = ("explore", *FLOW, "--faults", "tool_lost", "--compare", "old.json", "--fail-on", "hung")
+    compare = ("explore", *FLOW, "--faults", "tool_lost", "-o", "compare=old.json", "--fail-on", "hung")
     assert run(*compare)[0] == 0
     project.workflow(CARELESS)
     code, out, _ = run(*compare)
@@ -199,7 +199,7 @@ def test_something_worse_than_before_exits_with_1(run, project):
 
 
 def test_findings_are_kept_and_replayed_until_they_are_mended(run, careless):
-    code, out, _ = run("explore", *FLOW, "--faults", "tool_lost", "--regress", "regress")
+    code, out, _ = run("explore", *FLOW, "--faults", "tool_lost", "-o", "regress=regress")
     assert (code, "0001.json" in [file.name for file in Path("regress").iterdir()]) == (1, True)
     assert "kept: offbook replay --plan regress/0001.json" in out
     code, out, _ = run("replay", "--plan", "regress/0001.json")
@@ -219,7 +219,7 @@ def test_findings_are_kept_and_replayed_until_they_are_mended(run, careless):
 
 
 def test_the_plan_of_a_finding_takes_no_workflow_and_other_plans_need_one(run, careless):
-    run("explore", *FLOW, "--faults", "tool_lost", "--regress", "regress")
+    run("explore", *FLOW, "--faults", "tool_lost", "-o", "regress=regress")
     code, _, err = run("replay", "flow.yaml", "--plan", "regress/0001.json")
     assert code == 2
     assert "this plan names its own workflow" in err
@@ -233,18 +233,18 @@ def test_the_plan_of_a_finding_takes_no_workflow_and_other_plans_need_one(run, c
 def test_invariants_of_a_file_must_hold_for_every_run(run, project):
     project.workflow(REFUND)
     project.write("checks.py", "def invariant_never_fails(run):\n    assert run.error is None, 'it failed'\n")
-    code, out, _ = run("explore", *FLOW, "--faults", "tool_lost", "--invariants", "checks.py")
+    code, out, _ = run("explore", *FLOW, "--faults", "tool_lost", "-o", "invariants=checks.py")
     assert code == 1
     assert "invariant_never_fails: it failed" in out
-    assert "--invariants checks.py --fault" in out
+    assert "-o invariants=checks.py --fault" in out
 
 
 def test_terms_are_kept_and_repeated_in_the_command(run, careless):
-    terms = ("--declared", "ValueError", "--deadline", "30", "--side-effects", "refund", "--run-tools")
-    report = json.loads(run("explore", *FLOW, "--faults", "timeout", *terms, "--default-response", "Hm", "--json")[1])
+    terms = ("-o", "declared=ValueError", "-o", "deadline=30", "-o", "side_effects=refund", "--run-tools")
+    report = json.loads(run("explore", *FLOW, "--faults", "timeout", *terms, "-o", "default_response=Hm", "--json")[1])
     assert report["explored"][0]["verdict"] == "hung"
-    more = "--on-divergence default --default-response Hm"
-    rest = "--declared ValueError --deadline 30 --side-effects refund --run-tools"
+    more = "-o on_divergence=default -o default_response=Hm"
+    rest = "-o declared=ValueError -o deadline=30 -o side_effects=refund --run-tools"
     assert f"{more} {rest} --fault" in report["explored"][0]["reproduce"]
 
 
@@ -260,7 +260,7 @@ def test_a_scenario_is_explored_on_the_recording_beside_it(run, project):
     code, out, _ = run("explore", "sim_refunds.py", "--faults", "tool_lost")
     assert code == 1
     assert "repeated effect" in out
-    again = "offbook explore sim_refunds.py --scenario refunds --agent desk --recording recordings/refunds.json"
+    again = "offbook explore sim_refunds.py -o scenario=refunds -o agent=desk --recording recordings/refunds.json"
     assert f"{again} --fault 'tool=refund call=1: tool_lost'" in out
 
 
@@ -270,9 +270,9 @@ def test_a_scenario_an_agent_and_a_config_are_chosen(run, project):
     assert code == 2
     assert "it declares 2 scenarios" in err
     assert "'refunds', 'asks'" in err
-    chosen = ("explore", "sim_refunds.py", "--scenario", "refunds", "--faults", "connection_reset")
-    assert run(*chosen, "--agent", "desk", "--config", "offbook.toml", "--recording", "recordings")[0] == 0
-    assert "there is no agent 'dsk'" in run(*chosen, "--agent", "dsk")[2]
+    chosen = ("explore", "sim_refunds.py", "-o", "scenario=refunds", "--faults", "connection_reset")
+    assert run(*chosen, "-o", "agent=desk", "-o", "config=offbook.toml", "--recording", "recordings")[0] == 0
+    assert "there is no agent 'dsk'" in run(*chosen, "-o", "agent=dsk")[2]
 
 
 PROGRAM = """\
@@ -357,7 +357,7 @@ def test_a_program_does_not_run_its_tools_for_real_unasked(paying, monkeypatch):
     assert (code, out) == (2, "")
     assert "the program would run its tools for real in every case: refund" in err
     assert "--run-tools" in err
-    assert "--read-only refund" in err
+    assert "-o read_only=refund" in err
     assert not Path("ledger.jsonl").exists()
 
 
@@ -370,12 +370,12 @@ def test_a_program_says_which_tools_it_runs_for_real_and_how_often(paying, monke
 
 
 def test_tools_that_only_read_need_no_permission(paying):
-    code, _, err = paying("--read-only", "refund", *SECOND_CALL)
+    code, _, err = paying("-o", "read_only=refund", *SECOND_CALL)
     assert (code, notices(err)) == (0, [])
 
 
 def test_a_refund_that_the_conversation_shows_twice_may_be_one_too_many(paying):
-    code, out, _ = paying("--run-tools", *SECOND_CALL, "--declared", "3")
+    code, out, _ = paying("--run-tools", *SECOND_CALL, "-o", "declared=3")
     assert code == 1
     assert "possible repeated effect" in out
     assert "refund(order=42) ran 2 times" in out
@@ -393,29 +393,29 @@ def test_a_ledger_that_the_program_keeps_shows_what_it_did(paying, monkeypatch, 
     monkeypatch.setenv("LEDGER", "ledger.jsonl")
     if path.startswith("$"):
         Path("agent.py").write_text(f"import os\nos.environ['LEDGER'] = os.path.expandvars('{path}')\n" + PAYING)
-    code, out, _ = paying("--run-tools", "--effects", path, *SECOND_CALL)
+    code, out, _ = paying("--run-tools", "-o", f"effects={path}", *SECOND_CALL)
     assert code == 1
     assert "repeated effect" in out
     assert "refund(order=42) ran 2 times instead of once" in out
 
 
 def test_a_ledger_without_a_line_is_probably_another_file(paying):
-    code, _, err = paying("--run-tools", "--effects", "other.jsonl")
+    code, _, err = paying("--run-tools", "-o", "effects=other.jsonl")
     assert code == 2
-    assert "--effects other.jsonl: the run without a fault reported no effect there" in err
+    assert "effects=other.jsonl: the run without a fault reported no effect there" in err
 
 
 def test_a_ledger_with_a_line_that_is_not_an_effect_is_refused(paying, monkeypatch):
     monkeypatch.setenv("LEDGER", "ledger.jsonl")
     Path("agent.py").write_text(PAYING.replace('"arguments": {"order": order}', '"args": {"order": order}'))
-    code, _, err = paying("--run-tools", "--effects", "ledger.jsonl")
+    code, _, err = paying("--run-tools", "-o", "effects=ledger.jsonl")
     assert code == 2
     assert "ledger.jsonl: line 1: unknown field 'args'" in err
 
 
 def test_a_tool_that_is_idempotent_may_run_twice(paying):
-    assert paying("--run-tools", "--idempotent", "refund", *SECOND_CALL)[0] == 0
-    assert paying("--run-tools", "--idempotent", "refund:order", *SECOND_CALL, program=["report"])[0] == 0
+    assert paying("--run-tools", "-o", "idempotent=refund", *SECOND_CALL)[0] == 0
+    assert paying("--run-tools", "-o", "idempotent=refund:order", *SECOND_CALL, program=["report"])[0] == 0
 
 
 NO_REFND = "there is no tool 'refnd'\n  hint: did you mean 'refund'?"
@@ -424,12 +424,12 @@ NO_REFND = "there is no tool 'refnd'\n  hint: did you mean 'refund'?"
 @pytest.mark.parametrize(
     ("option", "value", "reason"),
     [
-        ("--side-effects", "refnd", NO_REFND),
-        ("--read-only", "refnd", NO_REFND),
-        ("--read-only", "look", "there is no tool 'look'\n  hint: tools: refund"),
-        ("--idempotent", "refnd:order", NO_REFND),
-        ("--idempotent", "refund:ordr", "refund has no argument 'ordr'\n  hint: did you mean 'order'?"),
-        ("--undoes", "refund=refnd", NO_REFND),
+        ("-o", "side_effects=refnd", NO_REFND),
+        ("-o", "read_only=refnd", NO_REFND),
+        ("-o", "read_only=look", "there is no tool 'look'\n  hint: tools: refund"),
+        ("-o", "idempotent=refnd:order", NO_REFND),
+        ("-o", "idempotent=refund:ordr", "refund has no argument 'ordr'\n  hint: did you mean 'order'?"),
+        ("-o", "undoes=refund=refnd", NO_REFND),
         ("--only", "999", "there is no case '999'\n  hint: an id is like 0007; --list shows them"),
         ("--fault", "tool=refund: tool_lost", "faults of tools cannot fire over HTTP"),
         ("--faults", "tool_lost", "faults of tools cannot fire over HTTP"),
@@ -453,8 +453,8 @@ def test_a_program_that_is_not_there_is_all_that_is_reported(run, paying):
 def test_an_effect_that_only_the_program_knows_may_be_declared(paying, monkeypatch):
     monkeypatch.setenv("LEDGER", "ledger.jsonl")
     Path("agent.py").write_text(PAYING.replace('offbook.effect("refund"', 'offbook.effect("money"'))
-    assert paying("--run-tools", "--side-effects", "money", "--only", "0001", program=["report"])[0] in (0, 1)
-    code, _, err = paying("--run-tools", "--side-effects", "money")
+    assert paying("--run-tools", "-o", "side_effects=money", "--only", "0001", program=["report"])[0] in (0, 1)
+    code, _, err = paying("--run-tools", "-o", "side_effects=money")
     assert (code, "there is no tool 'money'" in err) == (2, True)
 
 
@@ -473,33 +473,33 @@ def test_a_note_says_why_cases_do_not_begin_at_the_first_call(paying):
 
 
 def test_a_misspelt_optional_tool_is_refused(paying):
-    code, _, err = paying("--run-tools", "--optional", "refnd")
+    code, _, err = paying("--run-tools", "-o", "optional=refnd")
     assert (code, "there is no step or tool 'refnd'\n  hint: did you mean 'refund'?" in err) == (2, True)
 
 
 def test_declarations_that_contradict_each_other_are_refused(paying):
-    code, _, err = paying("--run-tools", "--side-effects", "refund", "--read-only", "refund")
+    code, _, err = paying("--run-tools", "-o", "side_effects=refund", "-o", "read_only=refund")
     assert code == 2
     assert "read_only contradicts side_effect" in err
 
 
 def test_a_misspelt_tool_of_a_workflow_or_a_scenario_is_refused(run, careless):
-    code, _, err = run("explore", *FLOW, "--side-effects", "refnd")
+    code, _, err = run("explore", *FLOW, "-o", "side_effects=refnd")
     assert (code, "did you mean 'refund'?" in err) == (2, True)
     careless.scenario(desk=EAGER_DESK)
-    code, _, err = run("explore", "sim_refunds.py", "--read-only", "refnd")
+    code, _, err = run("explore", "sim_refunds.py", "-o", "read_only=refnd")
     assert (code, "did you mean 'refund'?" in err) == (2, True)
 
 
 def test_the_command_that_shows_a_case_again_repeats_the_declarations(paying):
-    declared = ("--idempotent", "refund:order", "--effects", "$TMPDIR/x", "--optional", "refund")
+    declared = ("-o", "idempotent=refund:order", "-o", "effects=$TMPDIR/x", "-o", "optional=refund")
     report = json.loads(paying("--run-tools", *declared[:2], *declared[4:], *SECOND_CALL, "--json")[1])
     again = report["explored"][0]["reproduce"]
-    assert "--idempotent refund:order --optional refund --run-tools --fault" in again
+    assert "-o idempotent=refund:order -o optional=refund --run-tools --fault" in again
 
 
 def test_a_kept_finding_of_a_program_is_replayed_as_it_was_explored(run, paying):
-    code, _, _ = paying("--run-tools", "--fault", "call=1: http_error 500", "--regress", "kept")
+    code, _, _ = paying("--run-tools", "--fault", "call=1: http_error 500", "-o", "regress=kept")
     assert code == 1
     (file,) = Path("kept").iterdir()
     assert run("replay", "--plan", file)[0] == 1
@@ -512,7 +512,7 @@ def test_an_error_class_may_be_declared_for_a_program(paying):
     options = ("--run-tools", "--fault", "call=1: malformed_response")
     Path("agent.py").write_text(PAYING.replace("except OSError", "except ZeroDivisionError"))
     assert paying(*options)[0] == 1
-    code, out, _ = paying(*options, "--declared", "JSONDecodeError")
+    code, out, _ = paying(*options, "-o", "declared=JSONDecodeError")
     assert code == 0
     assert "failed cleanly" in out
 
@@ -520,11 +520,11 @@ def test_an_error_class_may_be_declared_for_a_program(paying):
 def test_an_error_to_declare_is_named_and_one_that_no_run_has_ended_with_may_be_misspelt(paying):
     Path("agent.py").write_text(PAYING.replace("except OSError", "except ZeroDivisionError"))
     options = ("--run-tools", "--faults", "malformed_response")
-    _, out, err = paying(*options, "--declared", "JSONDecodError,3")
-    assert "declare it: --declared JSONDecodeError" in " ".join(out.split())
-    assert "note: --declared JSONDecodError: no run has ended with it; did you mean 'JSONDecodeError'?\n" in err
-    assert "note: --declared 3: no run has ended with it" in err
-    _, out, err = paying(*options, "--declared", "JSONDecodeError")
+    _, out, err = paying(*options, "-o", "declared=JSONDecodError,3")
+    assert "declare it: -o declared=JSONDecodeError" in " ".join(out.split())
+    assert "note: declared=JSONDecodError: no run has ended with it; did you mean 'JSONDecodeError'?\n" in err
+    assert "note: declared=3: no run has ended with it" in err
+    _, out, err = paying(*options, "-o", "declared=JSONDecodeError")
     assert ("declare it" in out, "no run has ended" in err) == (False, False)
 
 
@@ -560,10 +560,10 @@ def test_a_program_without_dashes_is_told_how_to_explore_it(run, paying, monkeyp
 
 def test_part_of_the_name_of_a_scenario_is_enough(run, project):
     project.scenario(sim=SIM + 'scenario("asks", turns=["Hi"])\n')
-    chosen = ("explore", "sim_refunds.py", "--faults", "connection_reset", "--scenario")
-    assert run(*chosen, "Fund")[0] == 0
-    assert "2 scenarios have 's' in their names" in run(*chosen, "s")[2]
-    assert "there is no scenario 'none'" in run(*chosen, "none")[2]
+    chosen = ("explore", "sim_refunds.py", "--faults", "connection_reset", "-o")
+    assert run(*chosen, "scenario=Fund")[0] == 0
+    assert "2 scenarios have 's' in their names" in run(*chosen, "scenario=s")[2]
+    assert "there is no scenario 'none'" in run(*chosen, "scenario=none")[2]
 
 
 @pytest.mark.parametrize(
@@ -579,13 +579,13 @@ def test_part_of_the_name_of_a_scenario_is_enough(run, project):
         ((*FLOW, "--workers", "rya"), "hint: did you mean 'ray'?"),
         ((*FLOW, "--workers", "ray://127.0.0.1:1"), "ray://127.0.0.1:1: cannot reach the cluster: Connection refused"),
         ((*FLOW, "--workers", "ray://head"), "hint: --workers ray://head:10001"),
-        ((*FLOW, "--workers", "ray", "--on-divergence", "live"), "the keys of live models stay on this machine"),
+        ((*FLOW, "--workers", "ray", "-o", "on_divergence=live"), "the keys of live models stay on this machine"),
         (
             ("--replay", "run.json", "--workers", "ray", "--run-tools", "--", "true"),
             "a cluster has neither the interpreter",
         ),
         ((*FLOW, "--reporter", "xml=x"), "there is no reporter 'xml'"),
-        ((*FLOW, "--compare", "none.json"), "none.json"),
+        ((*FLOW, "-o", "compare=none.json"), "none.json"),
     ],
 )
 def test_bad_input_exits_with_2(run, careless, arguments, reason):
@@ -671,7 +671,7 @@ def processes_with(mark):
     return found
 
 
-@pytest.mark.parametrize("start", [[], ["--fresh"]], ids=["forked", "fresh"])
+@pytest.mark.parametrize("start", [[], ["-o", "fresh=true"]], ids=["forked", "fresh"])
 def test_an_interrupted_exploration_of_a_program_leaves_no_process_behind(project, start):
     project.write("agent.py", STUCK)
     write_recording(Path("run.json"), {"any": [{"content": "Hello"}]})
@@ -720,7 +720,7 @@ def paying_by_mcp(run, project):
 
 
 def test_tools_of_mcp_servers_can_fail_and_need_no_permission_to_run(paying_by_mcp, run):
-    code, out, err = paying_by_mcp("--faults", "tool_error", "--regress", "regress")
+    code, out, err = paying_by_mcp("--faults", "tool_error", "-o", "regress=regress")
     assert (code, notices(err)) == (1, [])
     assert "\ndesk.refund(42) " in out
     assert "missing effect: desk.refund(order=42) did not run, and the run ended as if it had" in out
@@ -741,7 +741,7 @@ CRASH = ("--crash", "--faults", "tool_lost")
 
 def test_with_crash_a_workflow_is_also_killed_and_resumed_and_a_finding_is_kept_like_others(run, project):
     project.workflow(REFUND)
-    code, out, err = run("explore", *FLOW, *CRASH, "--regress", "regress")
+    code, out, err = run("explore", *FLOW, *CRASH, "-o", "regress=regress")
     assert (code, notices(err)) == (1, [])
     line = "tool=refund call=1: crash after"
     assert f"offbook explore flow.yaml --recording run.json --crash --fault '{line}'" in out
@@ -749,7 +749,7 @@ def test_with_crash_a_workflow_is_also_killed_and_resumed_and_a_finding_is_kept_
     (kept,) = Path("regress").iterdir()
     code, out, _ = run("replay", "--plan", str(kept))
     assert (code, out.splitlines()[:1]) == (1, [line])
-    assert run("explore", *FLOW, *CRASH, "--idempotent", "refund")[0] == 0
+    assert run("explore", *FLOW, *CRASH, "-o", "idempotent=refund")[0] == 0
 
 
 def test_explorations_with_crashes_are_the_same_bytes_at_any_number_of_workers(run, project):

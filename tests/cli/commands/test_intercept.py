@@ -110,11 +110,11 @@ def test_a_library_is_answered(execute, library):
 def test_calls_are_recorded_over_tls_with_the_key_of_the_client_which_is_not_kept(execute, real, tmp_path):
     url, asked = real
     path, program = tmp_path / "new.json", [*PYTHON, POST, BODY, "https://llm.test/v1/chat/completions"]
-    recorded = execute("--intercept", "--intercept-host", f"llm.test={url}", "--record", path, "--", *program)
+    recorded = execute("--intercept", "-o", f"intercept_hosts=llm.test={url}", "--record", path, "--", *program)
     assert recorded[:2] == (0, "real\n")
     assert asked == [("/v1/chat/completions", "Bearer sk-own-key", url.removeprefix("https://"))]
     assert b"sk-own-key" not in path.read_bytes()
-    replayed = execute("--intercept", "--intercept-host", "llm.test", "--replay", path, "--", *program)
+    replayed = execute("--intercept", "-o", "intercept_hosts=llm.test", "--replay", path, "--", *program)
     assert replayed[:2] == (0, "real\n")
     assert len(asked) == 1
 
@@ -129,10 +129,18 @@ def test_a_fault_fires_in_tls(execute):
 @pytest.mark.parametrize("intercept", [[], ["--intercept"]])
 def test_other_hosts_are_refused_and_listed_if_the_network_is_blocked(execute, tmp_path, intercept):
     program = [*PYTHON, "import sys, urllib.request as u\ntry: u.urlopen(sys.argv[1])\nexcept OSError as e: print(e)"]
-    options = [*intercept, "--block-network", "--allow-no-calls", "--report", tmp_path / "report.json"]
+    options = [
+        *intercept,
+        "-o",
+        "block_network=true",
+        "-o",
+        "allow_no_calls=true",
+        "--report",
+        tmp_path / "report.json",
+    ]
     code, out, err = execute("--replay", "run.json", *options, "--", *program, "https://elsewhere.test/")
     assert (code, "403" in out) == (0, True)
-    assert "--block-network refused elsewhere.test:443 (1 time)" in err
+    assert "block_network refused elsewhere.test:443 (1 time)" in err
     network = json.loads((tmp_path / "report.json").read_text())["network"]
     assert network == {"passed": {}, "refused": {"elsewhere.test:443": 1}, "distrusted": {}}
 
@@ -141,15 +149,15 @@ def test_a_program_that_asked_elsewhere_is_told_of_the_host(execute):
     program = [*PYTHON, "import sys, urllib.request as u\ntry: u.urlopen(sys.argv[1])\nexcept OSError as e: print(e)"]
     code, _, err = execute("--intercept", "--replay", "run.json", "--", *program, "https://llm.invalid/")
     assert code == 3
-    assert "it connected to llm.invalid:443; name a model's host by --intercept-host" in err
+    assert "it connected to llm.invalid:443; name a model's host by -o intercept_hosts=HOST" in err
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--intercept-host", "a.test"], "--intercept-host requires --intercept"),
-        (["--intercept", "--intercept-host", "https://a.test"], "expected a host, got 'https://a.test'"),
-        (["--intercept", "--intercept-host", "a.test=b"], "expected a URL without a path behind '='"),
+        (["-o", "intercept_hosts=a.test"], "intercept_hosts requires intercept"),
+        (["--intercept", "-o", "intercept_hosts=https://a.test"], "expected a host, got 'https://a.test'"),
+        (["--intercept", "-o", "intercept_hosts=a.test=b"], "expected a URL without a path behind '='"),
     ],
 )
 def test_what_cannot_be_intercepted_is_refused_before_the_program_starts(execute, options, message):
@@ -178,15 +186,15 @@ def test_an_intercepted_program_is_explored_and_two_reports_are_alike(write, run
     write("run.json", flows.recording({"first": {"content": "Hello!"}}))
     reports = [tmp_path / "first.json", tmp_path / "second.json"]
     for report in reports:
-        options = ["--intercept", "--replay", "run.json", "--faults", "connection_reset", "--workers", "1"]
+        options = ["-o", "intercept=true", "--replay", "run.json", "--faults", "connection_reset", "--workers", "1"]
         code, out, _ = run("explore", *options, "--reporter", f"json={report}", "--", *PYTHON, TRIES_TWICE, BODY, URL)
         assert (code, "2 cases, 2 findings" in out) == (1, True)
     assert reports[0].read_bytes() == reports[1].read_bytes()
 
 
-@pytest.mark.parametrize("option", ["--intercept", "--block-network"])
+@pytest.mark.parametrize("option", ["intercept", "block_network"])
 def test_only_a_program_is_intercepted(write, run, option):
     write("flow.yaml", flows.GREET)
     write("run.json", flows.recording(flows.ANSWERS))
-    code, _, err = run("explore", "flow.yaml", "--recording", "run.json", option)
+    code, _, err = run("explore", "flow.yaml", "--recording", "run.json", "-o", f"{option}=true")
     assert (code, f"{option}: it is for a program" in err) == (2, True)

@@ -96,7 +96,7 @@ def test_a_program_that_reaches_its_real_servers_instead_of_ours_is_refused(proj
     recording = {"_version": 2, "_tools": {"notes.say": [{"arguments": {"word": "a"}, "result": "A"}]}}
     Path("run.json").write_text(json.dumps(recording))
     real = [*arguments, "--mcp", ".mcp.json", "--", *PYTHON, "import json, os; print(os.environ['OFFBOOK_URL'])"]
-    code, _, err = execute("--allow-no-calls", *real)
+    code, _, err = execute("-o", "allow_no_calls=true", *real)
     assert code == 0, err
     code, _, err = execute(*arguments, "--mcp", ".mcp.json", "--", *agent("a"), ".mcp.json")
     assert Path("ran").read_text() == "x"

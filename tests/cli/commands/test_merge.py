@@ -52,10 +52,11 @@ def written(run, *command, program=()):
     return {"code": code, "out": out, **files}
 
 
-def assert_merged(run, shards, *command, program=(), merge=(), count=4):
+def assert_merged(run, shards, *command, program=(), compare="", count=4):
     """Check that the shards of a command merge to what it writes without shards, and return that."""
-    whole = written(run, *command, *merge, program=program)
-    merged = written(run, "merge", *shards(*command, program=program, count=count), *merge)
+    whole = written(run, *command, *(("-o", f"compare={compare}") if compare else ()), program=program)
+    parts = shards(*command, program=program, count=count)
+    merged = written(run, "merge", *parts, *(("--compare", compare) if compare else ()))
     assert merged == whole
     return whole
 
@@ -84,7 +85,7 @@ class TestExplorations:
         assert any(len(each["faults"]) == 2 for each in json.loads(whole["json"])["explored"])
 
     def test_orders_and_crashes_merge_too(self, run, careless, shards):
-        faults = ("--faults", "tool_lost", "--crash", "--orders", "--budget", "8")
+        faults = ("--faults", "tool_lost", "--crash", "-o", "orders=true", "--budget", "8")
         assert_merged(run, shards, *FLOW, *faults, count=2)
 
     def test_a_scenario_is_explored_in_shards(self, run, project, shards):
@@ -103,7 +104,7 @@ class TestExplorations:
     def test_a_merged_exploration_is_compared_with_an_earlier_one(self, run, careless, shards):
         run(*FLOW, *SOME_FAULTS, "--reporter", "json=before.json")
         command = (*FLOW, *SOME_FAULTS, "--budget", "1")
-        whole = assert_merged(run, shards, *command, merge=("--compare", "before.json"), count=2)
+        whole = assert_merged(run, shards, *command, compare="before.json", count=2)
         assert whole["code"] == 0
         assert "earlier finding" in whole["out"]
 
@@ -129,8 +130,8 @@ class TestExplorations:
         ("options", "reason"),
         [
             (("--budget", "5m"), "--budget: a budget of time cannot be split into shards"),
-            (("--compare", "before.json"), "--compare: it cannot be used with --shard"),
-            (("--regress", "found"), "--regress: it cannot be used with --shard"),
+            (("-o", "compare=before.json"), "compare: it cannot be used with --shard"),
+            (("-o", "regress=found"), "regress: it cannot be used with --shard"),
             (("--only", "0001"), "--only: it cannot be used with --shard"),
             (("--fault", "call=1: timeout"), "--fault: it cannot be used with --shard"),
             (("--shard", "5/4"), "there is no shard 5 of 4"),
@@ -276,11 +277,9 @@ class TestForeignParts:
             return self.refusal(run, "part1.json", "other.json")
 
         foreign = "other.json: it is a shard of another run: its"
-        assert f"{foreign} command is 'offbook explore flow.yaml" in refused("--optional", "tell")
-        assert (
-            f"{foreign} options is 'tool_lost  fail on bad retry (lost messages) undetected (failed check)', and"
-            in refused("--fail-on", "wrong")
-        )
+        assert f"{foreign} command is 'offbook explore flow.yaml" in refused("-o", "optional=tell")
+        chosen = "--faults tool_lost fail on bad retry (lost messages) undetected (failed check)"
+        assert f"{foreign} options is '{chosen}', and" in refused("--fail-on", "wrong")
         Path("run.json").write_text(Path("run.json").read_text().replace('"yes"', '"no"'))
         assert f"{foreign} recording is '" in refused()
 

@@ -202,5 +202,5 @@ def test_a_config_that_cannot_be_read_is_bad_input(run, project):
 
 def test_such_an_agent_is_explored_as_a_program(run, project):
     assert run("test", "--record", "run.json")[0] == 0
-    code, _, err = run("explore", "sim_notes.py", "--scenario", "writes twice", "--replay", "run.json")
+    code, _, err = run("explore", "sim_notes.py", "-o", "scenario=writes twice", "--replay", "run.json")
     assert (code, "its MCP servers are not part of an explored scenario" in err) == (2, True), err

@@ -3,9 +3,10 @@
 import pytest
 
 from offbook.cli.runners.mcp_servers import McpServers
-from offbook.cli.runners.wire import WireArguments, parse_upstreams
+from offbook.cli.runners.wire import parse_upstreams
 from offbook.errors import InputError
 from offbook.recording.call_cache import CacheCounts
+from offbook.wire.settings import WireArguments
 from tests.servers import redis_server
 
 

@@ -34,7 +34,7 @@ def test_the_heatmap_is_followed_by_the_totals_and_the_findings():
         "  │ 2 cases, the first: step=agent call=1: connection_reset",
         "  │ offbook explore refund.py --only 0003",
         "",
-        "if the agent is meant to give up with such an error, declare it: --declared RuntimeError",
+        "if the agent is meant to give up with such an error, declare it: -o declared=RuntimeError",
         "",
         "never seen to run: fallback, breaker open",
     ]

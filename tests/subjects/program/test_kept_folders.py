@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from offbook.errors import InputError
+from offbook.explore.settings import ExploreSettings
 from offbook.faults import FaultPlan
 from offbook.subjects.program.kept_folders import KeptFolders
 from offbook.subjects.program.program import ProgramSubject
-from offbook.subjects.specs import ExploreSettings
 from tests.explore.runs import plan_of, write_recording
 from tests.subjects.programs import python
 

@@ -8,12 +8,12 @@ import pytest
 
 from offbook.explore.explorer import Explorer
 from offbook.explore.options import ExploreOptions, select_variants
+from offbook.explore.settings import ExploreSettings
 from offbook.faults import FaultPlan
 from offbook.report.exploration.json_report import exploration_json
 from offbook.report.exploration.report_input import ReportInput
 from offbook.subjects.executors import executor_of
 from offbook.subjects.program.program import ProgramSubject
-from offbook.subjects.specs import ExploreSettings
 from tests.explore.runs import plan_of, write_recording
 from tests.subjects.programs import ASKS
 

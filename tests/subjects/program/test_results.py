@@ -9,10 +9,12 @@ import pytest
 from offbook.errors import InputError
 from offbook.explore.explorer import Explorer
 from offbook.explore.options import ExploreOptions, select_variants
+from offbook.explore.settings import ExploreSettings
+from offbook.settings import arguments_of
 from offbook.subjects.executors import executor_of
 from offbook.subjects.program.results import BACKUP_FOLDER
 from offbook.subjects.regression import Regression, RegressionFolder, reproduce
-from offbook.subjects.specs import ExploreSettings, ProgramSpec, WorkflowSpec, open_subject
+from offbook.subjects.specs import ProgramSpec, WorkflowSpec, open_subject
 
 AGENT = """\
 import json, os, sys, urllib.request
@@ -111,7 +113,7 @@ def test_what_is_no_file_of_the_program_is_refused_before_it_runs(agent, results
         pytest.skip("a pattern like another there")
     with pytest.raises(InputError, match=reason) as refused:
         explored(agent, results=(results,))
-    assert refused.value.source == f"--result {results}"
+    assert refused.value.source == f"results={results}"
 
 
 def test_a_link_is_refused_because_what_is_behind_it_could_be_lost(agent, tmp_path):
@@ -125,7 +127,7 @@ def test_a_link_is_refused_because_what_is_behind_it_could_be_lost(agent, tmp_pa
 def test_a_file_that_the_clean_run_does_not_write_is_an_error(agent):
     with pytest.raises(InputError, match="has written no such file") as refused:
         explored(agent, results=("reprot.txt",))
-    assert refused.value.source == "--result reprot.txt"
+    assert refused.value.source == "results=reprot.txt"
     assert not Path(BACKUP_FOLDER).exists()
 
 
@@ -189,7 +191,7 @@ def test_only_programs_have_result_files_and_checks(settings):
 def test_a_regression_checks_again_what_it_was_found_by(agent, project):
     project.write("check.py", CHECK)
     settings = ExploreSettings(results=("report.txt",), check=f"{sys.executable} check.py")
-    assert settings.arguments == ["--check", f"{sys.executable} check.py", "--result", "report.txt"]
+    assert arguments_of(settings) == ["-o", "results=report.txt", "-o", f"check={sys.executable} check.py"]
     kind = Regression(offbook="regression", verdict="crashed", faults=(), subject=agent, settings=settings)
     with open_subject(agent, settings) as subject:
         exploration = Explorer(subject, ExploreOptions(variants=select_variants(SECOND, subject.variants))).explore()

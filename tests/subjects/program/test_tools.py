@@ -8,6 +8,7 @@ from offbook.errors import InputError
 from offbook.explore.explorer import Explorer
 from offbook.explore.options import ExploreOptions, select_variants
 from offbook.explore.run import sites_of
+from offbook.explore.settings import ExploreSettings
 from offbook.explore.verdict import assess
 from offbook.faults import FaultPlan
 from offbook.report.exploration.json_report import exploration_json
@@ -15,7 +16,7 @@ from offbook.report.exploration.report_input import ReportInput
 from offbook.subjects.executors import executor_of
 from offbook.subjects.program.program import ProgramSubject
 from offbook.subjects.program.tools import load_mcp_tools
-from offbook.subjects.specs import ExploreSettings, ProgramSpec, explore_command, real_tools
+from offbook.subjects.specs import ProgramSpec, explore_command, real_tools
 from offbook.tools.effects import ToolDeclaration
 from tests.explore.runs import plan_of
 from tests.subjects.programs import python

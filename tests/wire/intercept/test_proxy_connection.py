@@ -122,7 +122,7 @@ def test_blocked_hosts_are_refused_and_counted_and_this_machine_is_not():
         with RawClient(server.url) as client:
             client.send(connect_head("example.org:443", credentials(interception)))
             heard = client.hear()
-            assert (heard.status, b"--block-network" in heard.body) == (403, True)
+            assert (heard.status, b"block_network" in heard.body) == (403, True)
         with LoopbackServer() as other, RawClient(server.url) as client:
             client.send(connect_head(other.host, credentials(interception)))
             assert client.hear().status == 200

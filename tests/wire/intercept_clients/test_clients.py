@@ -31,7 +31,17 @@ def execute(tmp_path):
     (tmp_path / "run.json").write_text(flows.recording({"first": {"content": "Hello!"}}))
 
     def execute(*command):
-        words = [OFFBOOK, "exec", "--intercept", "--block-network", "--replay", tmp_path / "run.json", "--", *command]
+        words = [
+            OFFBOOK,
+            "exec",
+            "--intercept",
+            "-o",
+            "block_network=true",
+            "--replay",
+            tmp_path / "run.json",
+            "--",
+            *command,
+        ]
         done = subprocess.run([*words, URL, BODY], capture_output=True, text=True, timeout=110, check=False)
         return done.returncode, done.stdout
 

@@ -14,11 +14,11 @@ from unittest import mock
 from offbook import serving
 from offbook.explore.explorer import Explorer
 from offbook.explore.options import WIRE_VARIANTS, ExploreOptions, select_variants
+from offbook.explore.settings import ExploreSettings
 from offbook.messages import Response, deltas_of
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.stores.locate import open_store
 from offbook.subjects.program.program import ProgramSubject
-from offbook.subjects.specs import ExploreSettings
 from offbook.vendors import VENDORS, codec_of
 from tests.servers.loopback import LoopbackServer, ServerCall
 from tests.wire.http_requests import call_of, entry_of, recording_of

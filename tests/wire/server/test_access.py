@@ -85,7 +85,7 @@ def test_the_host_that_a_server_listens_at_is_accepted():
 def test_on_all_interfaces_addresses_are_accepted_and_names_are_not(bound_to):
     hosts = ["192.168.0.1:80", "[fe80::1]", "localhost", "0.0.0.0:80", "build.test"]
     assert [status(Access(bound_to=bound_to), host=host) for host in hosts] == [200, 200, 200, 200, 403]
-    assert "--allow-host build.test" in Access(bound_to=bound_to).refusal({"host": "build.test"}, "").message
+    assert "-o allow_hosts=build.test" in Access(bound_to=bound_to).refusal({"host": "build.test"}, "").message
 
 
 @pytest.mark.parametrize(

@@ -8,77 +8,27 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offbook.cli.options import (
-    BaseUrlVars,
-    BlockNetwork,
-    Intercept,
-    InterceptHosts,
-    Port,
-    Quiet,
-    StrictUsage,
-    check_placeholder,
-    with_wire_options,
-)
+from offbook.cli.declared import with_options
+from offbook.cli.options import check_placeholder
+from offbook.wire.settings import ExecArguments
 
 if TYPE_CHECKING:
     from offbook.cli.output.wire import WireReportFile
     from offbook.cli.run_program import ChildExit
-    from offbook.cli.runners.wire import ExitDecision, WireArguments, WireTally
+    from offbook.cli.runners.wire import ExitDecision, WireTally
     from offbook.scenarios.trajectory.golden import GoldenFile
 
 
-_FORK_EXAMPLE = "offbook exec --replay PATH --live-from call=4 --model NAME -- COMMAND …"
 SETTINGS = {"context_settings": {"allow_interspersed_args": False}}
 
 
-@with_wire_options
+@with_options(ExecArguments)
 def execute(
-    options: WireArguments,
+    options: ExecArguments,
+    given: ExecArguments,
     command: Annotated[
         list[str] | None, typer.Argument(metavar="-- COMMAND", help="The program and its arguments.")
     ] = None,
-    mcp: Annotated[
-        str | None,
-        typer.Option(
-            "--mcp",
-            metavar="CONFIG",
-            help="Record or replay the MCP servers of this config, too; {mcp} in the command is the config to use.",
-        ),
-    ] = None,
-    live_from: Annotated[
-        str | None,
-        typer.Option(
-            "--live-from",
-            metavar="call=N",
-            help="Answer from the recording until this call, then by the real APIs, and record the run anew.",
-        ),
-    ] = None,
-    model: Annotated[
-        str, typer.Option("--model", metavar="NAME", help="With --live-from: the model that is asked instead.")
-    ] = "",
-    golden: Annotated[
-        str | None,
-        typer.Option(
-            "--golden", metavar="PATH", help="Exit with 1 if the tool calls are not as approved in this file."
-        ),
-    ] = None,
-    base_url_var: BaseUrlVars = [],  # noqa: B006
-    intercept: Intercept = False,
-    intercept_host: InterceptHosts = [],  # noqa: B006
-    block_network: BlockNetwork = False,
-    strict_unused: StrictUsage = False,
-    allow_no_calls: Annotated[
-        bool, typer.Option("--allow-no-calls", help="Do not exit with 3 if there was no call.")
-    ] = False,
-    time_limit: Annotated[
-        float | None,
-        typer.Option("--time-limit", metavar="SECONDS", help="Stop the program after this time, and exit with 124."),
-    ] = None,
-    port: Port = 0,
-    report: Annotated[
-        str | None, typer.Option("--report", metavar="PATH", help="Write the outcome of each call to this JSON file.")
-    ] = None,
-    quiet: Quiet = False,
 ) -> None:
     """Run any program, and record or replay its model calls.
 
@@ -111,35 +61,31 @@ def execute(
     from msgspec.structs import replace
 
     from offbook.cli.output.wire import WireReportFile, WireSummary
-    from offbook.cli.runners.wire import ExitPolicy, print_notes
+    from offbook.cli.runners.wire import ExitPolicy, print_notes, with_record_mode
     from offbook.errors import InputError
     from offbook.vendors import agent_variables, named_base_urls
-    from offbook.wire.intercept.program_network import NetworkOptions
 
-    if options.replay is options.record is None:
+    if given.replay is given.record is None:
         _refuse_misplaced(command or [])
     if not command:
         raise InputError("a command is missing", source="exec", hint="offbook exec --replay PATH -- COMMAND …")
-    check_placeholder(command, mcp)
-    if time_limit is not None and not time_limit > 0:
-        raise InputError(f"{time_limit:g} is not a time limit", source="--time-limit", hint="use a number above 0")
-    network = NetworkOptions(intercepts=intercept, hosts=intercept_host, blocks=block_network)
-    variables = [*agent_variables(command), *base_url_var]
-    options = replace(options, mcp=mcp, base_url_vars=variables, network=network)
-    options = _with_fork(options, live_from, model)
-    options.check()
-    options = options.with_record_mode()
-    policy = ExitPolicy(options, command, is_strict=strict_unused, may_ask_nothing=allow_no_calls)
-    file = WireReportFile(report, options, command)
-    approved = _load_golden(golden)
+    check_placeholder(command, options.mcp)
+    if options.time_limit is not None and not options.time_limit > 0:
+        reason = f"{options.time_limit:g} is not a time limit"
+        raise InputError(reason, source="--time-limit", hint="use a number above 0")
+    given.check_together()
+    named_base_urls(options.base_url_vars, "")
+    options = replace(options.fitting(), base_url_vars=(*agent_variables(command), *options.base_url_vars))
+    options = with_record_mode(_with_fork(options))
+    file = WireReportFile(options.report, options, command)
+    approved = _load_golden(options.golden)
     options.fault_plan()
-    named_base_urls(base_url_var, "")
     _check_command(command[0])
-    if not quiet:
+    if not options.quiet:
         print_notes(options)
         _print_fork(options)
-    end, tally = _run(command, options, port=port, report=file, time_limit_s=time_limit)
-    decision = policy.decide(end, tally)
+    end, tally = _run(command, options, report=file)
+    decision = ExitPolicy(options, command).decide(end, tally)
     if approved is not None:
         decision = _golden_decision(decision, tally, options, approved)
     file.finish(tally, exit_code=decision.code, command_exit_code=end.code)
@@ -148,13 +94,13 @@ def execute(
         options.recording,
         recorded_in=_kept_beside(options),
         is_folder=options.is_folder,
-        is_quiet=quiet,
-        is_strict=strict_unused,
+        is_quiet=options.quiet,
+        is_strict=options.strict_unused,
     )
     summary.print(decision)
     if options.record is not None and (tally.failed or not (tally.totals.tries or end.code == 0)):
         _print_key_advice(tally, options)
-    if not quiet:
+    if not options.quiet:
         _print_fork_outcome(options, tally)
     raise typer.Exit(decision.code)
 
@@ -176,56 +122,22 @@ def _refuse_misplaced(words: list[str]) -> None:
     raise InputError("the recording comes before the command", source=recording, hint=hint)
 
 
-def _with_fork(options: WireArguments, live_from: str | None, model: str) -> WireArguments:
-    """Return the options of a run that leaves its recording at a call, if there is one like `call=4`.
+def _with_fork(options: ExecArguments) -> ExecArguments:
+    """Return the options of a run that leaves its recording at the call of --live-from, if there is one.
 
     The new recording is `today.live-from-4.json` beside `today.json`, unless the options name another.
 
     Raises:
-        InputError: the call cannot be read, options exclude each other, or the new recording has exchanges already.
+        InputError: the new recording has exchanges already, or is the one that is left.
     """
     from msgspec.structs import replace
 
-    from offbook.errors import InputError
-
-    if live_from is None:
-        if model:
-            raise InputError("--model requires --live-from", hint=_FORK_EXAMPLE)
+    number = options.live_from_call
+    if number is None or options.replay is None:
         return options
-    number = _call_number(live_from)
-    if options.replay is None:
-        raise InputError("--live-from requires --replay", hint=_FORK_EXAMPLE)
-    _check_fork(options)
-    record = options.record or _fork_recording(options.replay, number)
-    forked = replace(options, live_from=number, model=model, record=record)
+    forked = replace(options, record=options.record or _fork_recording(options.replay, number))
     _check_fork_recording(forked)
     return forked
-
-
-def _call_number(text: str) -> int:
-    import re
-
-    from offbook.errors import InputError
-
-    found = re.fullmatch(r"call=([1-9][0-9]{0,8})", text.strip())
-    if found is None:
-        raise InputError(f"expected call=N, got {text!r}", source="--live-from", hint="--live-from call=4")
-    return int(found[1])
-
-
-def _check_fork(options: WireArguments) -> None:
-    from offbook.errors import InputError
-
-    excluded = {
-        "--mcp": options.mcp is not None,
-        "a folder of recordings": options.is_folder,
-        "--lenient": options.is_lenient,
-        "--default-response": options.default_response is not None,
-        f"--record-mode {options.record_mode}": options.record_mode not in (None, "fresh"),
-    }
-    for what, is_given in excluded.items():
-        if is_given:
-            raise InputError(f"--live-from excludes {what}", hint="leave one of them out")
 
 
 def _fork_recording(recording: str, number: int) -> str:
@@ -238,7 +150,7 @@ def _fork_recording(recording: str, number: int) -> str:
     return str(Path(recording).with_suffix(f".live-from-{number}.json"))
 
 
-def _check_fork_recording(options: WireArguments) -> None:
+def _check_fork_recording(options: ExecArguments) -> None:
     from offbook.errors import InputError
     from offbook.recording.stores.locate import open_store
 
@@ -252,22 +164,22 @@ def _check_fork_recording(options: WireArguments) -> None:
         raise InputError("the recording of the fork is there already", source=store.location, hint=hint)
 
 
-def _print_fork(options: WireArguments) -> None:
+def _print_fork(options: ExecArguments) -> None:
     """Say on stderr which calls are about to be live, if some are."""
     from offbook.cli.output.console import print_message
 
-    if options.is_forked:
+    if options.live_from_call is not None:
         model = f" with {options.model}" if options.model else ""
-        message = f"live from call {options.live_from} on{model}; the whole run is recorded in {options.record}"
+        message = f"live from call {options.live_from_call} on{model}; the whole run is recorded in {options.record}"
         print_message("offbook: ", message, is_err=True)
 
 
-def _print_fork_outcome(options: WireArguments, tally: WireTally) -> None:
+def _print_fork_outcome(options: ExecArguments, tally: WireTally) -> None:
     """Say on stderr what was replayed, what was live, and what that has cost."""
     from offbook.cli.output.console import print_message
     from offbook.text import format_usd, pluralize
 
-    if options.is_forked:
+    if options.live_from_call is not None:
         served, live = tally.totals.outcomes["served"], tally.totals.outcomes["recorded"]
         parts = [f"{served:,} from {options.replay}", f"{live:,} live for ${format_usd(tally.totals.cost_usd) or '0'}"]
         recording = _kept_beside(options) or options.record
@@ -275,7 +187,7 @@ def _print_fork_outcome(options: WireArguments, tally: WireTally) -> None:
         print_message("offbook: ", message, is_err=True)
 
 
-def _kept_beside(options: WireArguments) -> str:
+def _kept_beside(options: ExecArguments) -> str:
     """Return where the recorded calls are if the recording stays as it was, because the run failed; empty if not."""
     from offbook.recording.replace_on_close import kept_beside
     from offbook.recording.stores.locate import open_store
@@ -292,7 +204,7 @@ def _load_golden(path: str | None) -> tuple[str, GoldenFile] | None:
 
 
 def _golden_decision(
-    decision: ExitDecision, tally: WireTally, options: WireArguments, approved: tuple[str, GoldenFile]
+    decision: ExitDecision, tally: WireTally, options: ExecArguments, approved: tuple[str, GoldenFile]
 ) -> ExitDecision:
     """Return the decision about a run; one that succeeded is a failure if its tool calls are not those approved."""
     import shlex
@@ -310,7 +222,7 @@ def _golden_decision(
     return ExitDecision(FAILED, f"the tool calls are {describe_difference(match, golden)}", hint)
 
 
-def _print_key_advice(tally: WireTally, options: WireArguments) -> None:
+def _print_key_advice(tally: WireTally, options: ExecArguments) -> None:
     """Print which key is not set, if live calls have failed that need one, or if the program failed before any."""
     import os
 
@@ -322,9 +234,7 @@ def _print_key_advice(tally: WireTally, options: WireArguments) -> None:
         print_message("  hint: ", advice, is_err=True)
 
 
-def _run(
-    command: list[str], options: WireArguments, *, port: int, report: WireReportFile, time_limit_s: float | None
-) -> tuple[ChildExit, WireTally]:
+def _run(command: list[str], options: ExecArguments, *, report: WireReportFile) -> tuple[ChildExit, WireTally]:
     """Run the command next to a server, and return how it ended and the tally of its calls."""
     import os
 
@@ -337,29 +247,31 @@ def _run(
         EffectReports,
         child_environment,
         discard_empty_recording,
+        events_of,
         keep_recording_of_failure,
         tally_wire_calls,
+        wire_options_of,
     )
     from offbook.wire.intercept.program_network import ProgramNetwork
     from offbook.wire.server.wire_server import WireServer
 
-    wire_options = options.wire_options(os.environ)
+    wire_options = wire_options_of(options, os.environ)
     with (
-        options.events.open() as sink,
+        events_of(options).open() as sink,
         discard_empty_recording(options.record),
         _muted_misses(),
         EffectReports(os.environ) as effects,
         McpServers(options, os.environ, sink=sink) as mcp,
         ProgramNetwork(options.network, os.environ) as network,
         WireServer(
-            replace(wire_options, sink=sink), port=port, mount=mcp.hub, interception=network.interception
+            replace(wire_options, sink=sink), port=options.port, mount=mcp.hub, interception=network.interception
         ) as server,
     ):
         report.begin()
         try:
             environment = child_environment(os.environ, server, network, options.base_url_vars)
             environment |= effects.variables | mcp.point_to(server)
-            end = run_child(mcp.command(command), environment, time_limit_s=time_limit_s)
+            end = run_child(mcp.command(command), environment, time_limit_s=options.time_limit)
         except OSError as error:
             raise typer.Exit(_print_not_started(command[0], error)) from None
         unused_tools = mcp.unused(server)

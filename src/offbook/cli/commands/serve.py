@@ -2,56 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
 import typer
 
-from offbook.cli.options import AsJson, Port, Quiet, StrictUsage, with_wire_options
-
-if TYPE_CHECKING:
-    from offbook.cli.runners.wire import WireArguments
+from offbook.cli.declared import with_options
+from offbook.wire.settings import ServeArguments
 
 
-@with_wire_options
-def serve(
-    options: WireArguments,
-    mcp: Annotated[
-        str | None,
-        typer.Option(
-            "--mcp",
-            metavar="CONFIG",
-            show_default=False,
-            help="Serve the MCP servers of this config, too, at /mcp/NAME and over stdio.",
-        ),
-    ] = None,
-    strict_unused: StrictUsage = False,
-    host: Annotated[
-        str, typer.Option(help="Listen on this address; other than loopback requires --api-key.")
-    ] = "127.0.0.1",
-    port: Port = 0,
-    api_key: Annotated[
-        str, typer.Option(envvar="OFFBOOK_API_KEY", show_default=False, help="The key that clients must send.")
-    ] = "",
-    allow_host: Annotated[
-        list[str], typer.Option(help="A name of this server besides localhost: agent.test, *.test. Repeatable.")
-    ] = [],  # noqa: B006
-    allow_origin: Annotated[
-        list[str], typer.Option(help="Let pages of this site use the server: https://app.test. Repeatable.")
-    ] = [],  # noqa: B006
-    processes: Annotated[
-        int, typer.Option(metavar="N", min=1, max=256, help="Serve in so many processes on one port, for load tests.")
-    ] = 1,
-    session_group: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            show_default=False,
-            help="Answer sessions as one with all servers of this name; with --replay redis://….",
-        ),
-    ] = "",
-    as_json: AsJson = False,
-    quiet: Quiet = False,
-) -> None:
+@with_options(ServeArguments)
+def serve(options: ServeArguments, given: ServeArguments) -> None:
     """Serve the model APIs from a recording, or record them.
 
     Serves the APIs of OpenAI, Anthropic, Gemini and Ollama until Ctrl-C or
@@ -73,40 +31,34 @@ def serve(
       offbook serve --replay redis://cache/0 --session-group load
     """
     import msgspec
-    from msgspec.structs import replace
 
     from offbook.cli import FAILED, FINE, MISMATCH
     from offbook.cli.output.console import echo_json, print_message
     from offbook.cli.output.wire import WireSummary
-    from offbook.cli.runners.serve import ListenAddress, serve_here, serve_in_processes
+    from offbook.cli.runners.serve import serve_here, serve_in_processes
+    from offbook.cli.runners.wire import with_record_mode
     from offbook.errors import InputError
 
-    if session_group and not (options.replay or "").startswith(("redis://", "rediss://")):
+    given.check_together()
+    is_strict = options.strict_unused
+    if options.session_group and not (options.replay or "").startswith(("redis://", "rediss://")):
         hint = "add --replay redis://HOST, or leave it out"
         raise InputError("servers share sessions through a recording in Redis", source="--session-group", hint=hint)
-    if (processes > 1 or session_group) and strict_unused:
+    if (options.processes > 1 or options.session_group) and is_strict:
         hint = "leave it out, or use one process"
         raise InputError("each process counts what it has served", source="--strict-unused", hint=hint)
-    options = replace(options, mcp=mcp, allow_hosts=allow_host, allow_origins=allow_origin)
-    options.check()
-    options = options.with_record_mode()
-    place = ListenAddress(host, port, api_key)
-    if processes == 1:
-        served = serve_here(options, place, session_group=session_group, is_json=as_json, is_quiet=quiet)
-    else:
-        served = serve_in_processes(
-            options, place, count=processes, session_group=session_group, is_json=as_json, is_quiet=quiet
-        )
+    options = with_record_mode(options.fitting())
+    served = serve_here(options) if options.processes == 1 else serve_in_processes(options)
     tally = served.tally
     summary = WireSummary(
         tally,
         options.recording,
         is_folder=options.is_folder,
-        is_quiet=quiet,
-        is_strict=strict_unused,
+        is_quiet=options.quiet,
+        is_strict=is_strict,
         is_closing_log=True,
     )
-    if as_json:
+    if options.as_json:
         echo_json(msgspec.json.encode(tally.document(with_calls=False)).decode())
         summary.print_unrecorded()
     else:
@@ -115,4 +67,4 @@ def serve(
         print_message("error: ", f"{text}; its calls are not counted", style="bold red", is_err=True)
     if tally.unrecorded or served.died:
         raise typer.Exit(FAILED)
-    raise typer.Exit(MISMATCH if strict_unused and (tally.unused or tally.overused) else FINE)
+    raise typer.Exit(MISMATCH if is_strict and (tally.unused or tally.overused) else FINE)

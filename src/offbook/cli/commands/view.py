@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from offbook.cli.options import AsJson, Port
+from offbook.cli.options import AsJson
 
 
 def view(
@@ -14,7 +14,9 @@ def view(
         list[str],
         typer.Argument(metavar="FOLDER|FILE", help="Folders and files of recordings and reports.", show_default=False),
     ],
-    port: Port = 0,
+    port: Annotated[
+        int, typer.Option("--port", metavar="N", min=0, max=65535, help="Listen on this port; 0 is any free port.")
+    ] = 0,
     opens: Annotated[
         bool | None, typer.Option("--open/--no-open", help="Open the browser; by default, from a terminal.")
     ] = None,

@@ -68,7 +68,7 @@ class DeclaredErrors(FinalReporter):
         for name in self._declared if is_complete else ():
             if name not in met:
                 hint = did_you_mean(name, others, kind="errors that are not declared") if others else ""
-                message = f"--declared {name}: no run has ended with it"
+                message = f"declared={name}: no run has ended with it"
                 print_message("note: ", "; ".join(filter(None, [message, hint])), is_err=True)
 
 

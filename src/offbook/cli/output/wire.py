@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from offbook.cli.output.console import echo, echo_json, print_message
-from offbook.cli.runners.wire import SHOWN_HOSTS, ExitDecision, WireArguments, WireTally
+from offbook.cli.runners.wire import SHOWN_HOSTS, ExitDecision, WireTally
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import InputError
 from offbook.faults import parse_fault
@@ -30,6 +30,7 @@ from offbook.tools.effects import Effect
 from offbook.wire.calls import STEP_HEADER, Miss, WireCall, WireOutcome
 from offbook.wire.recordings import OverusedExchange, UnusedExchange
 from offbook.wire.server.wire_server import WireServer
+from offbook.wire.settings import ExecArguments, ServeArguments
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -155,7 +156,7 @@ def call_line(call: WireCall) -> Text:
     )
 
 
-ALL_INTERFACES_NOTE = "clients that use a name of this machine are refused; allow it with --allow-host NAME"
+ALL_INTERFACES_NOTE = "clients that use a name of this machine are refused; allow it with -o allow_hosts=NAME"
 
 
 class ServingNotice(Struct, frozen=True, kw_only=True):
@@ -163,7 +164,7 @@ class ServingNotice(Struct, frozen=True, kw_only=True):
     MCP servers by name. It may have several `processes`."""
 
     server: WireServer
-    options: WireArguments
+    options: ServeArguments
     variables: dict[str, str]
     mcp_urls: Mapping[str, str]
     processes: int = 1
@@ -292,7 +293,7 @@ class WireSummary(Struct, frozen=True):
     def _print_network(self, network: NetworkTally) -> None:
         """Print the hosts that were refused, and those whose clients do not trust the authority of the run."""
         if network.refused and not self.is_quiet:
-            self._say(f"--block-network refused {_describe_hosts(network.refused)}")
+            self._say(f"block_network refused {_describe_hosts(network.refused)}")
         if network.distrusted:
             message = f"the program did not accept our certificate for {_describe_hosts(network.distrusted)}"
             self._say(f"{message}\n  hint: {_DISTRUST_HINT}", is_wrong=True)
@@ -410,7 +411,7 @@ class WireReportFile:
         InputError: the path is `-`, since stdout belongs to the command.
     """
 
-    def __init__(self, path: str | None, options: WireArguments, command: Sequence[str]) -> None:
+    def __init__(self, path: str | None, options: ExecArguments, command: Sequence[str]) -> None:
         if path == "-":
             raise InputError("stdout belongs to the command", source="--report", hint="name a file")
         self._path = None if path is None else Path(path)

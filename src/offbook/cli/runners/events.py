@@ -51,10 +51,7 @@ class EventOptions(Struct, frozen=True, kw_only=True):
     @property
     def given(self) -> list[str]:
         """The options that are given."""
-        return [f"--{name}" for name in self.__struct_fields__ if getattr(self, name) is not None]
-
-
-NO_EVENTS = EventOptions()
+        return [name for name in self.__struct_fields__ if getattr(self, name) is not None]
 
 
 @contextmanager

@@ -8,7 +8,6 @@ from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
 
 from offbook import __version__
 from offbook.cli import FAILED, FINE, INTERRUPTED, start_s
@@ -20,7 +19,7 @@ from offbook.cli.output.exploration import (
     print_regression,
     regression_document,
 )
-from offbook.cli.parse import check_models, parse_state
+from offbook.cli.parse import check_models, parse_shard_option, parse_state, parse_workers, report_lines
 from offbook.cli.run_program import Interruption, Termination
 from offbook.config import import_from, plan_run
 from offbook.config.recordings import is_folder, slug
@@ -29,8 +28,9 @@ from offbook.explore.cases import FaultCase
 from offbook.explore.explorer import CaseExecutor, Exploration, Explorer, OnBegin, Subject
 from offbook.explore.options import VARIANTS, ExploreOptions, select_variants
 from offbook.explore.schedule import Pace, check_shard, parse_budget
+from offbook.explore.settings import ExploreArguments, ExploreSettings
 from offbook.explore.start_check import ForkingSubject
-from offbook.explore.verdict import FINDING_TITLES
+from offbook.explore.verdict import FINDING_TITLES, parse_verdicts
 from offbook.faults import parse_fault
 from offbook.files import read_file
 from offbook.recording.format.foreign import explain_import
@@ -47,14 +47,14 @@ from offbook.report.exploration.report_input import (
     ReportOrigin,
     causes_of_findings,
 )
-from offbook.shard import Shard
-from offbook.subjects.executors import AnyWorkers, RayAddress, executor_of
+from offbook.settings import arguments_of
+from offbook.shard import parse_shard
+from offbook.subjects.executors import RayAddress, executor_of
 from offbook.subjects.program.kept_folders import PLACEHOLDER
 from offbook.subjects.regression import Regression, RegressionFolder, load_regression, reproduce
 from offbook.subjects.scenario import config_of, scenario_of
 from offbook.subjects.specs import (
     AnySubjectSpec,
-    ExploreSettings,
     ProgramSpec,
     ScenarioSpec,
     WorkflowSpec,
@@ -66,105 +66,66 @@ from offbook.subjects.specs import (
 from offbook.text import did_you_mean, did_you_mean_file, pluralize
 from offbook.workflow.file.load import load_workflow
 
-
-class ExploreArguments(Struct, frozen=True, kw_only=True):
-    """Which cases run, how they are reported, and which verdicts fail.
-
-    `lines` are the faults of a single case to run instead of all; `only` has ids of cases. `compare` is an earlier
-    report, `regress` a folder for findings.
-    """
-
-    faults: str = "all"
-    has_pairs: bool = False
-    budget: str | None = None
-    lines: Sequence[str] = ()
-    only: Sequence[str] = ()
-    is_list: bool = False
-    invariants: str | None = None
-    workers: AnyWorkers = "auto"
-    reporters: Sequence[str] = ()
-    fail_on: frozenset[str] = FINDING_TITLES
-    compare: str | None = None
-    regress: str | None = None
-    shard: Shard | None = None
-    is_json: bool = False
-    is_quiet: bool = False
-
-
 WORKFLOW_SUFFIXES = (".yaml", ".yml")
 RECORDINGS_FOLDER = "recordings"
 USAGE = "offbook explore FLOW.yaml --recording PATH, or SIM.py, or --replay PATH --run-tools -- COMMAND"
 
 
-class SubjectArguments(Struct, frozen=True, kw_only=True):
-    """The arguments that name the subject. `command` is what follows `--`."""
+def subject_of(options: ExploreArguments, file: str | None, command: Sequence[str] | None) -> AnySubjectSpec:
+    """Return the subject to explore: that of a file, or the program of a command.
 
-    file: str | None
-    command: Sequence[str] | None
-    recording: str | None
-    mcp: str | None
-    scenario: str | None
-    agent: str | None
-    config: str | None
-    settings: list[str]
-    state: str | None
-
-    def spec(self) -> AnySubjectSpec:
-        """Return the subject to explore.
-
-        Raises:
-            InputError: there is no subject, or there are two, or something that it needs is missing or wrong.
-        """
-        if (self.file is None) == (self.command is None):
-            reason = "a file or a program is missing" if self.file is None else "there are both a file and a program"
-            raise InputError(reason, source="explore", hint=USAGE)
-        if self.file is None:
-            return ProgramSpec(recording=self._recording(), command=tuple(self.command or ()), mcp=self.mcp)
-        if self.mcp is not None:
-            hint = "it is for a program; tools of workflows and scenarios can fail without it"
-            raise InputError("there is no program", source="--mcp", hint=hint)
-        if self.file.endswith(WORKFLOW_SUFFIXES):
-            return self._workflow(self.file)
-        if self.file.endswith(".py"):
-            return self._scenario(self.file)
-        reason, hint = "this is not a workflow or a file of scenarios", USAGE
-        if Path(self.file).is_file():
-            expected = "a workflow or a file of scenarios"
-            reason, hint = explain_import(read_file(self.file), source=self.file, expected=expected) or (reason, hint)
-        raise InputError(reason, source=self.file, hint=hint)
-
-    def _recording(self) -> str:
-        if self.recording is None:
-            hint = "--recording PATH; make one with run --record or exec --record"
-            raise InputError("a recording is missing", source="explore", hint=hint)
-        return self.recording
-
-    def _workflow(self, file: str) -> WorkflowSpec:
+    Raises:
+        InputError: there is no subject, or there are two, or something that it needs is missing or wrong.
+    """
+    if (file is None) == (command is None):
+        reason = "a file or a program is missing" if file is None else "there are both a file and a program"
+        raise InputError(reason, source="explore", hint=USAGE)
+    if file is None:
+        return ProgramSpec(recording=_recording(options), command=tuple(command or ()), mcp=options.mcp)
+    if options.mcp is not None:
+        hint = "it is for a program; tools of workflows and scenarios can fail without it"
+        raise InputError("there is no program", source="--mcp", hint=hint)
+    if file.endswith(WORKFLOW_SUFFIXES):
         definition = load_workflow(file)
         check_models(definition, file)
-        state = parse_state(definition.state, settings=self.settings, file=self.state)
-        return WorkflowSpec(recording=self._recording(), file=file, state=state)
-
-    def _scenario(self, file: str) -> ScenarioSpec:
-        path = Path(file)
-        if not path.is_file():
-            raise InputError("there is no such file", source=file, hint=did_you_mean_file(file))
-        if b"scenario" not in path.read_bytes():  # importing a program would run it
-            hint = f"to explore a program: offbook explore --replay PATH --run-tools -- python {file}"
-            raise InputError("it declares no scenarios", source=file, hint=hint)
-        config = config_of(file, self.config)
-        with import_from([config.folder, path.resolve().parent]):
-            scenario = scenario_of(path.resolve(), self.scenario)
-        plan = plan_run(config, [scenario], agents=[] if self.agent is None else [self.agent])
-        recording = self.recording or f"{path.parent / RECORDINGS_FOLDER}/"
-        if is_folder(recording):
-            recording = str(Path(recording) / f"{slug(scenario.name)}.json")
-        return ScenarioSpec(
-            recording=recording, file=file, scenario=scenario.name, agent=plan.agents[0], config=self.config
-        )
+        state = parse_state(definition.state, settings=list(options.state_keys), file=options.state)
+        return WorkflowSpec(recording=_recording(options), file=file, state=state)
+    if file.endswith(".py"):
+        return _scenario(options, file)
+    reason, hint = "this is not a workflow or a file of scenarios", USAGE
+    if Path(file).is_file():
+        expected = "a workflow or a file of scenarios"
+        reason, hint = explain_import(read_file(file), source=file, expected=expected) or (reason, hint)
+    raise InputError(reason, source=file, hint=hint)
 
 
-def run_exploration(spec: AnySubjectSpec, settings: ExploreSettings, options: ExploreArguments) -> int:
+def _recording(options: ExploreArguments) -> str:
+    if options.recording is None:
+        hint = "--recording PATH; make one with run --record or exec --record"
+        raise InputError("a recording is missing", source="explore", hint=hint)
+    return options.recording
+
+
+def _scenario(options: ExploreArguments, file: str) -> ScenarioSpec:
+    path = Path(file)
+    if not path.is_file():
+        raise InputError("there is no such file", source=file, hint=did_you_mean_file(file))
+    if b"scenario" not in path.read_bytes():  # importing a program would run it
+        hint = f"to explore a program: offbook explore --replay PATH --run-tools -- python {file}"
+        raise InputError("it declares no scenarios", source=file, hint=hint)
+    config = config_of(file, options.config)
+    with import_from([config.folder, path.resolve().parent]):
+        scenario = scenario_of(path.resolve(), options.scenario)
+    plan = plan_run(config, [scenario], agents=[] if options.agent is None else [options.agent])
+    recording = options.recording or f"{path.parent / RECORDINGS_FOLDER}/"
+    if is_folder(recording):
+        recording = str(Path(recording) / f"{slug(scenario.name)}.json")
+    return ScenarioSpec(
+        recording=recording, file=file, scenario=scenario.name, agent=plan.agents[0], config=options.config
+    )
+
+
+def run_exploration(spec: AnySubjectSpec, options: ExploreArguments) -> int:
     """Explore a subject, report the cases, and return the exit code.
 
     Raises:
@@ -172,20 +133,21 @@ def run_exploration(spec: AnySubjectSpec, settings: ExploreSettings, options: Ex
     """
     _check_chosen(spec, options)
     before = None if options.compare is None else load_exploration(options.compare)
-    work = _Exploration(spec, settings, options, before)
+    work = _Exploration(spec, options, before)
     try:
         with Termination(), Interruption():
-            return work.list_cases() if options.is_list else work.explore()
+            return work.list_cases() if options.list_cases else work.explore()
     except KeyboardInterrupt:
-        if not work.so_far.report(work.reporter) and options.is_json:
+        if not work.so_far.report(work.reporter) and options.as_json:
             echo_json(ending_document("SIGINT", "interrupted", exit_code=INTERRUPTED))
         return INTERRUPTED
 
 
 def _check_chosen(spec: AnySubjectSpec, options: ExploreArguments) -> None:
     """Refuse what can be known to be wrong before anything runs."""
-    check_shard(parse_budget(options.budget, source="--budget"), options.shard)
+    budget = parse_budget(options.budget, source="--budget")
     if options.shard is not None:
+        check_shard(budget, parse_shard(options.shard))
         _check_whole(options)
     for wanted in options.only:
         if not (wanted.isdecimal() and len(wanted) >= 4):
@@ -195,7 +157,7 @@ def _check_chosen(spec: AnySubjectSpec, options: ExploreArguments) -> None:
         from offbook.subjects.program.process import check_command
         from offbook.wire.options import parse_fault_plan
 
-        parse_fault_plan(options.lines, has_tools=spec.mcp is not None, can_crash=True)
+        parse_fault_plan(options.fault, has_tools=spec.mcp is not None, can_crash=True)
         check_command(spec.command)
 
 
@@ -203,13 +165,13 @@ def _check_whole(options: ExploreArguments) -> None:
     """Refuse for a shard what needs the cases of all shards, or chooses cases itself."""
     merged = "a shard does not have all cases"
     refused = {
-        "--compare": (options.compare, merged, f"compare the whole: offbook merge … --compare {options.compare}"),
-        "--regress": (
+        "compare": (options.compare, merged, f"compare the whole: offbook merge … --compare {options.compare}"),
+        "regress": (
             options.regress,
             merged,
-            "explore a finding again when the shards are merged: --fault … --regress",
+            "explore a finding again when the shards are merged: --fault … -o regress=FOLDER",
         ),
-        "--fault": (options.lines, "it chooses one case", "leave out --shard"),
+        "--fault": (options.fault, "it chooses one case", "leave out --shard"),
         "--only": (options.only, "it chooses the cases", "leave out --shard"),
     }
     for option, (value, reason, hint) in refused.items():
@@ -220,10 +182,15 @@ def _check_whole(options: ExploreArguments) -> None:
 class _Exploration:
     """An exploration in progress, whose cases so far can be reported if it is interrupted."""
 
-    def __init__(
-        self, spec: AnySubjectSpec, settings: ExploreSettings, options: ExploreArguments, before: Exploration | None
-    ) -> None:
-        self._spec, self._settings, self._options, self._before = spec, settings, options, before
+    def __init__(self, spec: AnySubjectSpec, options: ExploreArguments, before: Exploration | None) -> None:
+        self._spec, self._options, self._before = spec, options, before
+        self._settings = ExploreSettings(**{name: getattr(options, name) for name in ExploreSettings.__struct_fields__})
+        fail_on = options.fail_on
+        self._fail_on = parse_verdicts(fail_on, source="--fail-on") if fail_on else FINDING_TITLES
+        self._workers = parse_workers(str(options.workers))
+        self._faults = ",".join([options.faults, *["crash"] * options.crashes, *["orders"] * options.orders])
+        self._reports = report_lines(options.report)
+        self._shard = parse_shard_option(options.shard, reporters=self._reports, is_json=options.as_json)
         self.so_far, self._pace = PartialExploration(), Pace()
         self.reporter = ExplorationReporters(*self._reporters())
 
@@ -244,7 +211,7 @@ class _Exploration:
             cases, pairs = explorer.affordable if chosen is None else (chosen, 0)
         if chosen is None:
             self._note_unlisted(pairs)
-        if self._options.is_json:
+        if self._options.as_json:
             echo_json(msgspec.json.encode([{"id": case.id, "case": str(case)} for case in cases]))
             return FINE
         for case in cases:
@@ -261,13 +228,12 @@ class _Exploration:
     @contextmanager
     def _executor(self, subject: Subject) -> Iterator[CaseExecutor]:
         """Open what runs the cases: here, or on a cluster."""
-        workers = self._options.workers
-        if not isinstance(workers, RayAddress):
-            yield executor_of(subject, workers)
+        if not isinstance(self._workers, RayAddress):
+            yield executor_of(subject, self._workers)
             return
         from offbook.workers.ray_cluster import open_ray_executor
 
-        with open_ray_executor(workers, self._spec, self._settings) as executor:
+        with open_ray_executor(self._workers, self._spec, self._settings) as executor:
             yield executor
 
     def _explorer(self, subject: Subject, executor: CaseExecutor) -> Explorer:
@@ -279,12 +245,13 @@ class _Exploration:
             subject.on_notice = lambda text: print_message("warning: ", text, style="bold yellow", is_err=True)
             subject.on_remark = self._remark
         wish = ExploreOptions(
-            variants=select_variants(options.faults, getattr(subject, "variants", VARIANTS)),
-            pairs=options.has_pairs,
+            variants=select_variants(self._faults, getattr(subject, "variants", VARIANTS)),
+            pairs=options.pairs,
             budget=options.budget,
             invariants=[] if options.invariants is None else load_invariants(options.invariants),
-            optional=frozenset(self._settings.optional),
-            shard=options.shard,
+            optional=self._settings.optional_names,
+            unchecked=frozenset(self._settings.tools),
+            shard=self._shard,
         )
         reporter = ExplorationReporters(self.so_far, self.reporter)
         begin = self._begin(reporter)
@@ -299,26 +266,26 @@ class _Exploration:
         )
 
     def _remark(self, text: str) -> None:
-        if not self._options.is_quiet:
+        if not self._options.quiet:
             print_message("note: ", text, is_err=True)
 
     def _begin(self, reporter: ExplorationReporter) -> OnBegin:
         """Return what is called before the first case: it also says how often a program runs its tools for real."""
         tools = [] if isinstance(self._spec, WorkflowSpec | ScenarioSpec) else real_tools(self._spec, self._settings)
         if tools:
-            where = "in the run without a fault" + ("" if self._options.is_list else ", and in every case")
+            where = "in the run without a fault" + ("" if self._options.list_cases else ", and in every case")
             self._remark(f"the program runs its tools for real {where}: {', '.join(tools)}")
         for folder in self._settings.keep:
             self._remark(_keep_text(folder, self._spec))
 
         def begin(exploration: Exploration, cases: int) -> None:
-            if self._options.shard is not None and not cases:
-                print_message("note: ", f"the shard {self._options.shard} holds no case", is_err=True)
+            if self._shard is not None and not cases:
+                print_message("note: ", f"the shard {self._shard} holds no case", is_err=True)
             if tools:
                 often = "a case that leaves the recording runs up to three times"
                 self._remark(f"it runs about {pluralize(cases, 'further time')}: {often}")
             estimate = self._pace.estimate(cases, is_program=exploration.clean.is_program)
-            if estimate and not (self._options.is_quiet or self._options.is_json):
+            if estimate and not (self._options.quiet or self._options.as_json):
                 print_message("", estimate, is_err=True)
             reporter.begin(exploration, cases)
 
@@ -326,8 +293,8 @@ class _Exploration:
 
     def _only(self, explorer: Explorer) -> Sequence[FaultCase] | None:
         """Return the cases chosen by --only or --fault; None for all."""
-        if self._options.lines:
-            lines = tuple(parse_fault(line) for line in self._options.lines)
+        if self._options.fault:
+            lines = tuple(parse_fault(line) for line in self._options.fault)
             return [next((case for case in explorer.cases if case.lines == lines), FaultCase("0000", lines, ()))]
         if not self._options.only:
             return None
@@ -336,54 +303,52 @@ class _Exploration:
 
     def _reporters(self) -> Iterator[ExplorationReporter]:
         options = self._options
-        is_whole = not (options.lines or options.only or options.budget or options.shard)
+        is_whole = not (options.fault or options.only or options.budget or options.shard)
         output = ExplorationOutput(
-            reporters=options.reporters,
-            is_json=options.is_json,
-            is_quiet=options.is_quiet,
+            reporters=self._reports,
+            is_json=options.as_json,
+            is_quiet=options.quiet,
             declared=self._settings.declared if is_whole else (),
         )
-        origin = self._origin() if options.reporters or options.is_json else NO_ORIGIN
-        return output.reporters_of(ReportOptions(self._reproduce, self._before, self._shard(), origin), self._pace)
+        origin = self._origin() if self._reports or options.as_json else NO_ORIGIN
+        return output.reporters_of(
+            ReportOptions(self._reproduce, self._before, self._explored_shard(), origin), self._pace
+        )
 
     def _origin(self) -> ReportOrigin:
         """Return what the exploration comes from, for reports that are kept."""
-        options = self._options
-        chosen = {"--invariants": options.invariants, "--faults": options.faults, "--budget": options.budget}
-        given = [word for name, value in chosen.items() if value not in (None, "all") for word in (name, str(value))]
-        further = [*self._settings.arguments, *given, *["--pairs"] * options.has_pairs]
         try:
             recorded_at = last_recorded_at(self._spec.recording)
         except InputError:  # the subject says what is wrong with it
             recorded_at = ""
         return ReportOrigin(
             version=__version__,
-            command=explore_command(self._spec, further),
+            command=explore_command(self._spec, self._words("invariants", "faults", "orders", "budget", "pairs")),
             recording=self._spec.recording,
             recorded_at=recorded_at,
         )
 
-    def _shard(self) -> ExploredShard | None:
+    def _explored_shard(self) -> ExploredShard | None:
         """Return which shard of which run this is; None without --shard."""
-        options = self._options
-        if options.shard is None:
+        if self._shard is None:
             return None
-        chosen = [options.faults, *["--pairs"] * options.has_pairs, *([options.budget] if options.budget else [])]
+        chosen = self._words("invariants", "faults", "orders", "budget", "pairs")
         run = {
             "version": __version__,
-            "command": explore_command(self._spec, self._settings.arguments),
-            "options": " ".join([*chosen, options.invariants or "", "fail on", *sorted(options.fail_on)]),
+            "command": explore_command(self._spec, arguments_of(self._settings)),
+            "options": " ".join([*chosen, "fail on", *sorted(self._fail_on)]),
             "recording": recording_digest(self._spec.recording),
         }
-        return ExploredShard(shard=options.shard, run=run, fail_on=options.fail_on)
+        return ExploredShard(shard=self._shard, run=run, fail_on=self._fail_on)
 
     def _reproduce(self, case: FaultCase) -> str:
         """Return the command that runs a case again, whatever its id."""
-        invariants = self._options.invariants
-        options = [*self._settings.arguments, *([] if invariants is None else ["--invariants", invariants])]
-        return explore_command(
-            self._spec, [*options, *(word for line in case.lines for word in ("--fault", str(line)))]
-        )
+        faults = [word for line in case.lines for word in ("--fault", str(line))]
+        return explore_command(self._spec, [*self._words("invariants"), *faults])
+
+    def _words(self, *further: str) -> list[str]:
+        """Return the options that say how the subject is run, and `further` ones, as words of the command line."""
+        return arguments_of(self._options, among={*ExploreSettings.__struct_fields__, *further})
 
     def _keep(self, subject: Subject, exploration: Exploration, *, minimises: bool) -> None:
         """Write a regression file for each cause."""
@@ -400,16 +365,16 @@ class _Exploration:
         first = [cause.results[0] for cause in causes_of_findings(exploration)]
         folder = RegressionFolder(self._options.regress, kind)
         files = folder.keep(subject, exploration.clean, first, minimises=minimises)
-        for file in files if not self._options.is_quiet else ():
-            echo(f"kept: offbook replay --plan {file}", err=self._options.is_json)
+        for file in files if not self._options.quiet else ():
+            echo(f"kept: offbook replay --plan {file}", err=self._options.as_json)
 
     def _exit_code(self, exploration: Exploration) -> int:
         """Return the exit code. A case that was asked for and whose fault never fired shows nothing: no success."""
         missed = [str(each.case) for each in exploration.results if each.verdict == "not reached"]
-        if missed and (self._options.lines or self._options.only):
+        if missed and (self._options.fault or self._options.only):
             print_message("error: ", f"the run never reached {missed[0]}", style="bold red", is_err=True)
             return FAILED
-        return exploration_exit_code(exploration, fail_on=self._options.fail_on, before=self._before)
+        return exploration_exit_code(exploration, fail_on=self._fail_on, before=self._before)
 
 
 def _keep_text(folder: str, spec: AnySubjectSpec) -> str:

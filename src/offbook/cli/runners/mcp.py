@@ -38,17 +38,18 @@ class ServedRecording(Struct, frozen=True, kw_only=True):
     latency_ms: float = 0.0
 
     def wire_options(self) -> WireOptions:
-        from offbook.cli.runners.wire import WireArguments
+        from offbook.cli.runners.wire import wire_options_of
+        from offbook.wire.settings import WireArguments
 
         arguments = WireArguments(
             replay=self.location,
-            faults=self.faults,
+            faults=tuple(self.faults),
             plan=self.plan,
             mcp=self.location,
             latency_model=self.latency_model,
             latency_ms=self.latency_ms,
         )
-        return arguments.wire_options(os.environ)
+        return wire_options_of(arguments, os.environ)
 
     def servers(self) -> list[str]:
         """Return the names of the servers to serve.
@@ -127,10 +128,10 @@ class MockedServer(Struct, frozen=True, kw_only=True):
         return self.given_name or Path(self.path).stem
 
     def wire_options(self) -> WireOptions:
-        from offbook.cli.runners.wire import WireArguments
         from offbook.wire.options import WireOptions
+        from offbook.wire.settings import WireArguments
 
-        plan = WireArguments(faults=self.faults, plan=self.plan).fault_plan()
+        plan = WireArguments(faults=tuple(self.faults), plan=self.plan).fault_plan()
         return WireOptions(responses={}, strict=True, faults=plan, has_tools=True)
 
     @contextmanager

@@ -12,13 +12,13 @@ from offbook.errors import InputError
 from offbook.events import NULL_SINK, Sink
 
 if TYPE_CHECKING:
-    from offbook.cli.runners.wire import WireArguments
     from offbook.mcp.config import McpConfig
     from offbook.mcp.hub import McpHub
     from offbook.mcp.recorder import McpRecorder
     from offbook.recording.call_cache import CacheCounts
     from offbook.wire.recordings import UnusedExchange
     from offbook.wire.server.wire_server import WireServer
+    from offbook.wire.settings import WireArguments
 
 
 class McpServers:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from offbook.cli.output.console import FaultTally, print_message
 from offbook.cli.output.wire import ServingNotice, WireCallLog
 from offbook.cli.run_program import SignalPipe
-from offbook.cli.runners.wire import WireArguments, WireTally, discard_empty_recording, tally_wire_calls
+from offbook.cli.runners.wire import WireTally, discard_empty_recording, events_of, tally_wire_calls, wire_options_of
 from offbook.clock import SYSTEM_CLOCK
 from offbook.decoding import decode
 from offbook.errors import InputError, OffbookError
@@ -30,18 +30,11 @@ from offbook.wire.options import WireOptions
 from offbook.wire.recordings import UnusedExchange
 from offbook.wire.server.listener import bind_sockets
 from offbook.wire.server.wire_server import WireServer
+from offbook.wire.settings import ServeArguments
 
 STOP_S = 15.0
 """How long processes may take to end. Those that are still there then are killed, and count as died."""
 READ_BYTES = 1 << 16
-
-
-class ListenAddress(NamedTuple):
-    """Where a server listens, and the key that it requires."""
-
-    host: str
-    port: int
-    api_key: str
 
 
 class ServedTally(Struct, frozen=True):
@@ -51,9 +44,7 @@ class ServedTally(Struct, frozen=True):
     died: Sequence[str] = ()
 
 
-def serve_here(
-    options: WireArguments, place: ListenAddress, *, session_group: str = "", is_json: bool, is_quiet: bool
-) -> ServedTally:
+def serve_here(options: ServeArguments) -> ServedTally:
     """Serve in this process until a signal comes, and return the tally of the calls.
 
     All servers of a `session_group` answer sessions as one.
@@ -63,31 +54,31 @@ def serve_here(
     """
     from offbook.cli.runners.mcp_servers import McpServers
 
-    if session_group:
+    if options.session_group:
         check_independent(options)
-    log = WireCallLog(is_quiet=is_quiet)
-    has_own_key = bool(place.api_key)
-    wire_options = options.wire_options(os.environ, has_own_key=has_own_key, on_call=log.on_call)
+    log = WireCallLog(is_quiet=options.quiet)
+    has_own_key = bool(options.api_key)
+    wire_options = wire_options_of(options, os.environ, has_own_key=has_own_key, on_call=log.on_call)
     with (
-        options.events.open() as sink,
+        events_of(options).open() as sink,
         discard_empty_recording(options.record),
         McpServers(options, os.environ, sink=sink, has_own_key=has_own_key) as mcp,
     ):
         wire_options = replace(wire_options, sink=sink)
         server = WireServer(
             wire_options,
-            host=place.host,
-            port=place.port,
-            api_key=place.api_key,
+            host=options.host,
+            port=options.port,
+            api_key=options.api_key,
             mount=mcp.hub,
-            has_peers=bool(session_group),
+            has_peers=bool(options.session_group),
         )
-        if session_group:
-            server.share_sessions(session_group)
+        if options.session_group:
+            server.share_sessions(options.session_group)
         with SignalPipe(SIGINT, SIGTERM, SIGHUP) as signals, log, server:
             variables, urls = mcp.point_to(server), mcp.urls(server)
             notice = ServingNotice(server=server, options=options, variables=variables, mcp_urls=urls)
-            notice.print(api_key=place.api_key, is_json=is_json)
+            notice.print(api_key=options.api_key, is_json=options.as_json)
             next(iter(signals))
             signals.restore()
             usage = [*server.unused_exchanges(), *mcp.unused(server)], server.overused_exchanges()
@@ -95,15 +86,7 @@ def serve_here(
     return ServedTally(replace(tally, cache=mcp.cache_counts(tally.cache)))
 
 
-def serve_in_processes(
-    options: WireArguments,
-    place: ListenAddress,
-    *,
-    count: int,
-    session_group: str = "",
-    is_json: bool,
-    is_quiet: bool,
-) -> ServedTally:
+def serve_in_processes(options: ServeArguments) -> ServedTally:
     """Serve in so many processes on one port until a signal comes or one of them dies, and return their tally.
 
     The kernel gives each connection to one of them. They share how far sessions are if the recording is in Redis, also
@@ -114,16 +97,18 @@ def serve_in_processes(
         OffbookError: a process did not start.
     """
     check_independent(options)
-    log = WireCallLog(is_quiet=is_quiet)
-    wire_options = options.wire_options(os.environ, has_own_key=bool(place.api_key), on_call=log.on_call)
-    with discard_empty_recording(options.record), _listening(wire_options, place, count) as (server, sockets):
-        server.share_sessions(session_group or secrets.token_hex(8))
+    log = WireCallLog(is_quiet=options.quiet)
+    wire_options = wire_options_of(options, os.environ, has_own_key=bool(options.api_key), on_call=log.on_call)
+    with discard_empty_recording(options.record), _listening(wire_options, options) as (server, sockets):
+        server.share_sessions(options.session_group or secrets.token_hex(8))
         with SignalPipe(SIGINT, SIGTERM, SIGHUP, SIGCHLD) as signals:
             processes = _Processes(server, sockets, options, log)
             try:
                 processes.wait_until_ready()
-                notice = ServingNotice(server=server, options=options, variables={}, mcp_urls={}, processes=count)
-                notice.print(api_key=place.api_key, is_json=is_json)
+                notice = ServingNotice(
+                    server=server, options=options, variables={}, mcp_urls={}, processes=options.processes
+                )
+                notice.print(api_key=options.api_key, is_json=options.as_json)
                 _wait_for_end(signals, processes)
                 signals.restore()
             finally:
@@ -132,13 +117,13 @@ def serve_in_processes(
 
 
 @contextmanager
-def _listening(options: WireOptions, place: ListenAddress, count: int) -> Iterator[tuple[WireServer, list[socket]]]:
+def _listening(wire_options: WireOptions, options: ServeArguments) -> Iterator[tuple[WireServer, list[socket]]]:
     """Yield a server that is not started, and a listening socket for each process. All are closed at the end."""
-    sockets = bind_sockets(place.host, place.port, count)
+    sockets = bind_sockets(options.host, options.port, options.processes)
     try:
         port = sockets[0].getsockname()[1]
         server = WireServer(
-            options, host=place.host, port=port, api_key=place.api_key, listener=sockets[0], has_peers=True
+            wire_options, host=options.host, port=port, api_key=options.api_key, listener=sockets[0], has_peers=True
         )
         try:
             yield server, sockets
@@ -156,7 +141,7 @@ def _wait_for_end(signals: SignalPipe, processes: _Processes) -> None:
             return
 
 
-def check_independent(options: WireArguments) -> None:
+def check_independent(options: ServeArguments) -> None:
     """Refuse options under which an answer depends on the calls before: processes do not share those.
 
     Raises:
@@ -169,8 +154,8 @@ def check_independent(options: WireArguments) -> None:
     if options.record_mode not in (None, "append"):
         reason = "several processes can only add to a recording: they do not see what others record"
         raise InputError(reason, source=f"--record-mode {options.record_mode}", hint="use append, or one process")
-    if options.events.given:
-        raise InputError("each process has events of its own", source=options.events.given[0], hint=hint)
+    if given := events_of(options).given:
+        raise InputError("each process has events of its own", source=given[0], hint=hint)
     plan = options.fault_plan()
     if plan.chaos is not None:
         raise InputError(
@@ -201,7 +186,7 @@ class ProcessTally(Struct, frozen=True, kw_only=True):
     got_no_answer: bool
 
 
-def _process_tally(server: WireServer, unused: list[UnusedExchange], options: WireArguments) -> ProcessTally:
+def _process_tally(server: WireServer, unused: list[UnusedExchange], options: ServeArguments) -> ProcessTally:
     tally = tally_wire_calls(server, (unused, []), options.fault_plan())
     totals = tally.totals
     return ProcessTally(
@@ -259,7 +244,9 @@ class _Process(NamedTuple):
 class _Processes:
     """The processes of a server. They end when a pipe is closed that only this one holds: also if it is killed."""
 
-    def __init__(self, server: WireServer, sockets: Sequence[socket], options: WireArguments, log: WireCallLog) -> None:
+    def __init__(
+        self, server: WireServer, sockets: Sequence[socket], options: ServeArguments, log: WireCallLog
+    ) -> None:
         self._alive, self._life = os.pipe()
         self._data: dict[int, bytearray] = {}
         self._count = len(sockets)
@@ -338,7 +325,7 @@ def _describe(status: int) -> str:
 
 
 def _serve_until_eof(
-    server: WireServer, listener: socket, options: WireArguments, *, log: WireCallLog, alive: int, report: int
+    server: WireServer, listener: socket, options: ServeArguments, *, log: WireCallLog, alive: int, report: int
 ) -> Never:
     """Serve in a forked process until the pipe `alive` is closed, report the tally, and end."""
     code = 1

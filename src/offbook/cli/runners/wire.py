@@ -9,23 +9,24 @@ from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.cli import FAILED, FINE, MISMATCH, TIMED_OUT
-from offbook.cli.options import LatencyModel, RecordMode, require_record_mode
+from offbook.cli.options import require_record_mode
 from offbook.cli.output.console import FaultTally, fault_tally, print_message
 from offbook.cli.run_program import ChildExit
-from offbook.cli.runners.events import NO_EVENTS, EventOptions
+from offbook.cli.runners.events import EventOptions
 from offbook.errors import InputError
-from offbook.faults import FaultPlan, parse_fault
+from offbook.faults import FaultPlan
 from offbook.recording.call_cache import CacheCounts
 from offbook.recording.format.keys import short_key
 from offbook.recording.replace_on_close import keep_recording
 from offbook.recording.stores.locate import open_store
+from offbook.settings import arguments_of
 from offbook.text import pluralize
 from offbook.tools.effects import EFFECTS_VARIABLE, Effect, read_effect_lines
 from offbook.vendors import (
@@ -36,10 +37,11 @@ from offbook.vendors import (
     upstreams_from_environment,
 )
 from offbook.wire.calls import Miss, SessionTotals, WireCall, ignore_call
-from offbook.wire.intercept.program_network import NetworkOptions, ProgramNetwork
+from offbook.wire.intercept.program_network import ProgramNetwork
 from offbook.wire.options import END_WAIT_S, WireOptions
 from offbook.wire.recordings import OverusedExchange, UnusedExchange
 from offbook.wire.server.wire_server import WireServer
+from offbook.wire.settings import ExecArguments, ServeArguments, WireArguments
 
 if TYPE_CHECKING:
     from offbook.recording.format.exchange import RecordedToolCall
@@ -63,133 +65,58 @@ def _parse_upstream(line: str) -> tuple[str, str]:
     return vendor, url
 
 
-class WireArguments(Struct, frozen=True, kw_only=True):
-    """The arguments of `exec` and `serve`: how calls are answered or recorded."""
-
-    replay: str | None = None
-    record: str | None = None
-    record_mode: RecordMode | None = None
-    faults: Sequence[str] = ()
-    plan: str | None = None
-    upstreams: Sequence[str] = ()
-    upstream_end_wait_s: float | None = None
-    mcp: str | None = None
-    base_url_vars: Sequence[str] = ()
-    is_lenient: bool = False
-    default_response: str | None = None
-    latency_model: LatencyModel = "constant"
-    latency_ms: float = 0.0
-    retry_after_ms: float | None = None
-    allow_hosts: Sequence[str] = ()
-    allow_origins: Sequence[str] = ()
-    network: NetworkOptions = NetworkOptions()
-    events: EventOptions = NO_EVENTS
-    live_from: int | None = None
-    model: str = ""
-
-    @property
-    def is_forked(self) -> bool:
-        """Whether the recording answers only the first calls of the run."""
-        return self.live_from is not None
-
-    @property
-    def recording(self) -> str:
-        """The recording that is replayed or written."""
-        return self.replay or self.record or ""
-
-    @property
-    def is_folder(self) -> bool:
-        """Whether calls are answered from a folder, which may have a recording for each session."""
-        return self.replay is not None and "://" not in self.replay and Path(self.replay).is_dir()
-
-    def fault_plan(self) -> FaultPlan:
-        """Return the faults of the lines, followed by those of the file.
-
-        Raises:
-            InputError: a line or the file cannot be read.
-        """
-        plan = FaultPlan() if self.plan is None else FaultPlan.load(self.plan)
-        return FaultPlan([*map(parse_fault, self.faults), *plan], chaos=plan.chaos)
-
-    def wire_options(
-        self,
-        environment: Mapping[str, str],
-        *,
-        has_own_key: bool = False,
-        on_call: Callable[[WireCall], None] = ignore_call,
-    ) -> WireOptions:
-        """Return the options of the server. If it `has_own_key`, it takes the API keys from the environment.
-
-        Raises:
-            InputError: options exclude each other or have no effect, or one cannot be read.
-        """
-        self.check()
-        read_keys = keys_from_environment if has_own_key else tls_keys_from_environment
-        return WireOptions(
-            recording=self.replay,
-            strict=False if self.is_lenient else None,
-            default_response=self.default_response,
-            faults=self.fault_plan() if self.faults or self.plan else (),
-            latency_model=self.latency_model,
-            latency_ms=self.latency_ms,
-            retry_after_ms=self.retry_after_ms,
-            on_call=on_call,
-            record=self.record,
-            record_mode=self.record_mode or "append",
-            live_from=self.live_from,
-            live_model=self.model,
-            upstreams=None if self.record is None else parse_upstreams(self.upstreams, environment),
-            upstream_keys=None if self.record is None else read_keys(environment) or None,
-            upstream_end_wait_s=END_WAIT_S if self.upstream_end_wait_s is None else self.upstream_end_wait_s,
-            allow_hosts=self.allow_hosts,
-            allow_origins=self.allow_origins,
-            has_tools=self.mcp is not None,
-        )
-
-    def with_record_mode(self) -> WireArguments:
-        """Return the arguments with the mode to record in, if they record.
-
-        Raises:
-            InputError: the recording has exchanges, and no mode says what becomes of them; or it cannot be read.
-        """
-        if self.record is None or self.is_forked:
-            return self
-        return replace(self, record_mode=require_record_mode(self.record, self.record_mode))
-
-    def check(self) -> None:
-        """Raise InputError if options exclude each other or have no effect."""
-        self.network.check()
-        if (self.replay is None) == (self.record is None) and not self.is_forked:
-            reason = "--record and --replay exclude each other" if self.record else "--replay or --record is required"
-            hint = "leave one of them out" if self.record else "add --replay PATH, or --record PATH to make a recording"
-            raise InputError(reason, hint=hint)
-        recording_options = {
-            "--upstream": bool(self.upstreams),
-            "--upstream-end-wait": self.upstream_end_wait_s is not None,
-            "--record-mode": self.record_mode is not None,
-        }
-        for option, is_given in recording_options.items():
-            if self.record is None and is_given:
-                raise InputError(f"{option} requires --record", hint="add --record PATH")
-        if self.replay is None and (self.is_lenient or self.default_response is not None):
-            option = "--lenient" if self.is_lenient else "--default-response"
-            raise InputError(f"{option} requires --replay", hint="leave it out")
-        if self.record is not None and "://" not in self.record and Path(self.record).suffix != ".json":
-            file = Path(self.record)
-            named = file / "run.json" if file.is_dir() or not file.name else file.with_suffix(".json")
-            hint = f"name it {named}, or sqlite:///path.db: a folder holds only those"
-            raise InputError("a recording is a file named *.json", source=self.record, hint=hint)
-
-
-def single_value(given: Sequence[str], option: str) -> str | None:
-    """Return the value of an option that may be given once.
+def wire_options_of(
+    options: WireArguments,
+    environment: Mapping[str, str],
+    *,
+    has_own_key: bool = False,
+    on_call: Callable[[WireCall], None] = ignore_call,
+) -> WireOptions:
+    """Return the options of the server. If it `has_own_key`, it takes the API keys from the environment.
 
     Raises:
-        InputError: it is given again.
+        InputError: one cannot be read.
     """
-    if len(given) > 1:
-        raise InputError(f"{option} is given {len(given)} times", hint=f"keep one of: {', '.join(given)}")
-    return given[0] if given else None
+    read_keys = keys_from_environment if has_own_key else tls_keys_from_environment
+    return WireOptions(
+        recording=options.replay,
+        strict=False if options.lenient else None,
+        default_response=options.default_response,
+        faults=options.fault_plan() if options.faults or options.plan else (),
+        latency_model=options.latency_model,
+        latency_ms=options.latency_ms,
+        retry_after_ms=options.retry_after_ms,
+        on_call=on_call,
+        record=options.record,
+        record_mode=options.record_mode or "append",
+        live_from=options.live_from_call,
+        live_model=options.model if isinstance(options, ExecArguments) else "",
+        upstreams=None if options.record is None else parse_upstreams(options.upstreams, environment),
+        upstream_keys=None if options.record is None else read_keys(environment) or None,
+        upstream_end_wait_s=END_WAIT_S if options.upstream_end_wait_s is None else options.upstream_end_wait_s,
+        allow_hosts=options.allow_hosts if isinstance(options, ServeArguments) else (),
+        allow_origins=options.allow_origins if isinstance(options, ServeArguments) else (),
+        has_tools=options.mcp is not None,
+    )
+
+
+def events_of(options: WireArguments) -> EventOptions:
+    """Return where the events of a run go."""
+    return EventOptions(trace=options.trace, metrics=options.metrics, spans=options.spans, otel=options.otel)
+
+
+W = TypeVar("W", bound=WireArguments)
+
+
+def with_record_mode(options: W) -> W:
+    """Return the arguments with the mode to record in, if they record.
+
+    Raises:
+        InputError: the recording has exchanges, and no mode says what becomes of them; or it cannot be read.
+    """
+    if options.record is None or options.live_from_call is not None:
+        return options
+    return replace(options, record_mode=require_record_mode(options.record, options.record_mode))
 
 
 def child_environment(
@@ -384,14 +311,12 @@ class ExitPolicy(Struct, frozen=True):
     A command that was stopped at its time limit is late, whatever it did before. A miss counts more than the exit code
     of the command; the hint to record again is left out if a fault had fired before every miss. Without a miss, the
     exit code of a command that failed stands. One that succeeded is refused if it made no call, or reached none of its
-    MCP servers here (unless it `may_ask_nothing`), if no call got an answer or one could not be recorded, if a planned
-    fault never fired, or, if `is_strict`, if exchanges were not used, or more often than they were recorded.
+    MCP servers here (unless `allow_no_calls`), if no call got an answer or one could not be recorded, if a planned
+    fault never fired, or, with `strict_unused`, if exchanges were not used, or more often than they were recorded.
     """
 
-    options: WireArguments
+    options: ExecArguments
     command: Sequence[str]
-    is_strict: bool = False
-    may_ask_nothing: bool = False
 
     def decide(self, end: ChildExit, tally: WireTally) -> ExitDecision:
         """Return the exit code for a command that ended so."""
@@ -402,26 +327,26 @@ class ExitPolicy(Struct, frozen=True):
         return self._success(tally) if end.code == FINE else ExitDecision(end.code)
 
     def _success(self, tally: WireTally) -> ExitDecision:
-        if tally.ignored_mcp and not tally.faults.fired and not self.may_ask_nothing:
+        if tally.ignored_mcp and not tally.faults.fired and not self.options.allow_no_calls:
             return self._ignored_mcp()
-        if not tally.totals.tries and not self.may_ask_nothing:
+        if not tally.totals.tries and not self.options.allow_no_calls:
             return ExitDecision(MISMATCH, "the command made no call to the server", _no_call_hint(tally.network))
-        if not has_reached(self.options.live_from, tally):
+        if not has_reached(self.options.live_from_call, tally):
             made = pluralize(tally.totals.calls, "call")
-            reason = f"call {self.options.live_from} was never made, so that nothing was live: the run made {made}"
+            reason = f"call {self.options.live_from_call} was never made, so that nothing was live: the run made {made}"
             return ExitDecision(FAILED, reason, "name an earlier call, or run the command as it was recorded")
         if tally.got_no_answer:
             return ExitDecision(FAILED, "no call got an answer, so there is nothing to replay", _NO_ANSWER_HINT)
         if tally.unrecorded or tally.faults.unfired:
             return ExitDecision(FAILED)
-        return ExitDecision(MISMATCH if self.is_strict and (tally.unused or tally.overused) else FINE)
+        return ExitDecision(MISMATCH if self.options.strict_unused and (tally.unused or tally.overused) else FINE)
 
     def _ignored_mcp(self) -> ExitDecision:
         from offbook.mcp.config import UNREACHED_HINT
 
         ran = "ran" if self.options.record is None else "were not recorded, and ran"
         reason = f"the command reached none of the MCP servers of {self.options.mcp} here: their tools {ran} for real"
-        return ExitDecision(MISMATCH, reason, f"{UNREACHED_HINT}; add --allow-no-calls if it calls none of them")
+        return ExitDecision(MISMATCH, reason, f"{UNREACHED_HINT}; add -o allow_no_calls=true if it calls none of them")
 
     def _mismatch(self, tally: WireTally) -> ExitDecision:
         is_listed = len(tally.misses) == tally.totals.outcomes["missed"]
@@ -433,10 +358,7 @@ class ExitPolicy(Struct, frozen=True):
         if misplaced := next((word for word in self.command if word in _FAULT_OPTIONS), ""):
             return f"{misplaced} went to the program: put options of offbook before the command"
         path = "PATH" if self.options.is_folder else shlex.quote(self.options.recording)
-        network = self.options.network
-        named = [word for host in network.hosts for word in ("--intercept-host", host)]
-        words = ["--intercept", *named] if network.intercepts else []
-        words += [] if self.options.mcp is None else ["--mcp", self.options.mcp]
+        words = arguments_of(self.options, among={"intercept", "intercept_hosts", "mcp"})
         kept = "".join(f"{shlex.quote(word)} " for word in words)
         again = f"offbook exec {kept}--record {path} --record-mode fresh -- {shlex.join(self.command)}"
         return f"record it again, or undo the change: {again}"
@@ -446,14 +368,14 @@ def _no_call_hint(network: NetworkTally | None) -> str:
     if network is None or not network.passed:
         return _BASE_URL_HINT
     hosts = ", ".join(sorted(network.passed)[:SHOWN_HOSTS])
-    return f"it connected to {hosts}; name a model's host by --intercept-host, or add --allow-no-calls"
+    return f"it connected to {hosts}; name a model's host by -o intercept_hosts=HOST, or add -o allow_no_calls=true"
 
 
 SHOWN_HOSTS = 5
 _FAULT_OPTIONS = ("--fault", "--plan", "--replay", "--recording")  # easily written behind the command
 _BASE_URL_HINT = (
     "let its clients take their base URL from OPENAI_BASE_URL, ANTHROPIC_BASE_URL, GOOGLE_GEMINI_BASE_URL, OLLAMA_HOST"
-    " or OFFBOOK_URL, as SDKs do by default, or try --intercept; add --allow-no-calls if it makes no calls"
+    " or OFFBOOK_URL, as SDKs do by default, or try --intercept; add -o allow_no_calls=true if it makes no calls"
 )
 _NO_ANSWER_HINT = "check the address of the API (--upstream, or the variable of its SDK) and the network"
 _TIME_LIMIT_HINT = (

@@ -27,7 +27,7 @@ from offbook.cli.output.console import (
 )
 from offbook.cli.output.progress import LiveProgress, PlainProgress, RunProgress
 from offbook.cli.run_program import InterruptNotice, Termination
-from offbook.cli.runners.events import NO_EVENTS, EventOptions
+from offbook.cli.runners.events import EventOptions
 from offbook.clock import run
 from offbook.errors import RecordingMismatchError
 from offbook.events import RecordedCallCounter, Sinks
@@ -61,7 +61,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     is_quiet: bool = False
     is_real_time: bool = False
     is_strict: bool = False
-    events: EventOptions = NO_EVENTS
+    events: EventOptions = EventOptions()
     checkpoint: StepCheckpoint = NO_CHECKPOINT
     calls: RunCalls | None = None
 

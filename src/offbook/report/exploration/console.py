@@ -153,7 +153,7 @@ class ExplorationConsoleReporter:
         if undeclared := undeclared_errors(report_input.exploration):
             names = one_line(",".join(undeclared[:MAX_UNDECLARED]), MAX_CASE_CHARS)
             self._print()
-            self._print(f"if the agent is meant to give up with such an error, declare it: --declared {names}")
+            self._print(f"if the agent is meant to give up with such an error, declare it: -o declared={names}")
 
     def _print_finding(self, finding: FindingGroup, report_input: ReportInput) -> None:
         first = one_line(str(finding.first), MAX_CASE_CHARS)

@@ -21,6 +21,7 @@ from offbook.explore.observers.inferred_tools import InferredTool, inferred_effe
 from offbook.explore.observers.wire import WireObserver
 from offbook.explore.options import CRASH_VARIANTS, MCP_VARIANTS, WIRE_VARIANTS, FaultVariant
 from offbook.explore.run import ErrorKind, Run, RunFailure, ToolRun, normalize_text, normalize_texts, overlaps_of
+from offbook.explore.settings import DEFAULT_SETTINGS, ExploreSettings
 from offbook.faults import Crash, FaultPlan
 from offbook.recording.match.continuation import Continuation, gave_up_mark
 from offbook.session.script import ModelScript
@@ -32,7 +33,6 @@ from offbook.subjects.program.node import NodeLauncher, is_node_command
 from offbook.subjects.program.process import Ledger, Patience, ProgramExit, RunFiles, error_line, named_error
 from offbook.subjects.program.python_command import parse_python_command
 from offbook.subjects.program.results import NO_PRODUCTS, Products, ProgramProducts
-from offbook.subjects.specs import DEFAULT_SETTINGS, ExploreSettings
 from offbook.tools.effects import EFFECTS_URL_VARIABLE, EFFECTS_VARIABLE, Effect, prefer_reported
 from offbook.vendors import agent_variables, api_key_variables, base_url_variables, named_base_urls, plain_environment
 from offbook.wire.intercept.program_network import NetworkOptions, ProgramNetwork
@@ -280,11 +280,11 @@ class ProgramSubject:
         for tool in self._settings.read_only:
             if tool in self._reporting:
                 reason = f"the program reports effects of {tool!r}, which is declared to have none"
-                raise InputError(reason, source="--read-only", hint=f"use --side-effects {tool}")
+                raise InputError(reason, source="read_only", hint=f"use -o side_effects={tool}")
         if self._ledger is not None and not ended.reported and not ended.exit.code:
             hint = "the path is relative to the working directory, or starts with $TMPDIR/"
             reason = "the run without a fault reported no effect there"
-            raise InputError(reason, source=f"--effects {self._ledger.path}", hint=hint)
+            raise InputError(reason, source=f"effects={self._ledger.path}", hint=hint)
 
     def _diverged(self, session: WireSession) -> str:
         """Return the first model call that was not recorded. The clean run must have no unrecorded call at all."""

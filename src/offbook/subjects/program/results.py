@@ -50,7 +50,7 @@ class ResultPattern(Struct, frozen=True):
         """
         prefix = next((each for each in FOLDER_VARIABLES if declared.startswith(f"{each}/")), "")
         pattern = declared.removeprefix(prefix).lstrip("/") if prefix else declared
-        path, source = PurePosixPath(pattern), f"--result {declared}"
+        path, source = PurePosixPath(pattern), f"results={declared}"
         if not pattern.strip() or path.is_absolute() or ".." in path.parts:
             raise InputError("this is not a file in the working directory", source=source, hint=_OUTSIDE_HINT)
         try:
@@ -69,7 +69,7 @@ class ResultPattern(Struct, frozen=True):
         files = sorted(path for path in found if path.relative_to(folder).parts[0] != BACKUP_FOLDER)
         if len(files) > MAX_FILES:
             reason = f"these are {len(files):,} files; at most {MAX_FILES} can be results"
-            raise InputError(reason, source=f"--result {self.declared}", hint="narrow the pattern")
+            raise InputError(reason, source=f"results={self.declared}", hint="narrow the pattern")
         return files
 
 
@@ -92,7 +92,7 @@ class SharedFiles:
                 self._copy(file, self._backup_of(file))
         except OSError as error:
             shutil.rmtree(self._backup)
-            raise InputError(f"it cannot be kept: {error}", source="--result") from None
+            raise InputError(f"it cannot be kept: {error}", source="results") from None
 
     def current(self) -> list[Path]:
         """Return the files that are there now."""
@@ -114,7 +114,7 @@ class SharedFiles:
                     self._copy(kept, file)
         except OSError as error:
             hint = f"as it was before the exploration, it is in {self._backup}"
-            raise InputError(f"it cannot be restored: {error}", source="--result", hint=hint) from None
+            raise InputError(f"it cannot be restored: {error}", source="results", hint=hint) from None
 
     def close(self) -> None:
         """Restore the files, and remove the backup."""
@@ -125,7 +125,7 @@ class SharedFiles:
     def _checked(self, file: Path) -> Path:
         if file.is_symlink() or not file.resolve().is_relative_to(self._folder.resolve()):
             hint = "name the file itself, in the working directory"
-            raise InputError(f"{file.relative_to(self._folder)} is a link", source="--result", hint=hint)
+            raise InputError(f"{file.relative_to(self._folder)} is a link", source="results", hint=hint)
         return file
 
     def _backup_of(self, file: Path) -> Path:
@@ -140,7 +140,7 @@ class SharedFiles:
         except BlockingIOError:
             os.close(lock)
             hint = "wait for its end, or explore in another folder, or let the program write to $TMPDIR"
-            raise InputError("another exploration uses these files", source="--result", hint=hint) from None
+            raise InputError("another exploration uses these files", source="results", hint=hint) from None
         except OSError as error:
             raise InputError(error.strerror or str(error), source=str(self._backup)) from None
         if any(self._backup.iterdir()):
@@ -227,7 +227,7 @@ class ProgramProducts:
         """Raise InputError if the run without a fault has not written all files."""
         for declared in products.missing:
             reason = "the run without a fault has written no such file"
-            raise InputError(reason, source=f"--result {declared}", hint=_OUTSIDE_HINT)
+            raise InputError(reason, source=f"results={declared}", hint=_OUTSIDE_HINT)
 
     def stop(self) -> None:
         """Kill the checks that are running, and those that are started from now on."""
@@ -270,9 +270,9 @@ def _split_check(check: str) -> list[str]:
         command = shlex.split(check)
     except ValueError as error:
         hint = "quote it for the shell, and once more for the words of the command"
-        raise InputError(f"the command cannot be split: {error}", source="--check", hint=hint) from None
+        raise InputError(f"the command cannot be split: {error}", source="check", hint=hint) from None
     if not command:
-        raise InputError("the command is empty", source="--check", hint="--check 'python check.py'")
+        raise InputError("the command is empty", source="check", hint="python check.py")
     check_command(command)
     return command
 

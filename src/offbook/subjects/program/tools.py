@@ -14,6 +14,7 @@ from msgspec import UNSET, Struct
 from offbook.errors import InputError, RecordingMismatchError
 from offbook.explore.observers.wire import WireObserver
 from offbook.explore.run import ToolRun
+from offbook.explore.settings import ExploreSettings
 from offbook.explore.verdict import DEFAULT_RESULT, NEAREST_RESULT
 from offbook.mcp.answer import McpAnswer, McpSource
 from offbook.mcp.config import CONFIG_VARIABLE, PLACEHOLDER, UNREACHED_HINT, McpConfig, load_config
@@ -24,7 +25,6 @@ from offbook.messages import JsonObject, result_text
 from offbook.recording.format.exchange import ToolExchange
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import ExchangeIndex
-from offbook.subjects.specs import ExploreSettings
 from offbook.text import shorten
 from offbook.tools.effects import Effect, EffectOutcome, ToolDeclaration
 from offbook.wire.session import WireSession

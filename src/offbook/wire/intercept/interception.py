@@ -85,10 +85,10 @@ def _matches(pattern: str, host: str, port: int | None) -> bool:
 def _parse_host(item: str) -> tuple[str, str]:
     host, _, url = item.partition("=")
     if not _HOST.fullmatch(host.lower()) or host.strip("*.") == "":
-        raise InputError(f"expected a host, got {host[:100]!r}", source="--intercept-host", hint=_HINT)
+        raise InputError(f"expected a host, got {host[:100]!r}", source="intercept_hosts", hint=_HINT)
     if "=" in item and not _is_origin(url):
         hint = f"a scheme and a host, like {host}=http://127.0.0.1:8000"
-        raise InputError("expected a URL without a path behind '='", source=f"--intercept-host {host}", hint=hint)
+        raise InputError("expected a URL without a path behind '='", source=f"intercept_hosts={host}", hint=hint)
     return host.lower(), url.rstrip("/")
 
 

@@ -34,7 +34,9 @@ class NetworkOptions(Struct, frozen=True, kw_only=True):
     def check(self) -> None:
         """Raise InputError if an option has no effect."""
         if self.hosts and not self.intercepts:
-            raise InputError("--intercept-host requires --intercept", hint="add --intercept")
+            raise InputError(
+                "intercept_hosts requires intercept", hint="add --intercept, or -o intercept=true to explore"
+            )
 
 
 class ProgramNetwork:

@@ -208,7 +208,7 @@ class ProxyConnection(DirectConnection):
     def _go_on(self, request: ProxyRequest, session: str, rest: bytes) -> None:
         match self._interception.decide(request.host, request.port):
             case "refuse":
-                self.refuse(403, f"{request.host} is refused: this run of offbook has --block-network")
+                self.refuse(403, f"{request.host} is refused: this run of offbook has block_network")
             case "pass":
                 self._start_task(self._pass(request, rest))
             case "answer" if request.is_connect:

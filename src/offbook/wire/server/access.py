@@ -58,11 +58,11 @@ class Access:
         host = headers.get("host", "")
         if host not in self._known and not self._remembers(host):
             shown = _shown(host)
-            hint = f"if it is, start the server with --allow-host {shown}, or allow_hosts=[{shown!r}] in Python"
+            hint = f"if it is, start the server with -o allow_hosts={shown}, or allow_hosts=[{shown!r}] in Python"
             return AccessRefusal(403, f"the Host {shown!r} is not a name of this server; {hint}")
         if ("origin" in headers or "sec-fetch-site" in headers) and not self._allows_page(headers):
             shown = _shown(headers.get("origin") or "another site")
-            hint = f"if it may, start the server with --allow-origin {shown}, or allow_origins=[{shown!r}] in Python"
+            hint = f"if it may, start the server with -o allow_origins={shown}, or allow_origins=[{shown!r}] in Python"
             return AccessRefusal(403, f"a page of {shown} may not use this server; {hint}")
         if self._api_key and not self._has_key(headers, query):
             return AccessRefusal(401, "the API key is not that of this server")

@@ -16,9 +16,9 @@ from typing import Any
 from msgspec import field
 
 from offbook.explore.run import Run
+from offbook.explore.settings import ExploreSettings
 from offbook.faults import parse_fault
 from offbook.subjects.program.program import ProgramSubject
-from offbook.subjects.specs import ExploreSettings
 from tests.explore.zoo.functions.desk import asks_for
 from tests.explore.zoo.ledger import Entry
 from tests.explore.zoo.planted import Planted, Twin, write_recording

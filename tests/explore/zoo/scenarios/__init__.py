@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from offbook.explore.explorer import Subject
-from offbook.subjects.specs import ExploreSettings, ScenarioSpec, open_subject
+from offbook.explore.settings import ExploreSettings
+from offbook.subjects.specs import ScenarioSpec, open_subject
 from tests.explore.zoo.planted import Planted, Twin, write_recording
 
 SIM = Path(__file__).with_name("sim_refunds.py")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from offbook.explore.explorer import Subject
-from offbook.subjects.specs import ExploreSettings
+from offbook.explore.settings import ExploreSettings
 from offbook.subjects.workflow import WorkflowSubject
 from offbook.workflow.file.load import parse_workflow
 from tests.explore.zoo.functions.desk import asks_for

@@ -1,0 +1,86 @@
+"""Makes the flags of a command from the options that a struct declares, and the values from what is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from inspect import Parameter, Signature, signature
+from typing import Annotated, Any, Literal, TypeAlias, get_origin
+
+import typer
+from msgspec import Struct
+
+from offbook.errors import InputError
+from offbook.settings import Setting, find_project, load_project, resolve, settings_of
+
+_ASSIGNMENTS = "assignments"
+Assignments: TypeAlias = Annotated[
+    list[str],
+    typer.Option(
+        "-o",
+        "--option",
+        metavar="KEY=VALUE",
+        help="Set another option for this run; offbook settings lists them. Repeatable.",
+    ),
+]
+
+
+def with_options(kind: type[Struct]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of a struct, in the place of its first parameter, which gets their values.
+
+    If its second parameter is called `given`, that gets the values without those of the config: checks of options that
+    exclude each other are for them, as the config holds for more than one run.
+    """
+    panels: Sequence[str] = getattr(kind, "panels", ("",))
+    listed = sorted(settings_of(kind).items(), key=lambda item: panels.index(item[1].option.panel or panels[0]))
+    shared = {name: _parameter(setting) for name, setting in listed if setting.flags}
+    assignments = Parameter(_ASSIGNMENTS, Parameter.KEYWORD_ONLY, default=[], annotation=Assignments)
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        _, *own = signature(command, eval_str=True).parameters.values()
+        wants_given = bool(own) and own[0].name == "given"
+        own = own[1:] if wants_given else own
+
+        def run(**values: Any) -> None:
+            texts = values.pop(_ASSIGNMENTS)
+            given = {name: value for name in shared if (value := values.pop(name)) is not None and value is not False}
+            given = {name: value for name, value in given.items() if value not in ([], ())}
+            for setting in settings_of(kind).values():
+                if setting.option.is_once and setting.field in given:
+                    given[setting.field] = _single_value(given[setting.field], setting.flags[0])
+            alone = resolve(kind, given, texts, project=None)
+            config = getattr(alone, "config", None)
+            project = find_project() if config is None else load_project(config)
+            command(resolve(kind, given, texts, project=project), *([alone] if wants_given else []), **values)
+
+        run.__doc__, run.options_kind = command.__doc__, kind  # type: ignore[attr-defined]
+        parameters = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in (*own, *shared.values(), assignments)]
+        run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        return run
+
+    return decorate
+
+
+def _single_value(given: Sequence[str], option: str) -> str:
+    if len(given) > 1:
+        raise InputError(f"{option} is given {len(given)} times", hint=f"keep one of: {', '.join(given)}")
+    return given[0]
+
+
+def _parameter(setting: Setting) -> Parameter:
+    """Return an option as typer declares it. Its default says that it was not given."""
+    is_flag, limits = setting.type is bool, setting.limits
+    kind = setting.type if setting.type in (bool, int, float) or get_origin(setting.type) is Literal else str
+    is_repeatable = setting.is_list or setting.option.is_once
+    annotation = list[str] if is_repeatable else kind if is_flag else kind | None
+    info = typer.Option(
+        *setting.flags,
+        help=setting.option.help,
+        metavar=setting.option.metavar or None,
+        min=limits.ge,
+        max=limits.le,
+        envvar=setting.option.variable or None,
+        show_default=False,
+        rich_help_panel=setting.option.panel or None,
+    )
+    default: Any = [] if is_repeatable else False if is_flag else None
+    return Parameter(setting.field, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[annotation, info])

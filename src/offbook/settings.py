@@ -1,0 +1,418 @@
+"""Options, each declared once as an annotated field of a frozen struct, and where their values come from.
+
+The command line, the sections of `offbook.toml`, `-o KEY=VALUE`, the pytest markers and the reference pages are made
+from these fields. A flag of the command line beats `-o`, which beats the config, which beats the default.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from math import isfinite
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta, Struct
+
+from offbook.decoding import convert
+from offbook.errors import InputError
+from offbook.schema_errors import explain_msgspec_error, read_toml, with_value
+from offbook.text import did_you_mean
+
+CONFIG_FILE = "offbook.toml"
+PROJECT_FILE = "pyproject.toml"
+TOOLS = "tools"
+SECTIONS = (
+    *("agent", "agents", "user", "judge", "run", "redaction"),
+    *("explore", "exec", "serve", "record", TOOLS),
+)
+"""The sections of a config. Those of the first line are read where they are used."""
+
+S = TypeVar("S", bound=Struct)
+
+
+class Option(NamedTuple):
+    """What an option does, and how it is spelled. It annotates a field: `Annotated[bool, Option("…", "--crash")]`.
+
+    Attributes:
+        help: what it does, in a sentence or two.
+        flags: its flags on the command line, like `--replay --recording`. Without any, it is set in the config or with
+            -o.
+        was: the flags that it had before it had none.
+        key: its name in the config and for -o, if that is not the name of the field.
+        metavar: what help shows as its value.
+        panel: the panel of the help that it is in.
+        section: its section of the config, if that is not the one of the struct.
+        variable: the environment variable that sets it.
+        is_path: a path in the config is relative to the folder of the config.
+        has_names: commas separate its items on the command line.
+        is_per_run: it belongs to one run, and cannot be in the config.
+        is_once: it is an error to give it twice.
+        instead: what the config has in its place, like `[tools.NAME] read_only`.
+    """
+
+    help: str
+    flags: str = ""
+    was: str = ""
+    key: str = ""
+    metavar: str = ""
+    panel: str = ""
+    section: str = ""
+    variable: str = ""
+    is_path: bool = False
+    has_names: bool = False
+    is_per_run: bool = False
+    is_once: bool = False
+    instead: str = ""
+
+
+class Setting(NamedTuple):
+    """A field of a struct that is an option. `type` is its type without None, `annotation` with all limits."""
+
+    field: str
+    section: str
+    key: str
+    type: Any
+    annotation: Any
+    default: Any
+    option: Option
+
+    @property
+    def place(self) -> str:
+        """Its name with its section: `explore.deadline`."""
+        return f"{self.section}.{self.key}"
+
+    @property
+    def is_list(self) -> bool:
+        return get_origin(self.type) is tuple
+
+    @property
+    def flags(self) -> list[str]:
+        return self.option.flags.split()
+
+    @property
+    def limits(self) -> Meta:
+        """The least and the largest value of a number."""
+        parts = [self.annotation, get_args(self.annotation)[0], *get_args(get_args(self.annotation)[0])]
+        return next((each for part in parts for each in get_args(part) if isinstance(each, Meta)), Meta())
+
+    @property
+    def type_name(self) -> str:
+        """The type of its value in the config, in words."""
+        if get_origin(self.type) is Literal:
+            return " | ".join(get_args(self.type))
+        parts = get_args(self.type) if get_origin(self.type) in (Union, UnionType) else (self.type,)
+        names = {bool: "true or false", int: "integer", float: "number", str: "text"}
+        return "list of text" if self.is_list else " or ".join(names[part] for part in parts)
+
+
+@cache
+def settings_of(kind: type[Struct]) -> dict[str, Setting]:
+    """Return the options of a struct by the names of their fields.
+
+    The class attribute `section` names their section of the config, and `without_flags` those of them that have flags
+    with another command only.
+    """
+    hints = get_type_hints(kind, include_extras=True)
+    found = {}
+    for info in msgspec.structs.fields(kind):
+        annotation = hints[info.name]
+        option = next((each for each in get_args(annotation) if isinstance(each, Option)), None)
+        if option is not None:
+            if info.name in getattr(kind, "without_flags", ()):
+                option = option._replace(flags="")
+            default = info.default_factory() if info.default is msgspec.NODEFAULT else info.default
+            found[info.name] = Setting(
+                field=info.name,
+                section=option.section or kind.section,  # type: ignore[attr-defined]
+                key=option.key or info.name,
+                type=_bare_type(get_args(annotation)[0]),
+                annotation=annotation,
+                default=default,
+                option=option,
+            )
+    return found
+
+
+def _bare_type(annotation: Any) -> Any:
+    """Return a type without None and without limits."""
+    if get_origin(annotation) is Annotated:
+        return get_args(annotation)[0]
+    if get_origin(annotation) in (Union, UnionType):
+        return Union[tuple(_bare_type(part) for part in get_args(annotation) if part is not NoneType)]  # noqa: UP007
+    return annotation
+
+
+class ToolSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What a tool does, as `[tools.NAME]` declares it for every command."""
+
+    section: ClassVar[str] = TOOLS
+
+    effect: Annotated[bool, Option("The tool changes something, and must not run twice.")] = False
+    read_only: Annotated[bool, Option("The tool only reads, and does no harm.")] = False
+    idempotent: Annotated[
+        bool | str,
+        Option("A repeated call changes nothing: with the same arguments, or with the same value of this argument."),
+    ] = False
+    undoes: Annotated[str | None, Option("The tool undoes what this other tool did.")] = None
+    optional: Annotated[bool, Option("A run may go on without the tool.")] = False
+
+
+class ProjectFile(NamedTuple):
+    """The config of a project: `offbook.toml`, or `[tool.offbook]` of `pyproject.toml`."""
+
+    source: str
+    folder: Path
+    document: Mapping[str, Any]
+
+
+def load_project(path: str | os.PathLike[str]) -> ProjectFile:
+    """Load a config and check the names of its sections.
+
+    Raises:
+        InputError: it cannot be read, has an unknown section, or is a `pyproject.toml` without `[tool.offbook]`.
+    """
+    file = Path(path)
+    document: Any = read_toml(file)
+    if file.name == PROJECT_FILE:
+        tool = document.get("tool")
+        document = tool.get("offbook") if isinstance(tool, dict) else None
+        if not isinstance(document, dict):
+            raise InputError("there is no [tool.offbook]", source=str(file))
+    for name, section in document.items():
+        if name not in SECTIONS:
+            hint = did_you_mean(name, SECTIONS, kind="sections")
+            raise InputError(f"unknown section {name!r}", source=str(file), hint=hint)
+        if not isinstance(section, dict):
+            raise InputError("expected a table", source=str(file), place=name, hint=f"write [{name}]")
+    return ProjectFile(str(file), file.resolve().parent, document)
+
+
+def find_project(start: str | os.PathLike[str] = ".") -> ProjectFile | None:
+    """Load the nearest config, in the folder `start` or above it; None if there is none.
+
+    Raises:
+        InputError: it cannot be read, or has an unknown section.
+    """
+    folder = Path(start).resolve()
+    for place in (folder, *folder.parents):
+        if (place / CONFIG_FILE).is_file():
+            return load_project(place / CONFIG_FILE)
+        project = place / PROJECT_FILE
+        # Parsing takes time, and most files of this name are not about offbook.
+        if project.is_file() and b"offbook" in project.read_bytes():
+            tool = read_toml(project).get("tool")
+            if isinstance(tool, dict) and isinstance(tool.get("offbook"), dict):
+                return load_project(project)
+    return None
+
+
+def configured(kind: type[Struct], project: ProjectFile | None) -> dict[str, Any]:
+    """Return the values that a config has for the options of a struct, by field. Paths are those of its folder.
+
+    Raises:
+        InputError: a key is unknown or belongs to one run, or a value is wrong; names the file and the place.
+    """
+    if project is None:
+        return {}
+    known = settings_of(kind).values()
+    values: dict[str, Any] = {}
+    for section in dict.fromkeys(setting.section for setting in known):
+        settings = {setting.key: setting for setting in known if setting.section == section}
+        for key, value in project.document.get(section, {}).items():
+            setting = settings.get(key)
+            if setting is None:
+                hint = did_you_mean(key, [each.key for each in settings.values()], kind="keys")
+                raise InputError(f"unknown key {key!r}", source=project.source, place=f"{section}.{key}", hint=hint)
+            if setting.option.is_per_run or setting.option.instead:
+                hint = f"give {setting.flags[0] if setting.flags else f'-o {key}=…'} on the command line"
+                hint = f"write {setting.option.instead}" if setting.option.instead else hint
+                raise InputError("it belongs to one run", source=project.source, place=setting.place, hint=hint)
+            checked = _converted(setting, value, source=project.source, place=setting.place)
+            values[setting.field] = _in_folder(checked, project.folder) if setting.option.is_path else checked
+    return values
+
+
+def configured_tools(project: ProjectFile | None) -> dict[str, ToolSettings]:
+    """Return what `[tools.NAME]` of a config declares, by the names of the tools.
+
+    Raises:
+        InputError: a key is unknown, or a value is wrong; names the file and the place.
+    """
+    if project is None:
+        return {}
+    return _tools(project.document.get(TOOLS, {}), source=project.source)
+
+
+def _tools(table: Mapping[str, Any], *, source: str) -> dict[str, ToolSettings]:
+    tools = {}
+    for name, declared in table.items():
+        place = f"{TOOLS}.{name}"
+        if not isinstance(declared, dict):
+            raise InputError("expected a table", source=source, place=place, hint=f"write [{place}]")
+        for key in declared:
+            if key not in ToolSettings.__struct_fields__:
+                hint = did_you_mean(key, ToolSettings.__struct_fields__, kind="keys")
+                raise InputError(f"unknown key {key!r}", source=source, place=f"{place}.{key}", hint=hint)
+        try:
+            tools[name] = convert(declared, ToolSettings)
+        except msgspec.ValidationError as error:
+            reason, path = explain_msgspec_error(error)
+            reason = with_value(reason, declared.get(path.removeprefix(".")))
+            raise InputError(reason, source=source, place=f"{place}{path}") from None
+    return tools
+
+
+def resolve(
+    kind: type[S], given: Mapping[str, Any], assignments: Iterable[str] = (), *, project: ProjectFile | None
+) -> S:
+    """Return the options of a command: as given by flags, by `-o` assignments, by the config, or by default.
+
+    Raises:
+        InputError: a name is unknown, or a value is wrong.
+    """
+    values = configured(kind, project) | assigned(kind, assignments)
+    settings = settings_of(kind)
+    for field, value in given.items():
+        values[field] = _converted(settings[field], value, source=settings[field].flags[0])
+    if TOOLS in kind.__struct_fields__:
+        values[TOOLS] = configured_tools(project) | values.get(TOOLS, {})
+    return kind(**values)
+
+
+def assigned(kind: type[Struct], assignments: Iterable[str]) -> dict[str, Any]:
+    """Return the values of `-o KEY=VALUE` by field. A list takes several of them; of anything else the last counts.
+
+    Raises:
+        InputError: an assignment has no `=`, its name is unknown, or its value is wrong.
+    """
+    settings = list(settings_of(kind).values())
+    tools: dict[str, dict[str, Any]] = {}
+    values: dict[str, Any] = {}
+    for text in assignments:
+        name, separator, value = text.partition("=")
+        name = name.strip().replace("-", "_") if not name.startswith(f"{TOOLS}.") else name.strip()
+        if not separator:
+            raise InputError(f"expected KEY=VALUE, got {text!r}", source="-o", hint="-o deadline=90")
+        if name.startswith(f"{TOOLS}.") and name.count(".") > 1 and TOOLS in kind.__struct_fields__:
+            tool, _, key = name.removeprefix(f"{TOOLS}.").rpartition(".")
+            tools.setdefault(tool, {})[key] = _toml_value(value)
+            continue
+        setting = next((each for each in settings if name in (each.key, each.place)), None)
+        if setting is None:
+            known = [each.key for each in settings] + [each.place for each in settings]
+            hint = did_you_mean(name, known) or "offbook settings lists all options"
+            raise InputError(f"there is no option {name!r}", source=f"-o {text}", hint=hint)
+        if setting.is_list and not value.startswith("["):
+            items: Any = [item.strip() for item in value.split(",") if item.strip()]
+        else:
+            items = value if setting.type is str or get_origin(setting.type) is Literal else _toml_value(value)
+        checked = _converted(setting, items, source=f"-o {text}")
+        values[setting.field] = (*values.get(setting.field, ()), *checked) if setting.is_list else checked
+    return values | ({TOOLS: _tools(tools, source="-o")} if tools else {})
+
+
+def _toml_value(text: str) -> Any:
+    """Return what a text stands for in TOML: a number, true, false or a list; else the text itself."""
+    import tomllib  # noqa: PLC0415 - few commands have assignments
+
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except (tomllib.TOMLDecodeError, KeyError):
+        return text
+
+
+def _converted(setting: Setting, value: Any, *, source: str, place: str = "") -> Any:
+    if setting.is_list and setting.option.has_names and isinstance(value, list | tuple):
+        value = [name.strip() for each in value for name in str(each).split(",") if name.strip()]
+    if isinstance(value, float) and not isfinite(value):
+        raise InputError(f"expected a number, got {value:g}", source=source, place=place)
+    try:
+        return convert(value, setting.annotation)
+    except msgspec.ValidationError as error:
+        reason, _ = explain_msgspec_error(error)
+        choices = get_args(setting.type) if get_origin(setting.type) is Literal else ()
+        hint = did_you_mean(str(value), choices, kind="one of") if choices else ""
+        raise InputError(with_value(reason, value), source=source, place=place, hint=hint) from None
+
+
+def _in_folder(value: Any, folder: Path) -> Any:
+    """Return a path, or paths, of a config as the working directory sees them."""
+    if isinstance(value, tuple):
+        return tuple(_in_folder(each, folder) for each in value)
+    if not isinstance(value, str) or "://" in value or folder == Path.cwd() or Path(value).is_absolute():
+        return value
+    return os.path.relpath(folder / value) + ("/" if value.endswith("/") else "")
+
+
+def arguments_of(options: Struct, *, among: Collection[str] = ()) -> list[str]:
+    """Return the words of the command line that stand for these options, or those fields `among` them.
+
+    They are flags, and `-o` for options without.
+    """
+    words: list[str] = []
+    for setting in settings_of(type(options)).values():
+        value = getattr(options, setting.field)
+        if value == setting.default or (among and setting.field not in among):
+            continue
+        if not setting.flags:
+            words += ["-o", f"{setting.key}={_assigned_text(value)}"]
+        elif setting.type is bool:
+            words.append(setting.flags[0])
+        elif setting.is_list:
+            items = [",".join(value)] if setting.option.has_names else value
+            words += [word for item in items for word in (setting.flags[0], item)]
+        else:
+            words += [setting.flags[0], f"{value:g}" if isinstance(value, float) else str(value)]
+    tools: Mapping[str, ToolSettings] = getattr(options, TOOLS, {})
+    for name, declared in tools.items():
+        for key, value in msgspec.to_builtins(declared).items():
+            words += ["-o", f"{TOOLS}.{name}.{key}={_assigned_text(value)}"]
+    return words
+
+
+def _assigned_text(value: Any) -> str:
+    if isinstance(value, tuple) and not any("," in item or item.startswith("[") for item in value):
+        return ",".join(value)
+    if isinstance(value, str):
+        return value
+    return f"{value:g}" if isinstance(value, float) else msgspec.json.encode(value).decode()
+
+
+def moved_flag(kind: type[Struct], flag: str, value: str) -> str:
+    """Return what to type for a flag that an option of this struct had before; empty if there is no such flag."""
+    for setting in settings_of(kind).values():
+        if not setting.flags and flag in (setting.option.was.split() or [f"--{setting.key.replace('_', '-')}"]):
+            text = "true" if setting.type is bool else value or setting.option.metavar or "…"
+            assignment = shlex.quote(f"{setting.place}={text}")
+            in_config = setting.option.instead or f"[{setting.section}] {setting.key}"
+            return f"use -o {assignment}" + ("" if setting.option.is_per_run else f", or {in_config} in {CONFIG_FILE}")
+    return ""
+
+
+class CurrentValue(NamedTuple):
+    """An option with its value in a project. `origin` is the config that sets it; empty if it is the default."""
+
+    setting: Setting
+    value: Any
+    origin: str
+
+
+def current_values(kinds: Sequence[type[Struct]], project: ProjectFile | None) -> Iterator[CurrentValue]:
+    """Yield the options of these structs that a config can set, each once.
+
+    Raises:
+        InputError: a key of the config is unknown, or a value is wrong; names the file and the place.
+    """
+    seen = set[str]()
+    for kind in kinds:
+        values = configured(kind, project)
+        for setting in settings_of(kind).values():
+            if not (setting.option.is_per_run or setting.option.instead or setting.place in seen):
+                seen.add(setting.place)
+                origin = project.source if project is not None and setting.field in values else ""
+                yield CurrentValue(setting, values.get(setting.field, setting.default), origin)

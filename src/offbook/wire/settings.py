@@ -1,0 +1,342 @@
+"""The arguments of `offbook exec` and `offbook serve`: each option with its help, declared once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, TypeAlias
+
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from offbook.errors import InputError
+from offbook.settings import Option, ToolSettings
+
+if TYPE_CHECKING:
+    from offbook.faults import FaultPlan
+    from offbook.wire.intercept.program_network import NetworkOptions
+
+RecordMode: TypeAlias = Literal["append", "once", "new", "all", "fresh"]
+LatencyModel: TypeAlias = Literal["constant", "normal", "replay"]
+
+BaseUrlVars: TypeAlias = Annotated[
+    tuple[str, ...],
+    Option(
+        "Further variables from which the program takes the address of its models: NAME, or NAME=/PATH.",
+        was="--base-url-var",
+        metavar="NAME",
+    ),
+]
+Intercept: TypeAlias = Annotated[
+    bool,
+    Option(
+        "Act as an HTTPS proxy for programs that ignore base-URL variables. TLS is intercepted for this run only.",
+        "--intercept",
+    ),
+]
+InterceptHosts: TypeAlias = Annotated[
+    tuple[str, ...],
+    Option(
+        "Further hosts to intercept: llm.example.org, or *.example.org. HOST=URL says where to record from.",
+        was="--intercept-host",
+        metavar="HOST",
+    ),
+]
+BlockNetwork: TypeAlias = Annotated[bool, Option("Refuse connections to all hosts but this machine.")]
+
+
+class WireArguments(Struct, frozen=True, kw_only=True):
+    """What `exec` and `serve` share: how calls are answered, broken or recorded. `[record]` holds for both."""
+
+    section: ClassVar[str] = "exec"
+
+    replay: Annotated[
+        str | None,
+        Option(
+            "Answer from this recording, or from a folder of recordings.",
+            "--replay --recording",
+            metavar="PATH",
+            is_per_run=True,
+            is_once=True,
+        ),
+    ] = None
+    record: Annotated[
+        str | None,
+        Option(
+            "Call the real APIs, and record every call here.",
+            "--record",
+            metavar="PATH",
+            is_per_run=True,
+            is_once=True,
+        ),
+    ] = None
+    record_mode: Annotated[
+        RecordMode | None,
+        Option(
+            "append: add every call; once: replay what is there; new: add what is missing; all: replace what is "
+            "called; fresh: replace everything.",
+            "--record-mode",
+            key="mode",
+            metavar="MODE",
+            section="record",
+        ),
+    ] = None
+    upstreams: Annotated[
+        tuple[str, ...],
+        Option(
+            "The address of an API: openai=http://host/v1. Repeatable.",
+            "--upstream",
+            metavar="VENDOR=URL",
+            section="record",
+        ),
+    ] = ()
+    upstream_end_wait_s: Annotated[
+        Annotated[float, Meta(ge=0)] | None,
+        Option(
+            "Seconds to hold a stream's last frame while waiting for trailing data.",
+            key="upstream_end_wait",
+            metavar="SECONDS",
+            section="record",
+        ),
+    ] = None
+    faults: Annotated[
+        tuple[str, ...],
+        Option(
+            "Inject a fault: 'call=2: timeout'. Repeatable.", "--fault", key="fault", metavar="FAULT", is_per_run=True
+        ),
+    ] = ()
+    plan: Annotated[str | None, Option("A JSON file of faults.", "--plan", metavar="FILE", is_per_run=True)] = None
+    mcp: Annotated[
+        str | None,
+        Option(
+            "Also record or replay the MCP servers of this config. {mcp} in the command of exec becomes the config to "
+            "use; serve offers them at /mcp/NAME and over stdio.",
+            "--mcp",
+            metavar="CONFIG",
+            is_path=True,
+        ),
+    ] = None
+    lenient: Annotated[bool, Option("Answer requests that are not recorded with a default.", "--lenient")] = False
+    default_response: Annotated[str | None, Option("The text of that default. Implies lenient.", metavar="TEXT")] = None
+    latency_model: Annotated[
+        LatencyModel,
+        Option("How long answers take: latency_ms (constant), around it (normal), or as recorded (replay)."),
+    ] = "constant"
+    latency_ms: Annotated[Annotated[float, Meta(ge=0)], Option("How long an answer takes, in milliseconds.")] = 0.0
+    retry_after_ms: Annotated[
+        Annotated[float, Meta(ge=0)] | None, Option("Send retry-after with injected errors, in milliseconds.")
+    ] = None
+    trace: Annotated[
+        str | None, Option("A file to write each event to, as a line of JSON.", metavar="FILE", is_path=True)
+    ] = None
+    metrics: Annotated[
+        str | None,
+        Option("A file to write Prometheus metrics to at the end, or a port to serve them at.", metavar="FILE|PORT"),
+    ] = None
+    spans: Annotated[
+        str | None,
+        Option("A file to write OpenTelemetry spans to, as lines of JSON.", metavar="FILE", is_path=True),
+    ] = None
+    otel: Annotated[
+        str | None, Option("Where to send OpenTelemetry spans and metrics: http://127.0.0.1:4318.", metavar="URL")
+    ] = None
+    strict_unused: Annotated[
+        bool,
+        Option("Exit with 3 if an exchange was not used, or more often than recorded.", "--strict-unused"),
+    ] = False
+    quiet: Annotated[bool, Option("Print failures only.", "--quiet -q")] = False
+    tools: dict[str, ToolSettings] = {}
+
+    @property
+    def recording(self) -> str:
+        """The recording that is replayed or written."""
+        return self.replay or self.record or ""
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether calls are answered from a folder, which may have a recording for each session."""
+        return self.replay is not None and "://" not in self.replay and Path(self.replay).is_dir()
+
+    @property
+    def live_from_call(self) -> int | None:
+        """The number of the call from which on the real APIs answer, and not the recording."""
+        return None
+
+    def fault_plan(self) -> FaultPlan:
+        """Return the faults of the lines, followed by those of the file.
+
+        Raises:
+            InputError: a line or the file cannot be read.
+        """
+        from offbook.faults import FaultPlan, parse_fault  # noqa: PLC0415 - help shows options without faults
+
+        plan = FaultPlan() if self.plan is None else FaultPlan.load(self.plan)
+        return FaultPlan([*map(parse_fault, self.faults), *plan], chaos=plan.chaos)
+
+    def check_together(self) -> None:
+        """Raise InputError if options exclude each other or have no effect."""
+        if (self.replay is None) == (self.record is None) and self.live_from_call is None:
+            reason = "--record and --replay exclude each other" if self.record else "--replay or --record is required"
+            hint = "leave one of them out" if self.record else "add --replay PATH, or --record PATH to make a recording"
+            raise InputError(reason, hint=hint)
+        recording_options = {
+            "--upstream": bool(self.upstreams),
+            "upstream_end_wait": self.upstream_end_wait_s is not None,
+            "--record-mode": self.record_mode is not None,
+        }
+        for option, is_given in recording_options.items():
+            if self.record is None and is_given and self.live_from_call is None:
+                raise InputError(f"{option} requires --record", hint="add --record PATH")
+        if self.replay is None and (self.lenient or self.default_response is not None):
+            option = "--lenient" if self.lenient else "default_response"
+            raise InputError(f"{option} requires --replay", hint="leave it out")
+        if self.record is not None and "://" not in self.record and Path(self.record).suffix != ".json":
+            file = Path(self.record)
+            named = file / "run.json" if file.is_dir() or not file.name else file.with_suffix(".json")
+            hint = f"name it {named}, or sqlite:///path.db: a folder holds only those"
+            raise InputError("a recording is a file named *.json", source=self.record, hint=hint)
+
+    def fitting(self) -> Self:
+        """Return the options without those of the config that have no effect in this run."""
+        fitting = self
+        if self.record is None and self.live_from_call is None:
+            fitting = replace(fitting, record_mode=None, upstreams=(), upstream_end_wait_s=None)
+        if self.replay is None:
+            fitting = replace(fitting, lenient=False, default_response=None)
+        return fitting
+
+
+class ExecArguments(WireArguments, frozen=True, kw_only=True):
+    """The arguments of `offbook exec`."""
+
+    live_from: Annotated[
+        str | None,
+        Option(
+            "Answer from the recording until this call, then by the real APIs, and record the run anew.",
+            "--live-from",
+            metavar="call=N",
+            is_per_run=True,
+        ),
+    ] = None
+    model: Annotated[
+        str,
+        Option("With --live-from: the model that is asked instead.", "--model", metavar="NAME", is_per_run=True),
+    ] = ""
+    golden: Annotated[
+        str | None,
+        Option(
+            "Exit with 1 if the tool calls are not as approved in this file.",
+            "--golden",
+            metavar="PATH",
+            is_per_run=True,
+        ),
+    ] = None
+    base_url_vars: BaseUrlVars = ()
+    intercept: Intercept = False
+    intercept_hosts: InterceptHosts = ()
+    block_network: BlockNetwork = False
+    allow_no_calls: Annotated[bool, Option("Do not exit with 3 if there was no call.")] = False
+    time_limit: Annotated[
+        float | None,
+        Option("Stop the program after this time, and exit with 124.", "--time-limit", metavar="SECONDS"),
+    ] = None
+    port: Annotated[
+        Annotated[int, Meta(ge=0, le=65535)], Option("The port to listen on; 0 is any free port.", metavar="N")
+    ] = 0
+    report: Annotated[
+        str | None,
+        Option("Write the outcome of each call to this JSON file.", "--report", metavar="PATH", is_path=True),
+    ] = None
+
+    @property
+    def live_from_call(self) -> int | None:
+        if self.live_from is None:
+            return None
+        name, _, number = self.live_from.strip().partition("=")
+        if name != "call" or not number.isascii() or not number.isdecimal() or not 0 < int(number) < 10**9:
+            hint = "--live-from call=4"
+            raise InputError(f"expected call=N, got {self.live_from!r}", source="--live-from", hint=hint)
+        return int(number)
+
+    @property
+    def network(self) -> NetworkOptions:
+        """What is intercepted, and what is blocked."""
+        from offbook.wire.intercept.program_network import NetworkOptions  # noqa: PLC0415
+
+        return NetworkOptions(intercepts=self.intercept, hosts=self.intercept_hosts, blocks=self.block_network)
+
+    def check_together(self) -> None:
+        self.network.check()
+        super().check_together()
+        if self.live_from is None and self.model:
+            raise InputError("--model requires --live-from", hint=_FORK_EXAMPLE)
+        if self.live_from is not None:
+            if self.replay is None:
+                raise InputError("--live-from requires --replay", hint=_FORK_EXAMPLE)
+            excluded = {
+                "--mcp": self.mcp is not None,
+                "a folder of recordings": self.is_folder,
+                "--lenient": self.lenient,
+                "default_response": self.default_response is not None,
+                f"--record-mode {self.record_mode}": self.record_mode not in (None, "fresh"),
+            }
+            for what, is_given in excluded.items():
+                if is_given:
+                    raise InputError(f"--live-from excludes {what}", hint="leave one of them out")
+
+    def fitting(self) -> Self:
+        fitting = super().fitting()
+        if not self.intercept:
+            fitting = replace(fitting, intercept_hosts=())
+        if self.live_from is None:
+            return fitting
+        mode = self.record_mode if self.record_mode == "fresh" else None
+        return replace(fitting, mcp=None, lenient=False, default_response=None, record_mode=mode)
+
+
+_FORK_EXAMPLE = "offbook exec --replay PATH --live-from call=4 --model NAME -- COMMAND …"
+
+
+class ServeArguments(WireArguments, frozen=True, kw_only=True):
+    """The arguments of `offbook serve`."""
+
+    section: ClassVar[str] = "serve"
+
+    host: Annotated[
+        str,
+        Option(
+            "Listen on this address (by default 127.0.0.1); other than loopback requires --api-key.",
+            "--host",
+            metavar="ADDRESS",
+        ),
+    ] = "127.0.0.1"
+    port: Annotated[
+        Annotated[int, Meta(ge=0, le=65535)],
+        Option("Listen on this port; by default any free port.", "--port", metavar="N"),
+    ] = 0
+    api_key: Annotated[
+        str,
+        Option(
+            "The key that clients must send.", "--api-key", metavar="KEY", variable="OFFBOOK_API_KEY", is_per_run=True
+        ),
+    ] = ""
+    allow_hosts: Annotated[
+        tuple[str, ...],
+        Option("Names of this server besides localhost: agent.test, *.test.", was="--allow-host", metavar="NAME"),
+    ] = ()
+    allow_origins: Annotated[
+        tuple[str, ...],
+        Option("Sites whose pages may use the server: https://app.test.", was="--allow-origin", metavar="URL"),
+    ] = ()
+    processes: Annotated[
+        Annotated[int, Meta(ge=1, le=256)],
+        Option("Serve in so many processes on one port, for load tests.", "--processes", metavar="N"),
+    ] = 1
+    session_group: Annotated[
+        str,
+        Option(
+            "Answer sessions as one with all servers of this name; with --replay redis://….",
+            "--session-group",
+            metavar="NAME",
+        ),
+    ] = ""
+    as_json: Annotated[bool, Option("Print JSON, for machines.", "--json", key="json", is_per_run=True)] = False
