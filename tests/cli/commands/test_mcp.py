@@ -138,7 +138,8 @@ def test_a_server_that_never_ends_is_stopped_when_its_input_has_ended(project):
     process = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
     )
-    assert (process.returncode, process.stderr) == (128 + 15, "")
+    assert process.returncode == 128 + 15
+    assert process.stderr == ""
     assert not Path("x.json").exists()
 
 
@@ -159,7 +160,8 @@ def test_a_server_that_dies_or_never_answers_is_named_and_leaves_no_recording(pr
         timeout=TIMEOUT_S,
         check=False,
     )
-    assert (done.returncode, done.stdout) == (code, "")
+    assert done.returncode == code
+    assert done.stdout == ""
     assert told in done.stderr
     assert not (project / "dead.json").exists()
 
@@ -171,7 +173,8 @@ def test_tools_of_a_file_are_served_over_stdio_and_what_they_print_is_no_part_of
     served = subprocess.run(
         command, input=json.dumps(asked), capture_output=True, text=True, timeout=TIMEOUT_S, check=False
     )
-    assert (served.returncode, served.stderr) == (0, "noise\n")
+    assert served.returncode == 0
+    assert served.stderr == "noise\n"
     assert json.loads(served.stdout)["result"]["content"] == [{"type": "text", "text": "aa"}]
 
 
@@ -244,4 +247,5 @@ def test_check_exits_with_1_if_there_is_a_problem_and_names_its_file(run, tmp_pa
     assert run("mcp", "check", "good.json")[:2] == (0, "1 recording checked: no problems\n")
     code, out, _ = run("mcp", "check", "good.json", "bad.json", "--json")
     finding = {"file": "bad.json", "place": "a: tools.b", "kind": "schema", "problem": "it has no inputSchema"}
-    assert (code, json.loads(out)) == (1, {"files": 2, "findings": [finding]})
+    assert code == 1
+    assert json.loads(out) == {"files": 2, "findings": [finding]}
