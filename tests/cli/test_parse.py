@@ -129,7 +129,12 @@ tools:
   refund: "till:refund"
   audit: "till:audit"
 steps:
-  - {id: pay, type: tool, tool: refund, args: {order_id: "{state.order}"}, retry: {max_retries: 1}, output: paid}
+  - id: pay
+    type: tool
+    tool: refund
+    args: {order_id: "{state.order}"}
+    retry: {max_retries: 1, backoff_s: 0}
+    output: paid
   - id: sub
     type: subworkflow
     depends_on: [pay]

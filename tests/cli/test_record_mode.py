@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli import scenes
+from tests.cli import flows, scenes
 from tests.cli.programs import ASK
 
 RECORDED = '{"_version": 2, "hello": {"content": "Hello!"}, "_tools": {"one.add": [{"result": 3}]}}'
@@ -50,8 +50,9 @@ def test_a_recording_of_failures_alone_is_called_so(run, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("arguments", [ASKING["exec"], ASKING["run"]], ids=["exec", "run"])
-def test_a_recording_without_exchanges_needs_no_mode(run, greet, write, arguments, monkeypatch):
+def test_a_recording_without_exchanges_needs_no_mode(run, write, arguments, monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1")
+    write("flow.yaml", flows.GREET.replace("model: demo", "model: demo, retry: {max_retries: 0}"))
     write("run.json", '{"_version": 2}')
     code, _, err = run(*arguments)
     assert code == 1

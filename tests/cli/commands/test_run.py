@@ -81,7 +81,7 @@ def test_what_is_there_decides_what_a_record_mode_asks(run, greet, server):
 def test_a_run_that_fails_leaves_the_recording_as_it_was(run, greet, server, mode, caplog):
     assert run("run", greet, "--record", "new.json")[0] == 0
     before = [exchange.content for _, exchange in open_store("new.json").load()]
-    server.answer = b"gone"
+    server.answer = lambda call: call.whole(b"{}", status=400)
     code, _, _ = run("run", greet, "--record", "new.json", "--record-mode", mode, "--no-checkpoint")
     assert code == 1
     assert "new.json: the run failed, so it stays as it was; what was recorded is in new.json.failed" in caplog.text

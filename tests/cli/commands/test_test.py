@@ -320,17 +320,17 @@ class TestRecordAndReplay:
 
     @pytest.mark.parametrize("recording", ["all.json", "sims/"])
     def test_a_run_in_which_every_call_failed_is_a_failure_though_the_agent_swallowed_it(
-        self, run, talking, write, recording, monkeypatch
+        self, run, talking, write, recording
     ):
         write("my_agent.py", SWALLOWING)
         write("offbook.toml", '[agent]\nhandler = "my_agent:handle"\nprovider = "openai"\n')
         write("sim_orders.py", 'from offbook import scenario\n\nscenario("asks", turns=["Hi"])\n')
         assert run("test", "--record", recording)[0] == 0
-        monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+        talking.answer = lambda call: call.whole(b"{}", status=400)
         code, out, err = run("test", "--record", recording, "--record-mode", "fresh")
         assert code == 1
         assert "1 scenario passed" in out
-        assert "error: no recorded call got an answer (connection_reset), so there is nothing to replay" in err
+        assert "error: no recorded call got an answer (http_error), so there is nothing to replay" in err
 
     def test_a_folder_asks_for_a_mode_only_where_this_run_would_record_again(self, run, talking):
         assert run("test", "--record", "sims/", "--scenario", "twice")[0] == 0
