@@ -17,7 +17,6 @@ import pytest
 import offbook
 from offbook import MockProvider, RecordingProvider
 from offbook.cli import options
-from offbook.cli.main import main
 from offbook.recording.latency import LatencyModel
 from offbook.recording.record_mode import RecordMode
 from offbook.recording.stores.locate import open_store
@@ -105,17 +104,10 @@ signal.sigwait([signal.SIGTSTP])
 
 
 @pytest.fixture
-def execute(write, capfd, monkeypatch):
+def execute(write, run_programs):
     """Run `offbook exec …` on `run.json`, which answers two calls: gives the code and both outputs."""
     write("run.json", flows.recording({"first": [{"content": "Hello!"}, {"content": "Bye!"}]}))
-
-    def execute(*words):
-        monkeypatch.setattr(sys, "argv", ["offbook", "exec", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return ended.value.code or 0, *capfd.readouterr()
-
-    return execute
+    return lambda *words: run_programs("exec", *words)
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from offbook.cli.main import main
 from tests.cli import flows
 from tests.cli.programs import PYTHON
 from tests.servers.models import chat_answer
@@ -41,17 +40,10 @@ asyncio.run(ask())
 
 
 @pytest.fixture
-def execute(write, capfd, monkeypatch):
+def execute(write, run_programs):
     """Run `offbook exec …` on `run.json`: gives the code and both outputs."""
     write("run.json", flows.recording({"first": {"content": "Hello!"}}))
-
-    def execute(*words):
-        monkeypatch.setattr(sys, "argv", ["offbook", "exec", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return ended.value.code or 0, *capfd.readouterr()
-
-    return execute
+    return lambda *words: run_programs("exec", *words)
 
 
 @pytest.fixture

@@ -57,14 +57,13 @@ def agent(*words):
     return [*PYTHON, AGENT.replace("WORDS", repr(words))]
 
 
-def execute(*arguments):
-    process = subprocess.run(
-        [COMMAND, "exec", *arguments], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-    )
-    return process.returncode, process.stdout, process.stderr
+@pytest.fixture
+def execute(project, run_programs):
+    """Run `offbook exec …` in the project."""
+    return lambda *words: run_programs("exec", *words)
 
 
-def test_a_program_is_recorded_with_its_servers_and_replayed_without_them(project):
+def test_a_program_is_recorded_with_its_servers_and_replayed_without_them(execute):
     record = execute("--record", "run.json", "--mcp", ".mcp.json", "--", *agent("a", "b"), "{mcp}")
     assert record[:2] == (0, "tools/call {'word': 'a'}\ntools/call {'word': 'b'}\n"), record
     assert "2 calls, 2 recorded" in record[2]
@@ -79,7 +78,7 @@ def test_a_program_is_recorded_with_its_servers_and_replayed_without_them(projec
     assert "1 fault fired: tool=notes.say call=2: tool_lost" in lost[2]
 
 
-def test_a_call_that_is_not_recorded_ends_with_exit_code_3(project):
+def test_a_call_that_is_not_recorded_ends_with_exit_code_3(execute):
     recording = {"_version": 2, "_tools": {"notes.say": [{"arguments": {"word": "a"}, "result": "A"}]}}
     Path("run.json").write_text(json.dumps(recording))
     code, out, err = execute("--replay", "run.json", "--mcp", ".mcp.json", "--", *agent("b"))
@@ -92,7 +91,7 @@ def test_a_call_that_is_not_recorded_ends_with_exit_code_3(project):
 
 
 @pytest.mark.parametrize("arguments", [("--replay", "run.json"), ("--record", "new.json")])
-def test_a_program_that_reaches_its_real_servers_instead_of_ours_is_refused(project, arguments):
+def test_a_program_that_reaches_its_real_servers_instead_of_ours_is_refused(execute, arguments):
     recording = {"_version": 2, "_tools": {"notes.say": [{"arguments": {"word": "a"}, "result": "A"}]}}
     Path("run.json").write_text(json.dumps(recording))
     real = [*arguments, "--mcp", ".mcp.json", "--", *PYTHON, "import json, os; print(os.environ['OFFBOOK_URL'])"]
@@ -105,7 +104,7 @@ def test_a_program_that_reaches_its_real_servers_instead_of_ours_is_refused(proj
     assert "hint: give the program {mcp} in place of its own config, or let it read $OFFBOOK_MCP_CONFIG" in err
 
 
-def test_a_server_that_cannot_be_started_is_named(project):
+def test_a_server_that_cannot_be_started_is_named(execute):
     entry = {"command": "no-such-server", "args": [], "env": {}}
     Path(".mcp.json").write_text(json.dumps({"mcpServers": {"notes": entry}}))
     _, _, err = execute("--record", "run.json", "--mcp", ".mcp.json", "--", *agent("a"), "{mcp}")

@@ -238,16 +238,12 @@ RECORDINGS_OF_TOOLS = {"none.json": {}, "tools.json": {"_tools": {"stamp": [{"ar
         ),
     ],
 )
-def test_a_program_is_replayed_as_by_exec(write, typed, same):
+def test_a_program_is_replayed_as_by_exec(run_programs, write, typed, same):
     write("any.json", json.dumps({"_version": 2, "any": [{"content": "Hello!"}]}))
-    replayed, executed = (
-        subprocess.run([COMMAND, *words, "--", *ASK, "Hi"], capture_output=True, text=True, check=False)
-        for words in (["replay", *typed], ["exec", *same])
-    )
-    assert replayed.returncode == 0
-    assert replayed.stdout == executed.stdout
-    assert replayed.stderr == executed.stderr
-    assert replayed.stdout == ("status 500\n" if "--fault" in typed else "Hello!\n")
+    code, out, err = run_programs("replay", *typed, "--", *ASK, "Hi")
+    assert code == 0
+    assert out == ("status 500\n" if "--fault" in typed else "Hello!\n")
+    assert run_programs("exec", *same, "--", *ASK, "Hi") == (code, out, err)
 
 
 @pytest.mark.parametrize(
