@@ -27,11 +27,7 @@ VARIABLES = {"$__rate_interval": "1m", "$workflow": ".*"}
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory):
     """A Prometheus that has seen the same run twice."""
-    reason = prometheus_server.reason_to_skip()
-    if reason and prometheus_server.is_required():
-        pytest.fail(reason)
-    if reason:
-        pytest.skip(reason)
+    prometheus_server.require()
     folder = tmp_path_factory.mktemp("prometheus")
     with PrometheusSink() as sink, prometheus_server.scraping(sink.serve(), folder) as server:
         for _ in range(2):

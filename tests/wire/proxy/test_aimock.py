@@ -69,11 +69,7 @@ CALLS = [
 
 @pytest.fixture(scope="module")
 def aimock_url():
-    reason = aimock.reason_to_skip()
-    if reason and aimock.is_required():
-        pytest.fail(reason)
-    if reason:
-        pytest.skip(reason)
+    aimock.require()
     with aimock.serve() as url:
         yield url
 
