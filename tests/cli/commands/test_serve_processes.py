@@ -75,23 +75,17 @@ def test_processes_share_a_port_and_report_as_one(serve):
     assert err.count("POST /v1/chat/completions  200  served") == 60
 
 
-def test_a_port_in_use_is_refused_and_a_named_one_is_shared(serve):
+def test_a_port_in_use_is_refused_and_a_named_one_is_shared(run, serve):
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        done = subprocess.run(
-            [COMMAND, "serve", "--replay", "run.json", "--processes", "2", "--port", str(taken.getsockname()[1])],
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-        assert done.returncode == 2
-        assert "cannot listen at 127.0.0.1" in done.stderr
-        port = taken.getsockname()[1]
-    with serve("--replay", "run.json", "--processes", "2", "--port", str(port)) as served:
+        port = str(taken.getsockname()[1])
+        options = ("--replay", "run.json", "--processes", "2", "--port", port)
+        code, _, err = run("serve", *options)
+        assert code == 2
+        assert "cannot listen at 127.0.0.1" in err
+    with serve(*options) as served:
         assert served.url.endswith(f":{port}")
         assert ask(served.url, "Hi") == (200, "Hello!")
-        again = [COMMAND, "serve", "--replay", "run.json", "--processes", "2", "--port", str(port)]
-        assert subprocess.run(again, capture_output=True, timeout=TIMEOUT_S, check=False).returncode == 2
+        assert run("serve", *options)[0] == 2
         assert served.end(signal.SIGINT)[0] == 0
 
 
