@@ -36,7 +36,6 @@ from tests.fakes import Echo, events_of, read_until_broken, user
 
 HI = user("Hi")
 HASH = fingerprint(Request(tuple(HI), "m"))
-OTHER_HASH = fingerprint(Request(tuple(user("Bye")), "m"))
 
 
 def recorded(content, request_hash=HASH):

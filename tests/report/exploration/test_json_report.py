@@ -19,8 +19,6 @@ from offbook.report.exploration.json_report import exploration_json, load_report
 from offbook.report.exploration.report_input import ReportOptions, ReportOrigin
 from tests.report.exploration import explorations
 
-MANNER = ReportOptions(explorations.reproduce)
-
 
 def written(exploration, before=None):
     return exploration_json(ReportOptions(explorations.reproduce, before).report_input(exploration))
