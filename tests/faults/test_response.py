@@ -9,13 +9,17 @@ from offbook.errors import MalformedResponseError, RecordingFormatError
 from offbook.faults import At, FaultInjector, FaultPlan, PartialResponse, Refusal, WrongShape
 from tests.fakes import Scripted, events_of, user
 
+WRONG_SHAPES = ["[]", "null", '"ok"', '{"choices": []}', '{"choices": [{"message": 5}]}', ' {"a": "ä"}\n']
+UNREADABLE = [
+    *(("malformed_response", raw) for raw in ("not valid json", "", "{", "ÿ", *WRONG_SHAPES)),
+    *(("wrong_shape", raw) for raw in WRONG_SHAPES),
+]
+
 
 @pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize(
-    "raw", ["not valid json", "", "{", "[]", '{"choices": []}', '{"choices": [{"message": 5}]}', "ÿ"]
-)
-def test_the_parse_error_of_the_real_codec_surfaces_with_what_arrived(apply, raw, stream):
-    came, error, _ = apply({"type": "malformed_response", "raw": raw}, stream=stream)
+@pytest.mark.parametrize(("kind", "raw"), UNREADABLE)
+def test_the_complaint_of_the_real_codec_surfaces_with_what_arrived(apply, kind, raw, stream):
+    came, error, _ = apply({"type": kind, "raw": raw}, stream=stream)
     assert came == []
     assert type(error) is MalformedResponseError
     assert error.raw == raw
@@ -23,37 +27,18 @@ def test_the_parse_error_of_the_real_codec_surfaces_with_what_arrived(apply, raw
     assert error.provider == "mock"
 
 
-def test_it_fails_also_with_what_the_codec_could_read(apply):
+@pytest.mark.parametrize("kind", ["malformed_response", "wrong_shape"])
+def test_it_fails_also_with_what_the_codec_could_read(apply, kind):
     raw = '{"choices": [{"message": {"content": "fine"}}]}'
-    _, error, _ = apply({"type": "malformed_response", "raw": raw})
+    _, error, _ = apply({"type": kind, "raw": raw})
     assert type(error) is MalformedResponseError
     assert error.raw == raw
-
-
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize(
-    "raw", ["[]", "null", '"ok"', '{"choices": []}', '{"choices": [{"message": 5}]}', ' {"a": "ä"}\n']
-)
-def test_the_complaint_of_the_real_codec_surfaces_with_what_arrived(apply, raw, stream):
-    came, error, _ = apply({"type": "wrong_shape", "raw": raw}, stream=stream)
-    assert came == []
-    assert type(error) is MalformedResponseError
-    assert error.raw == raw
-    assert error.body == raw
-    assert error.provider == "mock"
 
 
 def test_by_default_the_answer_is_an_object_without_choices(apply):
     _, error, _ = apply({"type": "wrong_shape"})
     assert error.raw == '{"status": "ok"}'
     assert "missing required field `choices`" in str(error)
-
-
-def test_a_wrong_shape_fails_also_with_what_the_codec_could_read(apply):
-    raw = '{"choices": [{"message": {"content": "fine"}}]}'
-    _, error, _ = apply({"type": "wrong_shape", "raw": raw})
-    assert type(error) is MalformedResponseError
-    assert error.raw == raw
 
 
 def test_what_is_no_json_is_refused():
