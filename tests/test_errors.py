@@ -73,15 +73,25 @@ def test_a_provider_error_carries_its_data_and_names_the_provider_once():
     error = ProviderError("HTTP 500: oh", provider="openai", status_code=500, headers=headers, body="oh")
     headers.clear()
     assert str(error) == "openai: HTTP 500: oh"
-    assert (error.provider, error.status_code, error.headers, error.body) == ("openai", 500, {"x": "1"}, "oh")
+    assert error.provider == "openai"
+    assert error.status_code == 500
+    assert error.headers == {"x": "1"}
+    assert error.body == "oh"
     bare = ProviderError("odd")
-    assert (str(bare), bare.provider, bare.status_code, bare.headers, bare.body) == ("odd", "", None, {}, "")
+    assert str(bare) == "odd"
+    assert bare.provider == ""
+    assert bare.status_code is None
+    assert bare.headers == {}
+    assert bare.body == ""
 
 
 def test_a_rate_limit_has_status_429_and_a_time_to_wait_if_that_was_sent():
     assert RateLimitError("slow down", retry_after_s=2.5).retry_after_s == 2.5
     error = RateLimitError("slow down", provider="openai", headers={"a": "b"}, body="c")
-    assert (error.status_code, error.retry_after_s, error.headers, error.body) == (429, None, {"a": "b"}, "c")
+    assert error.status_code == 429
+    assert error.retry_after_s is None
+    assert error.headers == {"a": "b"}
+    assert error.body == "c"
 
 
 def test_timeouts_and_broken_connections_are_caught_by_their_builtin_names():
@@ -93,12 +103,17 @@ def test_timeouts_and_broken_connections_are_caught_by_their_builtin_names():
 
 def test_a_malformed_response_carries_what_arrived():
     error = MalformedResponseError("no JSON", provider="p", raw="<html>")
-    assert (error.raw, error.body, error.status_code, str(error)) == ("<html>", "<html>", None, "p: no JSON")
+    assert error.raw == "<html>"
+    assert error.body == "<html>"
+    assert error.status_code is None
+    assert str(error) == "p: no JSON"
 
 
 def test_a_mismatch_carries_its_kind_its_key_and_the_difference():
     error = RecordingMismatchError("step 'a' drifted:", kind="drifted", key="a", difference="  -x\n  +y")
-    assert (error.kind, error.key, error.difference) == ("drifted", "a", "  -x\n  +y")
+    assert error.kind == "drifted"
+    assert error.key == "a"
+    assert error.difference == "  -x\n  +y"
     assert str(error) == "step 'a' drifted:\n  -x\n  +y"
     assert str(RecordingMismatchError("gone", kind="missing")) == "gone"
 

@@ -67,7 +67,9 @@ def test_no_arguments_are_an_empty_object(arguments):
 )
 def test_arguments_that_are_no_json_object_are_kept_as_they_were_written(arguments):
     call = ToolCall.parse("get", arguments, id="call_1")
-    assert (call.tool, call.id, call.args) == ("get", "call_1", {})
+    assert call.tool == "get"
+    assert call.id == "call_1"
+    assert call.args == {}
     assert call.raw_arguments == call.arguments == arguments
 
 

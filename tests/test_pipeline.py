@@ -318,7 +318,8 @@ async def test_faults_of_tools_are_not_recorded(tools, tmp_path):
                 pipeline.wrap_tools(tools)["double"].callable(number=4)
     assert json.loads((tmp_path / "run.json").read_text())["_tools"]["double"][0]["result"] == 8
     results, unused = await called(Replay(path), tools, 4)
-    assert (results, unused) == ([8], [])
+    assert results == [8]
+    assert unused == []
 
 
 async def test_a_replay_without_an_answer_says_what_fired_at_models_and_tools(tools, tmp_path):
@@ -326,11 +327,11 @@ async def test_a_replay_without_an_answer_says_what_fired_at_models_and_tools(to
     async with open_pipeline(config(), Replay(path), faults=lines("tool=double call=1: tool_lost")) as pipeline:
         with pytest.raises(ToolFaultError):
             pipeline.wrap_tools(tools)["double"].callable(number=1)
-        fired = "a fault fired before this .tool=double call=1: tool_lost."
-        with pytest.raises(RecordingMismatchError, match=fired):
+        with pytest.raises(RecordingMismatchError) as at_a_model:
             await pipeline.gateway.complete(QUESTION, model="demo", step_id="greet")
-        with pytest.raises(RecordingMismatchError, match=fired):
+        with pytest.raises(RecordingMismatchError) as at_a_tool:
             pipeline.wrap_tools(tools)["double"].callable(number=1)
+    assert at_a_model.value.fired == at_a_tool.value.fired == ("tool=double call=1: tool_lost",)
 
 
 def test_endpoints_are_those_of_steps_and_of_what_is_inside_them():

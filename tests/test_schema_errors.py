@@ -120,7 +120,8 @@ def test_a_wrong_fault_is_explained_alike_in_a_recording_a_plan_and_a_line(fault
 
 def test_a_fault_that_is_no_object_is_explained_with_the_types():
     place, reason, hint = complaint(lambda: MockProvider(responses={"a": {"fault": "timeout"}}), "key 'a'.fault")
-    assert (place, hint) == ("", TYPES)
+    assert place == ""
+    assert hint == TYPES
     assert "got a string" in reason
 
 

@@ -112,7 +112,9 @@ def test_an_address_without_a_path_is_read_and_replaced_and_other_words_stay():
     assert upstreams_from_environment(environment) == {"openai": "https://models.test/v1"}
     assert upstreams_from_environment(environment | {"OPENAI_BASE_URL": "http://a/v1"}) == {"openai": "http://a/v1"}
     found = plain_environment(environment, "http://here", is_replayed=True)
-    assert (found["OPENAI_HOST"], found["ANTHROPIC_HOST"], "GOOGLE_HOST" in found) == ("http://here", "azure", False)
+    assert found["OPENAI_HOST"] == "http://here"
+    assert found["ANTHROPIC_HOST"] == "azure"
+    assert "GOOGLE_HOST" not in found
 
 
 def test_the_first_variable_that_is_set_counts():
@@ -183,7 +185,8 @@ def test_the_variables_of_azure_are_set_only_where_a_program_has_chosen_it_by_th
     left = plain_environment(chosen, "http://here", is_replayed=False)
     assert left == chosen | {"AZURE_OPENAI_ENDPOINT": "http://here"}
     replayed = plain_environment(chosen, "http://here", is_replayed=True)
-    assert (replayed["AZURE_OPENAI_API_KEY"], replayed["OPENAI_API_VERSION"]) == ("offbook", "2024-10-21")
+    assert replayed["AZURE_OPENAI_API_KEY"] == "offbook"
+    assert replayed["OPENAI_API_VERSION"] == "2024-10-21"
     assert not any("AZURE" in name for name in plain_environment(home, "http://here", is_replayed=True))
 
 

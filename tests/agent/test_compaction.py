@@ -89,7 +89,8 @@ def test_the_result_is_smaller_by_any_measure_or_the_same(messages, percent):
             assert measure(result.messages) <= measure(messages)
             assert (measure(result.messages) < measure(messages)) == (result.phase > 0)
         within = strategy.compact(messages, budget_tokens=2 * size(messages), size=size, step_hint=HINT)
-        assert (within.messages, within.phase) == (messages, 0)
+        assert within.messages == messages
+        assert within.phase == 0
 
 
 @given(messages=transcripts(), percent=SHARES)
@@ -110,7 +111,8 @@ def test_compacting_again_never_grows_and_soon_changes_nothing(messages, percent
 def test_nothing_is_dropped_where_nothing_can_be(messages):
     for strategy in STRATEGIES:
         result = strategy.compact(messages, budget_tokens=1, size=size)
-        assert (result.messages, result.phase) == (messages, 0)
+        assert result.messages == messages
+        assert result.phase == 0
 
 
 def test_it_gives_back_the_very_same_messages():
@@ -129,7 +131,8 @@ def slide(strategy, messages, budget_tokens=1):
 
 def test_it_keeps_the_head_and_the_last_units():
     result = slide(SlidingWindowCompact(keep_recent=2), [*HEAD, *OLD, *RECENT])
-    assert (result.messages, result.phase) == ([*HEAD, *RECENT], 1)
+    assert result.messages == [*HEAD, *RECENT]
+    assert result.phase == 1
 
 
 def test_a_wider_window_keeps_more():
@@ -179,7 +182,8 @@ def tier(messages, *, thresholds=THIRD, budget_tokens=None, step_hint="", keep_r
 def test_the_first_phase_drops_refused_calls(of):
     answered = call("one")
     result = tier([*HEAD, *refused(of=of), *answered, *RESULTS], thresholds=FIRST)
-    assert (result.messages, result.phase) == ([*HEAD, *answered, *RESULTS], 1)
+    assert result.messages == [*HEAD, *answered, *RESULTS]
+    assert result.phase == 1
 
 
 def test_the_first_phase_drops_answers_that_were_no_calls_and_the_nudges():
@@ -202,9 +206,11 @@ def test_the_second_phase_also_shortens_long_results():
     call_message, answer = call("abc" * 1000)
     result = tier([*HEAD, *refused(), call_message, answer, *RESULTS], thresholds=SECOND)
     shortened = result.messages[3]
-    assert (result.phase, result.messages[2]) == (2, call_message)
+    assert result.phase == 2
+    assert result.messages[2] == call_message
     assert shortened.content == ("abc" * 67)[:200] + "… [2800 of 3000 characters left out to save space]"
-    assert (shortened.tool_call_id, shortened.metadata) == (answer.tool_call_id, answer.metadata)
+    assert shortened.tool_call_id == answer.tool_call_id
+    assert shortened.metadata == answer.metadata
     assert result.messages[4:] == RESULTS
 
 
@@ -234,7 +240,8 @@ def test_the_third_phase_puts_a_summary_right_after_the_first_user_message():
         step_hint="Done: fetch.",
     )
     expected = TranscriptSummary(4, {"fetch": 1}, "Done: fetch.").to_message(step_index=None)
-    assert (result.messages, result.phase) == ([*HEAD, expected, *RESULTS], 3)
+    assert result.messages == [*HEAD, expected, *RESULTS]
+    assert result.phase == 3
 
 
 def test_a_summary_is_of_the_step_of_the_last_message_that_it_stands_for():
@@ -297,7 +304,8 @@ def test_each_phase_is_tried_only_over_its_threshold(thresholds, phase):
 def test_it_stops_as_soon_as_the_size_is_within_the_first_threshold():
     noise, remaining = refused("x" * 4000), call("y" * 4000)
     result = tier([*HEAD, *noise, *remaining, *RESULTS], thresholds=(0.75, 0.85, 0.95))
-    assert (result.messages, result.phase) == ([*HEAD, *remaining, *RESULTS], 1)
+    assert result.messages == [*HEAD, *remaining, *RESULTS]
+    assert result.phase == 1
 
 
 def test_what_is_still_too_large_is_as_small_as_can_be():
@@ -400,7 +408,8 @@ def test_it_reports_how_many_messages_which_calls_and_what_is_left_to_do():
         "Earlier messages left out here to save space: 9. "
         'Tool calls in them: {"fetch": 2, "parse": 1}.\nDone: fetch. To do: submit.'
     )
-    assert (message.role, message.metadata) == (MessageRole.USER, MessageMeta(MessageType.SUMMARY, 3))
+    assert message.role == MessageRole.USER
+    assert message.metadata == MessageMeta(MessageType.SUMMARY, 3)
 
 
 def test_without_a_hint_it_is_one_line():
@@ -434,7 +443,8 @@ def test_old_warnings_are_the_first_to_go_and_take_no_place_among_the_recent_uni
     old, recent = [*call("a"), warning], [*call("b"), warning, *call("c")]
     messages = [user(), *old, *recent]
     result = TieredCompact(2).compact(messages, budget_tokens=size(messages), size=size)
-    assert (result.phase, list(result.messages)) == (1, [user(), *call("a"), *recent])
+    assert result.phase == 1
+    assert list(result.messages) == [user(), *call("a"), *recent]
 
 
 def test_a_warning_is_not_taken_for_what_the_user_asked():

@@ -174,7 +174,9 @@ async def test_nudges_get_firmer():
 async def test_a_model_that_will_not_listen_ends_the_run():
     end = await run_script([SUBMIT] * 4, catch=StepEnforcementError)
     error = end.error
-    assert (error.terminal_tool, error.attempts, error.pending_steps) == ("submit", 4, ["fetch"])
+    assert error.terminal_tool == "submit"
+    assert error.attempts == 4
+    assert error.pending_steps == ["fetch"]
 
 
 async def test_progress_starts_the_count_afresh():
@@ -254,7 +256,9 @@ async def test_nudges_get_firmer_until_the_run_ends():
     assert "You must call read now" in reply[1]
     assert "STOP" in reply[2]
     error = end.error
-    assert (error.tool_name, error.attempts, error.missing) == ("edit", 4, ["read"])
+    assert error.tool_name == "edit"
+    assert error.attempts == 4
+    assert error.missing == ["read"]
 
 
 async def test_a_refund_needs_the_order_that_it_refunds():
@@ -365,7 +369,8 @@ async def test_no_value_is_not_the_value_null():
 def test_a_prerequisite_that_cannot_be_read_is_refused(declared):
     with pytest.raises(InputError, match="cannot read") as caught:
         editor(declared)
-    assert (caught.value.source, caught.value.place) == ("edit", "prerequisites[0]")
+    assert caught.value.source == "edit"
+    assert caught.value.place == "prerequisites[0]"
 
 
 def test_a_tool_that_is_not_there_is_refused_with_the_one_that_was_meant():
@@ -390,7 +395,9 @@ async def test_a_model_that_goes_on_ends_the_run():
     limits = {"max_same_calls": 2, "max_repetition_refusals": 1}
     end = await run_script([call] * 4, policy=limits, catch=RepeatedCallError)
     error = end.error
-    assert (error.tool_name, error.arguments, error.times) == ("fetch", {"page": 1}, 2)
+    assert error.tool_name == "fetch"
+    assert error.arguments == {"page": 1}
+    assert error.times == 2
 
 
 async def test_calls_in_turns_are_found_too():

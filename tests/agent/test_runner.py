@@ -37,7 +37,8 @@ from tests.fakes import Scripted
 async def test_a_run_ends_with_what_its_terminal_tool_returns():
     end = await run_script([FETCH, SUBMIT], agent(submit=lambda **_: {"done": True}))
     assert end.result == {"done": True}
-    assert (end.run.terminal_tool, end.run.iterations) == ("submit", 2)
+    assert end.run.terminal_tool == "submit"
+    assert end.run.iterations == 2
     assert end.run.completed_steps == {"fetch": 1, "submit": 1}
     assert list(end.run.messages) == end.messages
 
@@ -124,18 +125,21 @@ async def test_calls_without_an_id_or_with_one_that_was_there_before_get_one_of_
 async def test_the_first_terminal_tool_of_a_turn_ends_the_run():
     workflow = agent(tool("other"), required=(), terminal=["submit", "other"])
     end = await run_script([[ToolCall("other"), SUBMIT]], workflow)
-    assert (end.result, end.run.terminal_tool) == ("other done", "other")
+    assert end.result == "other done"
+    assert end.run.terminal_tool == "other"
     assert end.results == ["other done", "submit done"]
 
 
 async def test_text_ends_the_run_of_an_agent_without_terminal_tools():
     end = await run_script([FETCH, "Order 42 is on its way."], agent(terminal=()))
-    assert (end.result, end.run.terminal_tool) == ("Order 42 is on its way.", None)
+    assert end.result == "Order 42 is on its way."
+    assert end.run.terminal_tool is None
 
 
 async def test_a_run_asks_the_model_as_often_as_it_may_and_no_more():
     end = await run_script([FETCH] * 5, catch=MaxIterationsError, max_iterations=3)
-    assert (end.error.iterations, len(end.client.calls)) == (3, 3)
+    assert end.error.iterations == 3
+    assert len(end.client.calls) == 3
     assert end.error.completed_steps == {"fetch": 3}
     assert list(end.error.messages) == end.messages
 
@@ -239,7 +243,8 @@ async def test_ids_of_a_conversation_that_is_gone_on_with_are_not_given_again():
 async def test_a_run_adds_up_what_its_model_calls_cost():
     answers = [Response(tool_calls=(call,), usage=Usage.of(10, 5), cost_usd=0.25) for call in (FETCH, SUBMIT)]
     end = await run_script(answers)
-    assert (end.run.total_tokens, end.run.cost_usd) == (30, 0.5)
+    assert end.run.total_tokens == 30
+    assert end.run.cost_usd == 0.5
 
 
 async def test_what_the_model_call_raises_ends_the_run_as_it_is():
@@ -368,7 +373,8 @@ async def test_a_run_that_is_cancelled_before_it_starts_asks_nobody():
     cancel.set()
     end = await run_script([FETCH, SUBMIT], run_options={"cancel_event": cancel}, catch=WorkflowCancelledError)
     assert not end.client.calls
-    assert (end.error.iteration, end.error.completed_steps) == (0, {})
+    assert end.error.iteration == 0
+    assert end.error.completed_steps == {}
 
 
 async def test_the_transcript_is_kept():
@@ -377,7 +383,8 @@ async def test_the_transcript_is_kept():
     end = await run_script(
         [FETCH, SUBMIT], workflow, run_options={"cancel_event": cancel}, catch=WorkflowCancelledError
     )
-    assert (end.error.iteration, end.error.completed_steps) == (1, {"fetch": 1})
+    assert end.error.iteration == 1
+    assert end.error.completed_steps == {"fetch": 1}
     assert [message.metadata.type for message in end.error.messages][-1] == MessageType.TOOL_RESULT
 
 
@@ -536,7 +543,8 @@ class SendsOnly:
 def test_what_is_no_client_is_refused(client, description, hint):
     with pytest.raises(InputError) as caught:
         WorkflowRunner(client)
-    assert (caught.value.source, caught.value.reason) == ("client", f"expected a client, got {description}")
+    assert caught.value.source == "client"
+    assert caught.value.reason == f"expected a client, got {description}"
     assert hint in caught.value.hint
 
 
@@ -600,7 +608,8 @@ def test_what_cannot_be_run_is_refused(prompts, source, hint):
 def test_a_field_of_a_policy_that_is_no_number_is_refused_by_name(field, value, reason):
     with pytest.raises(InputError) as caught:
         GuardPolicy(**{field: value})
-    assert (caught.value.source, caught.value.reason) == (field, reason)
+    assert caught.value.source == field
+    assert caught.value.reason == reason
 
 
 async def test_a_budget_for_a_model_without_a_price_is_refused_at_the_start():

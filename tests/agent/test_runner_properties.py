@@ -92,7 +92,8 @@ def test_any_script_ends_as_documented_with_one_result_for_each_call_and_twice_i
         assert_answered([message if isinstance(message, dict) else message.to_dict() for message in messages])
     assert first.messages == second.messages
     assert [list(call.messages) for call in first.client.calls] == [list(call.messages) for call in second.client.calls]
-    assert (first.result, repr(first.error)) == (second.result, repr(second.error))
+    assert first.result == second.result
+    assert repr(first.error) == repr(second.error)
 
 
 def assert_answered(messages):

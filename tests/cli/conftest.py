@@ -14,15 +14,20 @@ from tests.cli import flows
 @pytest.fixture
 def run(capsys, monkeypatch):
     """Run `offbook …`: gives the exit code, what it printed, and what it complained of."""
+    return lambda *arguments: run_captured(arguments, capsys, monkeypatch)
 
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["offbook", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        captured = capsys.readouterr()
-        return ended.value.code or 0, captured.out, captured.err
 
-    return run
+@pytest.fixture
+def run_programs(capfd, monkeypatch):
+    """Run `offbook …` like `run`, and capture also what the programs print that it starts."""
+    return lambda *arguments: run_captured(arguments, capfd, monkeypatch)
+
+
+def run_captured(arguments, capture, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["offbook", *map(str, arguments)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return ended.value.code or 0, *capture.readouterr()
 
 
 @pytest.fixture(autouse=True)

@@ -89,7 +89,8 @@ def test_a_word_that_is_no_command_but_is_often_tried_says_what_to_type(run, typ
 )
 def test_a_mistyped_option_is_bad_input_and_the_right_one_is_proposed(run, typed, wrong, meant):
     code, _, err = run(*typed)
-    assert (code, f"No such option: {wrong} (Possible options: {meant}" in " ".join(err.split())) == (2, True)
+    assert code == 2
+    assert f"No such option: {wrong} (Possible options: {meant}" in " ".join(err.split())
 
 
 @pytest.mark.parametrize("name", ["exec", "explore", "replay", "run", "serve", "test"])
@@ -127,7 +128,9 @@ def test_another_name_for_the_recording_is_bad_input_and_the_right_place_is_prop
 def test_a_mistyped_choice_is_bad_input_and_the_right_one_is_proposed(run, typed, meant):
     code, _, err = run(*typed)
     shown = " ".join(err.replace("│", " ").split())
-    assert (code, f"did you mean {meant!r}?" in shown.lower(), "Value error" in shown) == (2, True, False)
+    assert code == 2
+    assert f"did you mean {meant!r}?" in shown.lower()
+    assert "Value error" not in shown
 
 
 @pytest.mark.parametrize(
@@ -146,7 +149,8 @@ def test_a_mistyped_choice_is_bad_input_and_the_right_one_is_proposed(run, typed
 )
 def test_a_wrong_or_missing_value_of_an_option_is_bad_input_and_named(run, typed, problem):
     code, _, err = run(*typed)
-    assert (code, problem in " ".join(err.replace("│", " ").split())) == (2, True)
+    assert code == 2
+    assert problem in " ".join(err.replace("│", " ").split())
 
 
 def test_completion_can_be_shown(run, monkeypatch):
@@ -284,4 +288,5 @@ def test_the_hint_for_an_old_recording_names_the_option_of_the_command(run, gree
     write("old.json", '{"hello": {"content": "Hello!"}}')
     command = [greet if each == "flow.yaml" else each for each in command]
     code, _, err = run(*command)
-    assert (code, err.splitlines()[-1].partition("; ")[2]) == (2, advice)
+    assert code == 2
+    assert err.splitlines()[-1].partition("; ")[2] == advice

@@ -78,7 +78,9 @@ class TestRequests:
         }
         decoded = CODEC.decode_request(WireRequest("/v1/messages", body))
         assert decoded.extra == {"thinking": thinking, "top_k": 3}
-        assert (decoded.temperature, decoded.max_tokens, decoded.stream) == (0.5, 7, True)
+        assert decoded.temperature == 0.5
+        assert decoded.max_tokens == 7
+        assert decoded.stream
 
     @pytest.mark.parametrize(
         ("choice", "wire"),

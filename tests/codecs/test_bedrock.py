@@ -54,7 +54,8 @@ def test_parameters_without_a_field_of_ours_are_kept():
         "guardrailConfig": {"guardrailIdentifier": "g", "guardrailVersion": "1"},
     }
     request = decode(**body)
-    assert (request.max_tokens, request.temperature) == (9, 0.5)
+    assert request.max_tokens == 9
+    assert request.temperature == 0.5
     assert CODEC.encode_request(request).body == {"messages": [USER]} | body
 
 

@@ -56,7 +56,8 @@ class TestPath:
     )
     def test_reports_the_model_and_whether_to_stream(self, path, model, stream):
         request = decode({}, path)
-        assert (request.model, request.stream) == (model, stream)
+        assert request.model == model
+        assert request.stream == stream
 
     @pytest.mark.parametrize("path", ["", "/models/m", "/models/m:embedContent", "/models/:generateContent"])
     def test_without_a_model_and_method_is_refused(self, path):
@@ -369,7 +370,8 @@ class TestTools:
     def test_a_choice_among_several_functions_stays_in_extra(self):
         config = {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["weather", "clock"]}}
         request = decode({"toolConfig": config})
-        assert (request.tool_choice, request.extra) == (None, {"toolConfig": config})
+        assert request.tool_choice is None
+        assert request.extra == {"toolConfig": config}
         assert CODEC.encode_request(request).body["toolConfig"] == config
 
     def test_a_choice_of_another_shape_is_refused(self):
@@ -454,7 +456,8 @@ class TestResponse:
     )
     def test_reports_why_it_ended(self, reason, finish_reason):
         response = CODEC.decode_response(orjson.dumps({"candidates": [{"finishReason": reason}]}))
-        assert (response.finish_reason, response.content) == (finish_reason, "")
+        assert response.finish_reason == finish_reason
+        assert response.content == ""
 
     def test_to_a_blocked_prompt_is_a_filtered_one(self):
         data = b'{"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": {"promptTokenCount": 9}}'

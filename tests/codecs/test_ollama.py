@@ -386,5 +386,7 @@ class TestStreams:
         assert [answer["done"] for answer in answers] == [False] * 5 + [True]
         assert "done_reason" not in answers[0]
         last = answers[-1]
-        assert (last["done_reason"], last["prompt_eval_count"], last["eval_count"]) == ("stop", 3, 4)
+        assert last["done_reason"] == "stop"
+        assert last["prompt_eval_count"] == 3
+        assert last["eval_count"] == 4
         assert last["total_duration"] == 0

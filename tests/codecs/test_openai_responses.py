@@ -380,7 +380,9 @@ class TestResponses:
             reasoning="Hm.",
         )
         encoded = CODEC.encode_response(response)
-        assert (encoded["object"], encoded["status"], encoded["model"]) == ("response", "completed", "gpt-5")
+        assert encoded["object"] == "response"
+        assert encoded["status"] == "completed"
+        assert encoded["model"] == "gpt-5"
         assert encoded["output"] == [
             {"type": "reasoning", "id": "rs_offbook_0", "summary": [{"type": "summary_text", "text": "Hm."}]},
             said(output_text("Let me look."), id="msg_offbook_1"),
@@ -504,7 +506,8 @@ class TestStreams:
     def test_that_refuse_or_show_their_reasoning_are_read_in_pieces(self):
         deltas, response = read(delta("reasoning_text", 0, "Hm."), delta("refusal", 1, "No."), ending())
         assert deltas == [ReasoningDelta("Hm."), TextDelta("No.")]
-        assert (response.reasoning, response.content) == ("Hm.", "No.")
+        assert response.reasoning == "Hm."
+        assert response.content == "No."
 
     def test_tell_why_they_ended(self):
         reason = {"reason": "max_output_tokens"}

@@ -59,11 +59,15 @@ def results(response):
 
 def test_a_response_is_read_whole(client):
     response = client.responses.create(model="gpt-5", input="Weather?", tools=[TOOL])
-    assert (response.status, response.output_text) == ("completed", "Let me look.")
+    assert response.status == "completed"
+    assert response.output_text == "Let me look."
     reasoning, _, call, _ = response.output
     assert reasoning.summary[0].text == "Hm."
-    assert (call.call_id, call.name, call.arguments) == ("call_1", "weather", '{"city":"Paris"}')
-    assert (response.usage.input_tokens, response.usage.input_tokens_details.cached_tokens) == (36, 12)
+    assert call.call_id == "call_1"
+    assert call.name == "weather"
+    assert call.arguments == '{"city":"Paris"}'
+    assert response.usage.input_tokens == 36
+    assert response.usage.input_tokens_details.cached_tokens == 12
 
 
 @pytest.mark.parametrize("response", [CALLING, DONE, CUT])
@@ -74,11 +78,9 @@ def test_a_response_has_all_that_the_sdk_declares(response):
 
 def test_the_answer_of_the_sdk_is_read_as_ours_with_its_cost(client):
     response = read_response(client.responses.create(model="gpt-5", input="Weather?"), "openai_responses")
-    assert (response.content, response.tool_calls, response.usage) == (
-        CALLING.content,
-        CALLING.tool_calls,
-        CALLING.usage,
-    )
+    assert response.content == CALLING.content
+    assert response.tool_calls == CALLING.tool_calls
+    assert response.usage == CALLING.usage
     assert response.provider == "openai_responses"
     assert response.cost_usd == read_response(CHAT_OF_THE_SAME_USAGE).cost_usd > 0
 
@@ -90,9 +92,12 @@ def test_a_conversation_goes_on_with_the_items_of_the_answer(client, server):
     assert response.output_text == "Sunny, at noon."
     assert server.requests[0].messages == ({"role": "system", "content": "Be brief."}, question)
     _, turn, weather, clock = server.requests[1].messages
-    assert (turn["content"], turn["reasoning_content"]) == ("Let me look.", "Hm.")
+    assert turn["content"] == "Let me look."
+    assert turn["reasoning_content"] == "Hm."
     assert [call["id"] for call in turn["tool_calls"]] == ["call_1", "call_2"]
-    assert (weather["tool_call_id"], clock["tool_call_id"], clock["content"]) == ("call_1", "call_2", "fine")
+    assert weather["tool_call_id"] == "call_1"
+    assert clock["tool_call_id"] == "call_2"
+    assert clock["content"] == "fine"
 
 
 def test_a_stream_is_read_event_by_event_as_the_sdk_declares_them(client):
@@ -120,10 +125,12 @@ def test_an_answer_cut_by_a_limit_is_incomplete_whole_and_streamed(client):
     *_, last = client.responses.create(model="gpt-5", input="too long", stream=True)
     assert last.type == "response.incomplete"
     for response in (whole, last.response):
-        assert (response.status, response.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+        assert response.status == "incomplete"
+        assert response.incomplete_details.reason == "max_output_tokens"
 
 
 def test_an_error_is_understood(client):
     with pytest.raises(RateLimitError) as caught:
         client.responses.create(model="gpt-5", input="too often")
-    assert (caught.value.body["message"], caught.value.type) == ("Slow down.", "rate_limit_error")
+    assert caught.value.body["message"] == "Slow down."
+    assert caught.value.type == "rate_limit_error"

@@ -30,7 +30,8 @@ def test_wrong_arguments_have_a_hint(tmp_path, line, hint):
     file.write_text(IMPORTS + line)
     with pytest.raises(InputError) as refused:
         collect_scenarios([file])
-    assert (refused.value.source, refused.value.hint) == (f"{file}:3", hint)
+    assert refused.value.source == f"{file}:3"
+    assert refused.value.hint == hint
 
 
 @pytest.mark.parametrize("line", ["turn(3)", 'Trajectory("strct")', 'expected("")'])

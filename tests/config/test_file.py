@@ -36,8 +36,10 @@ def test_every_key_can_be_said(config):
     )
     assert list(read.agents) == ["a", "b", "c", "d"]
     assert read.agents["b"].headers == {"A": "${B}"}
-    assert (read.user.temperature, read.judge.thresholds) == (1.0, {"helpfulness": 3.0})
-    assert (read.run.scenarios, read.run.fail_on) == (("sims/*.py",), ("critical",))
+    assert read.user.temperature == 1.0
+    assert read.judge.thresholds == {"helpfulness": 3.0}
+    assert read.run.scenarios == ("sims/*.py",)
+    assert read.run.fail_on == ("critical",)
 
 
 def test_the_nearest_config_counts(tmp_path):
@@ -48,7 +50,8 @@ def test_the_nearest_config_counts(tmp_path):
     assert find_config(below).source == str(tmp_path / "offbook.toml")
     (tmp_path / "a" / "pyproject.toml").write_text('[tool.offbook.agent]\nname = "x"\nhandler = "m:f"\n')
     found = find_config(below)
-    assert (list(found.agents), found.folder) == (["x"], (tmp_path / "a").resolve())
+    assert list(found.agents) == ["x"]
+    assert found.folder == (tmp_path / "a").resolve()
 
 
 def test_without_a_config_it_is_said_what_to_write(tmp_path):

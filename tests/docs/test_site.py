@@ -8,11 +8,12 @@ import pytest
 from docs_site.build import ROOT
 
 from tests.report import browser
+from tests.servers.foreign import is_required
 
 SITE = ROOT / ".scratch" / "site"
 PAGES = ["index.html", "start/openai.html", "start/safety.html", "help/coming-from.html", "reference/commands.html"]
 
-if not browser.is_required():
+if not is_required("BROWSER"):
     pytestmark = pytest.mark.skipif(bool(browser.reason_to_skip()), reason=browser.reason_to_skip())
 
 

@@ -1,22 +1,19 @@
 """The tutorials, followed word for word: every command with its output, every edit, for each SDK."""
 
-import os
 import shutil
 
 import pytest
 
 from offbook.view.library import RunLibrary
 from tests.docs.test_pages import NODE_SDKS, TUTORIALS, empty_folder, run_examples
+from tests.servers.foreign import skip_or_fail
 
 __all__ = ["empty_folder"]
 
 
 def skip_without_node(page):
-    if page.stem != "node" or (shutil.which("npm") and NODE_SDKS.exists()):
-        return
-    reason = "needs Node and 'make node-sdks'"
-    assert os.environ.get("OFFBOOK_REQUIRE_NODE") != "1", reason
-    pytest.skip(reason)
+    if page.stem == "node" and not (shutil.which("npm") and NODE_SDKS.exists()):
+        skip_or_fail("needs Node and 'make node-sdks'", "NODE")
 
 
 @pytest.mark.usefixtures("empty_folder")

@@ -57,7 +57,8 @@ def test_the_command_of_the_readme_passes_offline_and_uses_all_that_was_recorded
     assert f"\n{COMMAND}\n" in (BOOKING / "README.md").read_text()
     report = tmp_path / "report.json"
     code, out, err = command(*shlex.split(COMMAND)[1:], "--reporter", f"json={report}", folder=BOOKING)
-    assert (code, err) == (0, "")
+    assert code == 0
+    assert err == ""
     assert "21 of 21 scenarios passed, 22 of 22 conversations" in out
     assert "not used" not in out
     scenarios = {each["name"]: each["conversations"][0] for each in json.loads(report.read_text())["scenarios"]}

@@ -69,7 +69,9 @@ def test_a_step_answers_as_its_fault_says(step, content, finish_reason, tools, a
         return response, asyncio.get_running_loop().time()
 
     response, moment = run(work(), virtual_time=True)
-    assert (response.content, response.finish_reason, moment) == (content, finish_reason, after_s)
+    assert response.content == content
+    assert response.finish_reason == finish_reason
+    assert moment == after_s
     assert [call.tool for call in response.tool_calls] == tools
 
 

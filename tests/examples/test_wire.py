@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers.foreign import skip_or_fail
+
 ROOT = Path(__file__).parents[2]
 WIRE = ROOT / "examples" / "wire"
 ANSWER = "In Bergen, where it rains. In Oslo the sun shines.\n"
@@ -19,12 +21,13 @@ FAILED_ONCE = ["--fault", "call=2 attempt=1: http_error 500", "-o", "retry_after
 
 @pytest.mark.parametrize("program", ["weather_agent.py", "weather_agent.mjs"])
 def test_an_agent_gets_over_a_failure_and_uses_all_that_was_recorded(program, command, monkeypatch):
-    if program.endswith(".mjs") and shutil.which("node") is None:
-        (pytest.fail if os.environ.get("OFFBOOK_REQUIRE_NODE") == "1" else pytest.skip)("node is not installed")
+    if program.endswith(".mjs"):
+        skip_or_fail("" if shutil.which("node") else "node is not installed", "NODE")
     monkeypatch.setenv("PATH", PATH)
     documented = re.search(r"Run it: offbook exec (.*)", (WIRE / program).read_text())
     code, out, err = command("exec", *FAILED_ONCE, "--strict-unused", *shlex.split(documented[1]), folder=ROOT)
-    assert (code, out) == (0, ANSWER)
+    assert code == 0
+    assert out == ANSWER
     assert err.splitlines() == [
         "offbook: the program runs its tools for real; the recording asks for get_weather",
         "offbook: 2 calls in 3 attempts, 2 served, 1 with a fault (examples/wire/weather.json)",

@@ -80,8 +80,10 @@ def test_faults_that_change_tool_calls_need_an_answer_that_asks_for_tools():
 
 def test_cases_are_numbered_and_know_their_cells():
     first, _, third, _ = cases_of(TWO, select_variants("connection_reset"))
-    assert (first.id, first.cells) == ("0001", (HeatmapCell("1", "connection_reset"),))
-    assert (third.id, third.cells) == ("0003", (HeatmapCell("1", "connection_reset, always"),))
+    assert first.id == "0001"
+    assert first.cells == (HeatmapCell("1", "connection_reset"),)
+    assert third.id == "0003"
+    assert third.cells == (HeatmapCell("1", "connection_reset, always"),)
     assert str(first.plan) == str(first)
 
 
@@ -159,7 +161,8 @@ def orders_of(count, **fields):
 
 def test_two_calls_can_end_in_one_other_order():
     (case,) = orders_of(2).cases
-    assert (case.id, str(case)) == ("0008", "step=a call=1 attempt=1: held_until step=b call=1")
+    assert case.id == "0008"
+    assert str(case) == "step=a call=1 attempt=1: held_until step=b call=1"
     assert [(cell.row, cell.column) for cell in case.cells] == [("1 a", "held_until, 2-1")]
 
 
@@ -171,7 +174,8 @@ def test_of_a_program_the_usual_order_is_tried_too():
 @pytest.mark.parametrize(("count", "cases", "left"), [(1, 0, 0), (3, 5, 0), (4, 23, 0), (5, 5, 114), (7, 7, 5032)])
 def test_few_orders_are_all_tried_and_of_many_those_of_neighbours_and_the_reverse(count, cases, left):
     orders = orders_of(count)
-    assert (len(orders.cases), orders.left) == (cases, left)
+    assert len(orders.cases) == cases
+    assert orders.left == left
     assert len({case.cells[0].column for case in orders.cases}) == cases
 
 

@@ -18,7 +18,9 @@ EFFECTS = st.lists(st.sampled_from([PAID, BOOKED, CANCELLED]), max_size=6)
 
 def test_the_same_effects_in_another_order_do_not_differ():
     difference = compare_effects([BOOKED, PAID], [PAID, BOOKED], {})
-    assert (difference.repeated, difference.other, difference.missing) == ((), (), ())
+    assert difference.repeated == ()
+    assert difference.other == ()
+    assert difference.missing == ()
 
 
 def test_an_effect_that_happened_once_more_is_repeated():
@@ -30,7 +32,8 @@ def test_an_effect_that_happened_once_more_is_repeated():
 def test_an_effect_with_other_arguments_is_another_and_leaves_one_missing():
     other = Effect(tool="pay", arguments={"order": 43, "amount": 30})
     difference = compare_effects([other], [PAID], {})
-    assert (difference.other, difference.missing) == ((other,), (PAID,))
+    assert difference.other == (other,)
+    assert difference.missing == (PAID,)
 
 
 def test_what_was_undone_did_not_happen():
@@ -95,7 +98,9 @@ def test_uuids_and_times_that_differ_in_every_run_are_no_difference():
 @given(EFFECTS)
 def test_a_run_does_not_differ_from_itself(effects):
     difference = compare_effects(effects, list(reversed(effects)), {})
-    assert (difference.repeated, difference.other, difference.missing) == ((), (), ())
+    assert difference.repeated == ()
+    assert difference.other == ()
+    assert difference.missing == ()
 
 
 @given(EFFECTS)
@@ -136,7 +141,8 @@ def test_a_key_that_is_random_in_every_run_is_the_same_effect_and_has_a_text_tha
     one, other = (Effect(tool="pay", arguments={"order": 42, "key": key.format(each, 7)}) for each in ids)
     assert compare_effects([other], [one], {}) == EffectDifference()
     ((repeated, times, expected),) = compare_effects([other, other], [one], {}).repeated
-    assert (times, expected) == (2, 1)
+    assert times == 2
+    assert expected == 1
     assert str(repeated) == f'pay(order=42, key="{key.format("…", 7)}")'
 
 

@@ -64,7 +64,8 @@ def test_a_process_can_be_killed_at_any_time_and_more_than_once():
 def test_the_first_of_several_is_waited_for():
     waiting, done = forked(signal.pause), forked(lambda: b"done")
     wait_for_any([waiting, done])
-    assert (waiting.ending, done.ending.report) == (None, b"done")
+    assert waiting.ending is None
+    assert done.ending.report == b"done"
     waiting.kill()
 
 
@@ -185,4 +186,5 @@ def test_threads_that_fork_at_once_leave_the_hook_and_the_filters_of_the_process
         thread.start()
     for thread in threads:
         thread.join()
-    assert (sys.unraisablehook, warnings.filters) == (hook, filters)
+    assert sys.unraisablehook == hook
+    assert warnings.filters == filters

@@ -30,7 +30,10 @@ async def ask(harness):
 
 def test_a_run_gives_its_result_and_its_calls():
     run = performed(ask)
-    assert (run.result, run.error, run.hung, run.diverged) == ("Hello", None, "", "")
+    assert run.result == "Hello"
+    assert run.error is None
+    assert run.hung == ""
+    assert run.diverged == ""
     assert [call.number for call in run.calls] == [1]
 
 
@@ -83,7 +86,8 @@ def raising(error):
 )
 def test_an_error_is_declared_or_not(error, declared, declared_as, kind):
     ending = performed(raising(error), declared=declared).error
-    assert (ending.kind, ending.declared_as) == (kind, declared_as)
+    assert ending.kind == kind
+    assert ending.declared_as == declared_as
     assert ending.type in ("ValueError", "GaveUpError", "GaveUpLaterError", "DeadlineExceededError", "TimeoutError")
 
 
@@ -99,7 +103,8 @@ def test_a_run_that_has_not_ended_by_its_own_clock_has_hung():
             raise AssertionError("it was caught") from None
 
     run = performed(wait)
-    assert (run.hung, run.took_s) == ("it had not ended after 3600 s", 3600.0)
+    assert run.hung == "it had not ended after 3600 s"
+    assert run.took_s == 3600.0
     assert performed(wait, deadlines=Deadlines(virtual_s=5.0)).hung == "it had not ended after 5 s"
 
 
@@ -147,7 +152,9 @@ def test_beside_the_main_thread_no_alarm_rings():
 
 def test_an_exit_is_an_ending():
     failure = performed(raising(SystemExit(3))).error
-    assert (failure.kind, failure.type, failure.message) == ("undeclared", "SystemExit", "it called sys.exit(3)")
+    assert failure.kind == "undeclared"
+    assert failure.type == "SystemExit"
+    assert failure.message == "it called sys.exit(3)"
 
 
 def test_an_interrupt_comes_through():

@@ -21,7 +21,9 @@ def test_a_status_raises_a_provider_error_with_status_headers_and_body(apply, st
     came, error, _ = apply(fault, stream=stream)
     assert came == []
     assert type(error) is ProviderError
-    assert (error.status_code, error.headers, error.body) == (status_code, {"x-request-id": "r1"}, BODY)
+    assert error.status_code == status_code
+    assert error.headers == {"x-request-id": "r1"}
+    assert error.body == BODY
     assert error.provider == "mock"
     assert str(status_code) in str(error)
     assert "slow down" in str(error)
@@ -42,21 +44,28 @@ def test_429_raises_a_rate_limit_error_that_reports_how_long_to_wait(apply, head
     assert VIRTUAL_EPOCH.isoformat() == "2000-01-01T00:00:00+00:00"
     _, error, _ = apply({"type": "http_error", "status_code": 429, "headers": headers, "body": "x"})
     assert type(error) is RateLimitError
-    assert (error.status_code, error.retry_after_s, error.headers, error.body) == (429, retry_after_s, headers, "x")
+    assert error.status_code == 429
+    assert error.retry_after_s == retry_after_s
+    assert error.headers == headers
+    assert error.body == "x"
 
 
 def test_an_error_without_a_body_says_so(apply):
     _, error, _ = apply({"type": "http_error", "status_code": 500})
-    assert (error.body, error.headers) == ("", {})
+    assert error.body == ""
+    assert error.headers == {}
     assert "no body" in str(error)
 
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_it_raises_the_400_of_a_conversation_that_is_too_long(apply, stream):
     came, error, _ = apply({"type": "context_overflow"}, stream=stream)
-    assert (came, type(error), error.status_code) == ([], ProviderError, 400)
+    assert came == []
+    assert type(error) is ProviderError
+    assert error.status_code == 400
     error_fields = json.loads(error.body)["error"]
-    assert (error_fields["code"], error_fields["type"]) == ("context_length_exceeded", "invalid_request_error")
+    assert error_fields["code"] == "context_length_exceeded"
+    assert error_fields["type"] == "invalid_request_error"
     assert str(error) == f"mock: HTTP 400: {error_fields['message']}"
 
 

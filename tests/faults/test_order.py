@@ -99,7 +99,8 @@ def at_once(calls, *work):
 def test_an_answer_is_held_until_another_call_has_ended():
     calls = Calls("step=a call=1: held_until step=c call=1")
     ended, took_s = at_once(calls, *(partial(calls.ask, step) for step in "abc"))
-    assert (ended, took_s < 0.1) == (["b", "c", "a"], True)
+    assert ended == ["b", "c", "a"]
+    assert took_s < 0.1
     assert calls.fired == ["step=a call=1 attempt=1: held_until step=c call=1"]
 
 
@@ -126,13 +127,16 @@ def test_a_result_of_a_tool_is_held_after_the_tool_has_run():
 def test_a_hold_that_nothing_can_end_is_given_up_at_once_and_has_not_fired(lines):
     calls = Calls(*lines)
     ended, took_s = at_once(calls, partial(calls.ask, "a", then=["b"]))
-    assert (ended, calls.fired, took_s < 0.1) == (["a", "b"], [], True)
+    assert ended == ["a", "b"]
+    assert calls.fired == []
+    assert took_s < 0.1
 
 
 def test_of_holds_that_wait_for_each_other_one_is_given_up():
     calls = Calls("step=a call=1: held_until step=b call=1", "step=b call=1: held_until step=a call=1")
     ended, took_s = at_once(calls, partial(calls.ask, "a"), partial(calls.ask, "b"))
-    assert (ended, took_s < 0.1) == (["a", "b"], True)
+    assert ended == ["a", "b"]
+    assert took_s < 0.1
     assert calls.fired == ["step=b call=1 attempt=1: held_until step=a call=1"]
 
 
@@ -181,4 +185,5 @@ def test_a_call_that_is_shielded_goes_on():
 def test_in_this_process_nothing_is_delivered_twice():
     calls = Calls("tool=search: delivered_twice")
     at_once(calls, partial(calls.search, "x"))
-    assert (calls.fired, [str(line) for line in calls.tools.unfired()]) == ([], ["tool=search: delivered_twice"])
+    assert calls.fired == []
+    assert [str(line) for line in calls.tools.unfired()] == ["tool=search: delivered_twice"]

@@ -230,7 +230,8 @@ def test_a_line_that_cannot_be_read_is_explained(text, place, reason, hint):
     with pytest.raises(InputError) as caught:
         parse_fault(text)
     error = caught.value
-    assert (error.source, error.place) == (repr(text), place)
+    assert error.source == repr(text)
+    assert error.place == place
     assert reason in error.reason
     assert error.hint.startswith(hint)
 

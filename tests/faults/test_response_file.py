@@ -62,12 +62,15 @@ def test_a_timeout_raises_a_timeout_error_after_its_time(path):
 
 async def test_429_raises_a_rate_limit_error(path):
     error = await caught(mock_of(path), "step_summarize", RateLimitError)
-    assert (error.status_code, error.retry_after_s, error.body) == (429, 30.0, "Rate limit exceeded")
+    assert error.status_code == 429
+    assert error.retry_after_s == 30.0
+    assert error.body == "Rate limit exceeded"
 
 
 async def test_500_raises_a_provider_error(path):
     error = await caught(mock_of(path), "step_explain")
-    assert (error.status_code, error.body) == (500, "Internal server error")
+    assert error.status_code == 500
+    assert error.body == "Internal server error"
     assert not isinstance(error, RateLimitError)
 
 
@@ -93,8 +96,10 @@ async def test_a_connection_reset_is_immediate(path):
 
 async def test_a_partial_response_ends_by_length(path):
     response = await mock_of(path).complete(HI, "m", step_id="step_partial")
-    assert (response.content, response.finish_reason) == ("The capital of", "length")
-    assert (response.usage.prompt_tokens, response.usage.completion_tokens) == (10, 0)
+    assert response.content == "The capital of"
+    assert response.finish_reason == "length"
+    assert response.usage.prompt_tokens == 10
+    assert response.usage.completion_tokens == 0
 
 
 async def test_a_fault_in_one_step_leaves_the_others_alone(path):
@@ -102,7 +107,8 @@ async def test_a_fault_in_one_step_leaves_the_others_alone(path):
     await caught(mock, "first_attempt")
     assert (await mock.complete(HI, "m", step_id="second_attempt")).content == "success after retry"
     response = await mock.complete(HI, "m", step_id="step_classify")
-    assert (response.content, response.cost_usd) == ("question", 0.0001)
+    assert response.content == "question"
+    assert response.cost_usd == 0.0001
 
 
 async def test_the_same_fault_fires_on_every_run(path):

@@ -20,7 +20,9 @@ async def test_the_model_asks_for_the_first_tool_with_arguments_that_are_no_json
     mock = MockProvider(responses={"a": {"fault": {"type": "invalid_tool_args"}}})
     response = await mock.complete(user("Hi"), "m", tools=tools, step_id="a")
     (call,) = response.tool_calls
-    assert (call.tool, call.args, response.finish_reason) == (calls, {}, "tool_calls")
+    assert call.tool == calls
+    assert call.args == {}
+    assert response.finish_reason == "tool_calls"
     with pytest.raises(json.JSONDecodeError):
         json.loads(call.arguments)
     assert call.raw_arguments == call.arguments
@@ -114,13 +116,16 @@ ASKS = Response("On it.", "m", finish_reason="tool_calls", tool_calls=(ToolCall(
 async def calls_with(fault, response=ASKS):
     """The tool calls of the response with the fault."""
     changed = await FaultInjector(Scripted(response), FaultPlan([At().fail(fault)])).complete(user("Hi"), "m")
-    assert (changed.content, changed.finish_reason) == (response.content, response.finish_reason)
+    assert changed.content == response.content
+    assert changed.finish_reason == response.finish_reason
     return changed.tool_calls
 
 
 async def test_every_argument_is_of_another_type():
     (call,) = await calls_with(WrongTypes())
-    assert (call.tool, call.id, list(call.args)) == ("refund", "c1", list(ARGS))
+    assert call.tool == "refund"
+    assert call.id == "c1"
+    assert list(call.args) == list(ARGS)
     assert [type(value) for value in call.args.values()] == [str, dict, str, str, list, str]
 
 

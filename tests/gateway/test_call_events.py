@@ -293,7 +293,8 @@ def check_story(events):
                     assert under_way is None
                     under_way = event
                 case AttemptEnded():
-                    assert (event.provider, event.attempt) == (under_way.provider, under_way.attempt)
+                    assert event.provider == under_way.provider
+                    assert event.attempt == under_way.attempt
                     under_way = None
                 case RetryScheduled() | FallbackTaken():
                     assert under_way is None

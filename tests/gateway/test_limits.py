@@ -85,7 +85,8 @@ def test_calls_are_refused_once_it_is_spent():
 
     error = run(scene())
     assert isinstance(error, BudgetExceededError)
-    assert (error.limit_usd, error.spent_usd) == (1.0, pytest.approx(1.2))
+    assert error.limit_usd == 1.0
+    assert error.spent_usd == pytest.approx(1.2)
     assert str(error) == "the budget of 1 $ is spent (1.2 $ so far)"
     assert not isinstance(error, ProviderError)
 
@@ -178,7 +179,9 @@ def test_a_call_that_takes_longer_ends_at_its_deadline():
     gateway = gateway_of(Steady(delay_s=60.0), deadline_s=5.0)
     error, took_s = run(timed(ask(gateway)))
     assert isinstance(error, DeadlineExceededError)
-    assert (error.deadline_s, error.attempts, took_s) == (5.0, (), 5.0)
+    assert error.deadline_s == 5.0
+    assert error.attempts == ()
+    assert took_s == 5.0
     assert str(error) == "no answer within 5 s, after 0 failed attempts"
 
 
@@ -209,7 +212,8 @@ def test_a_try_that_is_under_way_at_the_deadline_is_cut():
     gateway = gateway_of(scripted(*[failure()] * 9, delay_s=2.2), retry=EXACT, deadline_s=5.0)
     error, took_s = run(timed(ask(gateway)))
     assert isinstance(error, DeadlineExceededError)
-    assert (len(error.attempts), took_s) == (1, 5.0)
+    assert len(error.attempts) == 1
+    assert took_s == 5.0
 
 
 def test_a_wait_that_would_outlast_it_is_not_begun_if_another_provider_can_be_asked():
@@ -241,7 +245,8 @@ def test_waiting_for_a_slot_counts():
 def test_a_provider_s_own_timeout_is_something_else():
     provider = mock({"ask": [{"fault": {"type": "timeout", "after_ms": 1000}}, {"content": "fine"}]})
     answered, took_s = run(timed(ask(gateway_of(provider, retry=EXACT, deadline_s=5.0))))
-    assert (answered.content, took_s) == ("fine", 2.0)
+    assert answered.content == "fine"
+    assert took_s == 2.0
 
 
 def test_a_timeout_of_the_provider_itself_is_not_taken_for_the_deadline():
@@ -361,7 +366,8 @@ class TestStreams:
             return await events_of(await outer.using(retry=RetryPolicy(max_retries=0)).send(STREAM))
 
         first, restart, second, _ = run(scene())
-        assert (first, second) == (TextDelta("one"), TextDelta("new"))
+        assert first == TextDelta("one")
+        assert second == TextDelta("new")
         assert "no answer within 2 s" in restart.reason
 
 

@@ -95,7 +95,8 @@ def test_a_pattern_of_the_user_is_searched_too():
 )
 def test_a_schema_that_is_not_valid_is_found(given, place, problem):
     (finding,) = found(tool(**given))
-    assert (finding.kind, finding.place) == ("schema", f"notes: tools.add.{place}")
+    assert finding.kind == "schema"
+    assert finding.place == f"notes: tools.add.{place}"
     assert finding.problem.startswith(problem)
 
 

@@ -60,7 +60,8 @@ def test_a_recording_answers_clients_of_both_eras_over_both_transports(recorded,
     assert opened["result"]["capabilities"] == {"tools": {}}
     assert ("supportedVersions" in opened["result"]) == (era == "modern")
     assert [tool["name"] for tool in listed["result"]["tools"]] == [tool["name"] for tool in TOOLS]
-    assert (added["id"], added["result"]["structuredContent"]) == ("two", {"result": 3})
+    assert added["id"] == "two"
+    assert added["result"]["structuredContent"] == {"result": 3}
     assert progress["params"] == {"progressToken": "t-1", "progress": 1}
     assert written["result"]["content"] == [{"type": "text", "text": "written"}]
     assert failed["result"]["isError"] is True

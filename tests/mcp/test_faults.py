@@ -50,7 +50,8 @@ def test_an_error_has_its_code_and_message():
 
 def test_a_server_that_exits_answers_nothing_and_has_an_exit_code():
     client, _ = broken("server_exit 137")
-    assert (client.data, client.exit_code) == (b"", 137)
+    assert client.data == b""
+    assert client.exit_code == 137
     assert [(each.status, each.ending) for each in broken_over_http("server_exit")] == [(None, "reset")]
 
 

@@ -62,13 +62,15 @@ def test_an_unknown_version_is_answered_with_the_known_ones(endpoint):
 
 def test_an_unknown_method_is_404_for_a_modern_client(endpoint):
     response = endpoint.respond(post(request("nope/x", era="modern")))
-    assert (response.status, code(response)) == (404, -32601)
+    assert response.status == 404
+    assert code(response) == -32601
 
 
 def test_modern_clients_have_neither_streams_nor_sessions(endpoint):
     for method in ("GET", "DELETE"):
         response = endpoint.respond(plain(method, mcp_protocol_version="2026-07-28"))
-        assert (response.status, response.headers["allow"]) == (405, "POST")
+        assert response.status == 405
+        assert response.headers["allow"] == "POST"
     assert "mcp-session-id" not in endpoint.respond(post(request("tools/list", era="modern"))).headers
 
 
@@ -78,7 +80,8 @@ def test_a_session_of_the_handshake_era_starts_with_initialize_and_ends_with_del
     session = start(endpoint)
     assert endpoint.respond(post(listing, mcp_session_id=session)).status == 200
     stream = endpoint.respond(plain("GET", mcp_session_id=session))
-    assert (stream.status, stream.headers["content-type"]) == (200, "text/event-stream")
+    assert stream.status == 200
+    assert stream.headers["content-type"] == "text/event-stream"
     assert stream.live is not None
     assert endpoint.respond(plain("DELETE", mcp_session_id=session)).status == 200
     assert endpoint.respond(post(listing, mcp_session_id=session)).status == 404
@@ -94,7 +97,8 @@ def test_notifications_and_responses_are_accepted(endpoint):
 def test_a_body_that_is_no_message_is_refused(endpoint):
     for body, expected in ((b"{", -32700), (b"[]", -32600)):
         response = endpoint.respond(HttpRequest("POST", "/mcp", "", {}, body))
-        assert (response.status, code(response)) == (400, expected)
+        assert response.status == 400
+        assert code(response) == expected
 
 
 def test_one_message_is_json_and_several_are_events():
@@ -144,7 +148,8 @@ def test_a_batch_without_requests_is_accepted_and_one_of_a_later_revision_is_not
     initialized = opening("handshake")[1]
     assert endpoint.respond(batch([initialized], mcp_session_id=session)).status == 202
     later = endpoint.respond(batch([initialized], mcp_session_id=session, mcp_protocol_version="2025-06-18"))
-    assert (later.status, code(later)) == (400, -32600)
+    assert later.status == 400
+    assert code(later) == -32600
 
 
 def test_a_client_that_was_cut_off_resumes_by_the_id_of_its_last_event():
@@ -164,7 +169,8 @@ def test_a_client_that_was_cut_off_resumes_by_the_id_of_its_last_event():
         assert asyncio.run(resumed(endpoint, session, "1-1")) == [data for _, data in sent.frames[1:]]
         for unknown in ("7-1", "1-9", "nonsense"):
             refused = endpoint.respond(plain("GET", mcp_session_id=session, last_event_id=unknown))
-            assert (refused.status, code(refused)) == (400, -32600)
+            assert refused.status == 400
+            assert code(refused) == -32600
 
 
 def test_a_stream_keeps_what_was_not_read_and_drops_the_oldest_of_the_rest():
@@ -176,13 +182,15 @@ def test_a_stream_keeps_what_was_not_read_and_drops_the_oldest_of_the_rest():
         return [frame async for frame in stream.follow(0)], stream.has(4), stream.has(5)
 
     frames, *known = asyncio.run(read())
-    assert (len(frames), known) == (MAX_EVENTS, [False, True])
+    assert len(frames) == MAX_EVENTS
+    assert known == [False, True]
 
 
 @pytest.mark.parametrize("method", ["initialize", "ping", "logging/setLevel", "resources/subscribe"])
 def test_what_the_modern_era_has_removed_is_unknown_to_its_clients(endpoint, method):
     response = endpoint.respond(post(request(method, era="modern")))
-    assert (response.status, code(response)) == (404, -32601)
+    assert response.status == 404
+    assert code(response) == -32601
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,8 @@ def test_a_fault_changes_what_the_client_gets_and_not_what_is_recorded(tmp_path)
 def test_statuses_and_headers_of_a_real_server_pass(tmp_path):
     with standing_in() as real, recording_proxy(tmp_path / "run.json", f"{real.url}/mcp") as proxy:
         refused = ask(f"{proxy.url}/mcp", call("add", era="modern"), mcp_method="other")
-        assert (refused.status_code, refused.json()["error"]["code"]) == (400, -32020)
+        assert refused.status_code == 400
+        assert refused.json()["error"]["code"] == -32020
         assert httpx.get(f"{proxy.url}/mcp").status_code == 405
         started = ask(f"{proxy.url}/mcp", request("initialize"))
         session = started.headers["mcp-session-id"]
@@ -146,7 +147,8 @@ def test_models_and_tools_are_calls_of_one_session_with_one_numbering():
 def test_an_unknown_server_is_named_with_those_that_there_are():
     with standing_in() as server:
         response = httpx.get(f"{server.url}/mcp/other")
-        assert (response.status_code, response.text) == (404, "no such MCP server; there is /mcp/notes\n")
+        assert response.status_code == 404
+        assert response.text == "no such MCP server; there is /mcp/notes\n"
 
 
 def test_nobody_joins_without_the_token(tmp_path):
@@ -271,7 +273,8 @@ def test_what_is_not_an_answer_to_a_call_passes_and_is_not_recorded(tmp_path, st
     with scripted(script) as (url, _), recording_proxy(tmp_path / "run.json", url) as proxy:
         got = ask(f"{proxy.url}/mcp", call("write", era="modern"))
         assert proxy.session("").failures == {f"the server answered with HTTP {status}": 1}
-    assert (got.status_code, got.content) == (status, body)
+    assert got.status_code == status
+    assert got.content == body
     assert recorded_names(tmp_path / "run.json") == []
 
 

@@ -139,7 +139,9 @@ def test_what_the_protocol_forbids_is_a_protocol_error(functions):
 
 def test_a_fault_fires_at_a_mocked_tool(functions, written):
     lost = over_stdio(functions, call("write", {"text": "a"}), faults=["tool=notes.write call=1: tool_lost"])
-    assert (lost.messages, lost.exit_code, written) == ([], 1, ["a"])
+    assert lost.messages == []
+    assert lost.exit_code == 1
+    assert written == ["a"]
 
 
 def test_a_tool_that_takes_time_delays_no_other_and_can_be_cancelled():
@@ -246,7 +248,8 @@ def test_a_file_of_schemas_answers_with_values_that_fit(tmp_path, wrapped):
     assert "example" not in listed["tools"][1]
     assert got["structuredContent"] == example_of(SCHEMA)
     assert "id: missing" in text(refused)
-    assert (text(said), text(plain)) == ("Hello!", "plain was called")
+    assert text(said) == "Hello!"
+    assert text(plain) == "plain was called"
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
 import threading
 import time
 import urllib.parse
@@ -14,9 +12,10 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-START_TIMEOUT_S = 30.0
+from tests.servers.foreign import announcing, skip_or_fail
+
 ANSWER_TIMEOUT_S = 20.0
 POLL_S = 0.05
 ALIGNMENT_S = 0.01  # by how much less Prometheus shifts the time of a scrape
@@ -33,9 +32,9 @@ def reason_to_skip() -> str:
     return "" if shutil.which("prometheus") else "prometheus is not installed"
 
 
-def is_required() -> bool:
-    """Whether to fail where Prometheus cannot run, instead of skipping."""
-    return os.environ.get("OFFBOOK_REQUIRE_PROMETHEUS") == "1"
+def require() -> None:
+    """Skip the test where Prometheus cannot run, or fail it if it is required."""
+    skip_or_fail(reason_to_skip(), "PROMETHEUS")
 
 
 class PrometheusServer:
@@ -70,29 +69,11 @@ def scraping(port: int, folder: Path) -> Iterator[PrometheusServer]:
         f"--storage.tsdb.path={folder / 'data'}",
         "--web.listen-address=127.0.0.1:0",
     ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        assert process.stdout is not None
-        try:
-            url = _announced_url(process, process.stdout)
-            drain = threading.Thread(target=process.stdout.read)
-            drain.start()
-            yield PrometheusServer(url)
-        finally:
-            process.kill()
-        drain.join()
+    with announcing(command, _announced_url) as url:
+        yield PrometheusServer(url)
 
 
-def _announced_url(process: subprocess.Popen[str], output: IO[str]) -> str:
-    """The URL that Prometheus announces, once it is ready: both lines come in either order. Too late, it is killed."""
-    alarm = threading.Timer(START_TIMEOUT_S, process.kill)
-    alarm.start()
-    try:
-        said = ""
-        for line in output:
-            said += line
-            found = re.search(r'"Listening on" address=(\S+)', said)
-            if found and "Server is ready to receive web requests" in said:
-                return f"http://{found[1]}"
-        raise RuntimeError(f"prometheus did not start:\n{said}")
-    finally:
-        alarm.cancel()
+def _announced_url(said: str) -> str | None:
+    """The URL, once Prometheus is ready: the two lines come in either order."""
+    found = re.search(r'"Listening on" address=(\S+)', said)
+    return f"http://{found[1]}" if found and "Server is ready to receive web requests" in said else None

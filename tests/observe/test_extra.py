@@ -65,7 +65,8 @@ except InputError as error:
     print(error.source, "|", error.reason, "|", error.hint)
 """
     source, reason, hint = outcome_of(program).split(" | ")
-    assert (source, hint) == (sink, "pip install 'offbook[observability]'")
+    assert source == sink
+    assert hint == "pip install 'offbook[observability]'"
     assert reason.endswith("is not installed")
 
 

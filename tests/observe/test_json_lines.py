@@ -137,7 +137,8 @@ def test_a_line_that_is_no_event_is_named(tmp_path, line, reason):
     assert next(events) == CallRecorded(None, "p", "m", 1.0)
     with pytest.raises(InputError, match=reason) as raised:
         next(events)
-    assert (raised.value.source, raised.value.place) == (str(path), "line 2")
+    assert raised.value.source == str(path)
+    assert raised.value.place == "line 2"
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):

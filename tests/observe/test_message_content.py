@@ -113,7 +113,8 @@ def test_the_span_of_a_call_has_its_messages_without_secrets_if_asked_and_that_o
     monkeypatch.setenv(CAPTURE_VARIABLE, value)
     ask(gateway_to(Live(), sink=OtelSink(tracers)))
     attempt, call = exporter.get_finished_spans()
-    assert (content(attempt), content(call)) == ({}, WHOLE)
+    assert content(attempt) == {}
+    assert content(call) == WHOLE
 
 
 def test_what_is_recorded_and_replayed_without_a_gateway_has_its_messages_on_its_own_span(tracers, exporter, tmp_path):
@@ -121,7 +122,8 @@ def test_what_is_recorded_and_replayed_without_a_gateway_has_its_messages_on_its
     ask(RecordingProvider(Live(), path, sink=sink))
     ask(MockProvider(path, sink=sink))
     recorded, replayed = exporter.get_finished_spans()
-    assert (content(recorded), content(replayed)) == (WHOLE, WHOLE)
+    assert content(recorded) == WHOLE
+    assert content(replayed) == WHOLE
 
 
 def test_a_replay_behind_a_gateway_does_not_repeat_the_messages(tracers, exporter):
@@ -130,10 +132,8 @@ def test_a_replay_behind_a_gateway_does_not_repeat_the_messages(tracers, exporte
     )
     ask(gateway_to(replay, sink=sink))
     attempt, call = exporter.get_finished_spans()
-    assert (content(attempt), content(call)["output.messages"][0]["parts"]) == (
-        {},
-        [{"type": "text", "content": "Hi."}],
-    )
+    assert content(attempt) == {}
+    assert content(call)["output.messages"][0]["parts"] == [{"type": "text", "content": "Hi."}]
 
 
 def test_a_call_that_failed_has_no_output(tracers, exporter):

@@ -259,8 +259,10 @@ async def test_a_stream_gives_its_deltas_and_then_the_completed_response():
         *deltas, end = [event async for event in await provider.stream(HI, "gpt-4o")]
     assert deltas == DELTAS
     assert isinstance(end, StreamEnd)
-    assert (end.response.content, end.response.usage) == ("Hello there.", HELLO.usage)
-    assert (end.response.provider, end.response.latency_ms) == ("mine", 250.0)
+    assert end.response.content == "Hello there."
+    assert end.response.usage == HELLO.usage
+    assert end.response.provider == "mine"
+    assert end.response.latency_ms == 250.0
     assert end.response.cost_usd == pytest.approx(0.0035)
     assert orjson.loads(server.requests[0].content)["stream"] is True
 
@@ -297,7 +299,9 @@ async def test_any_status_but_200_and_429_is_a_provider_error(status_code):
     body = b'{"error": {"message": "it broke"}}'
     error = await refusal(httpx2.Response(status_code, content=body, headers={"x-request-id": "r1"}), name="mine")
     assert type(error) is ProviderError
-    assert (error.status_code, error.provider, error.body) == (status_code, "mine", body.decode())
+    assert error.status_code == status_code
+    assert error.provider == "mine"
+    assert error.body == body.decode()
     assert error.headers["x-request-id"] == "r1"
     assert str(error) == f"mine: HTTP {status_code}: it broke"
 
@@ -348,7 +352,8 @@ async def test_a_429_reports_how_long_to_wait_in_every_form(headers, expected_s)
 async def test_an_answer_that_is_no_json_is_malformed():
     error = await refusal(httpx2.Response(200, content=b"<html>"), name="mine")
     assert isinstance(error, MalformedResponseError)
-    assert (error.raw, error.provider) == ("<html>", "mine")
+    assert error.raw == "<html>"
+    assert error.provider == "mine"
 
 
 async def test_an_answer_with_a_broken_encoding_is_malformed():

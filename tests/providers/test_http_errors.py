@@ -112,14 +112,17 @@ def test_an_error_of_a_codec_gets_the_name_of_the_provider():
     error = MalformedResponseError("no choices", raw="{}")
     ours = raised_through(error)
     assert ours is error
-    assert (ours.provider, str(ours), ours.raw) == ("mine", "mine: no choices", "{}")
+    assert ours.provider == "mine"
+    assert str(ours) == "mine: no choices"
+    assert ours.raw == "{}"
 
 
 def test_an_error_that_has_a_name_keeps_it():
     error = RateLimitError("slow down", provider="theirs")
     ours = raised_through(error)
     assert ours is error
-    assert (ours.provider, str(ours)) == ("theirs", "theirs: slow down")
+    assert ours.provider == "theirs"
+    assert str(ours) == "theirs: slow down"
 
 
 def test_an_error_is_named_once_however_many_boundaries_it_passes():

@@ -93,9 +93,13 @@ def test_an_unknown_model_costs_nothing_and_is_warned_about_once(caplog):
 
 def test_an_override_changes_and_adds_and_leaves_the_table_as_it_was():
     other = TABLE.override({"gpt-4o": SMALL, "new": LARGE})
-    assert (other.find("gpt-4o"), other.find("new"), other.find("gpt-4o-mini")) == (SMALL, LARGE, SMALL)
-    assert (other.as_of, other.free_providers) == (TABLE.as_of, TABLE.free_providers)
-    assert (TABLE.find("gpt-4o"), TABLE.find("new")) == (LARGE, None)
+    assert other.find("gpt-4o") == SMALL
+    assert other.find("new") == LARGE
+    assert other.find("gpt-4o-mini") == SMALL
+    assert other.as_of == TABLE.as_of
+    assert other.free_providers == TABLE.free_providers
+    assert TABLE.find("gpt-4o") == LARGE
+    assert TABLE.find("new") is None
 
 
 def test_a_file_of_prices_is_loaded(tmp_path):
@@ -104,7 +108,8 @@ def test_a_file_of_prices_is_loaded(tmp_path):
     path.write_bytes(orjson.dumps({"as_of": "2026-01-31", "models": models, "free_providers": ["lab"]}))
     table = PriceTable.load(path)
     assert table.models == {"mine": Price(prompt=1.0, completion=2.5, cached=0.5)}
-    assert (table.as_of, table.free_providers) == ("2026-01-31", ("lab",))
+    assert table.as_of == "2026-01-31"
+    assert table.free_providers == ("lab",)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +162,8 @@ GPT_5_6_IN_JULY, GPT_5_6_IN_OCTOBER = datetime(2026, 7, 1, tzinfo=UTC), datetime
 )
 def test_newer_models_cost_what_they_cost_and_not_what_older_ones_do(provider, model, prompt, completion):
     price = PriceTable.shipped().find(model, provider=provider, at=GPT_5_6_IN_OCTOBER)
-    assert (price.prompt, price.completion) == (prompt, completion)
+    assert price.prompt == prompt
+    assert price.completion == completion
 
 
 @pytest.mark.parametrize("model", ["gpt-5.6-imaginary", "gpt-99", "o3-imaginary", "my-model", "a/b/c", "", "whisper-1"])
@@ -188,7 +194,8 @@ def test_a_long_prompt_costs_the_price_of_its_tier():
 
 def test_prices_that_a_user_states_go_before_known_ones():
     table = PriceTable.shipped().override({"gpt-5.6": SMALL})
-    assert (table.find("gpt-5.6"), table.find("openai/gpt-5.6-2026-07-01")) == (SMALL, SMALL)
+    assert table.find("gpt-5.6") == SMALL
+    assert table.find("openai/gpt-5.6-2026-07-01") == SMALL
     assert table.find("gpt-5") == PriceTable.shipped().find("gpt-5")
 
 

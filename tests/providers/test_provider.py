@@ -54,7 +54,9 @@ async def test_complete_gives_the_response():
     fake = Fake()
     assert await fake.complete(HI, "m") is HELLO
     (request,) = fake.requests
-    assert (request.messages, request.model, request.stream) == (tuple(HI), "m", False)
+    assert request.messages == tuple(HI)
+    assert request.model == "m"
+    assert not request.stream
 
 
 async def test_stream_gives_the_reply():
@@ -79,8 +81,13 @@ async def test_every_option_reaches_the_request(ask):
         attempt=2,
     )
     (request,) = fake.requests
-    assert (request.temperature, request.max_tokens, request.tools) == (0.5, 9, tuple(TOOLS))
-    assert (request.tool_choice, request.extra, request.step_id, request.attempt) == ("auto", {"seed": 7}, "s", 2)
+    assert request.temperature == 0.5
+    assert request.max_tokens == 9
+    assert request.tools == tuple(TOOLS)
+    assert request.tool_choice == "auto"
+    assert request.extra == {"seed": 7}
+    assert request.step_id == "s"
+    assert request.attempt == 2
 
 
 async def test_an_option_that_is_none_is_as_good_as_absent():
@@ -102,7 +109,8 @@ async def test_the_request_is_not_changed_by_what_happens_to_the_list_later():
     await fake.complete(messages, "m", tools=tools)
     messages.append({"role": "user", "content": "more"})
     tools.clear()
-    assert (fake.requests[0].messages, fake.requests[0].tools) == (tuple(HI), tuple(TOOLS))
+    assert fake.requests[0].messages == tuple(HI)
+    assert fake.requests[0].tools == tuple(TOOLS)
 
 
 @pytest.mark.parametrize("option", ["temprature", "stream", "n"])
@@ -194,7 +202,8 @@ def test_several_synchronous_calls_share_one_connection(server):
     answers = [provider.complete_sync(HI, "gpt-4o").content for _ in range(3)]
     provider.close_sync()
     assert answers == ["Hello."] * 3
-    assert (len(server.calls), server.connections) == (3, 1)
+    assert len(server.calls) == 3
+    assert server.connections == 1
 
 
 def test_a_closed_provider_connects_anew(server):
@@ -304,7 +313,8 @@ threading.Thread(target=lambda: run_sync(wait_for_ever()), daemon=True).start()
 waiting.wait()
 """
     ended = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, check=False, timeout=60)
-    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert ended.returncode == 0
+    assert ended.stderr == b""
 
 
 def test_what_the_work_raises_is_raised():
@@ -368,7 +378,9 @@ async def test_what_breaks_it_is_reported_and_raised():
     broken = ValueError("cut")
     watching = await watch(TextDelta("one"), broken)
     came, error = await read_until_broken(watching.reply)
-    assert (came, error, watching.outcomes) == ([TextDelta("one")], broken, [broken])
+    assert came == [TextDelta("one")]
+    assert error == broken
+    assert watching.outcomes == [broken]
     assert watching.script.closed_replies == 1
 
 

@@ -19,10 +19,6 @@ def test_greets(offbook):
 """
 
 
-def keys_of(file):
-    return [key for key in json.loads(file.read_text()) if not key.startswith("_")]
-
-
 def test_a_test_is_recorded_once_and_then_replayed_without_its_model(project):
     project.test(GREETS)
     project.record().assert_outcomes(passed=1)

@@ -15,7 +15,6 @@ from itertools import count
 from pathlib import Path
 
 import msgspec
-import redis
 
 from offbook.errors import InputError
 from offbook.messages import Response, WholeReply
@@ -39,6 +38,13 @@ class Echo(Provider):
 
     async def send(self, request):
         return WholeReply(Response(content=request.messages[-1]["content"], model=request.model))
+
+
+def redis_client(url):
+    """A client of the database of a recording."""
+    import redis  # noqa: PLC0415 - it takes longer to load than all else here, and most programs do without
+
+    return redis.Redis.from_url(url.partition("?")[0])
 
 
 def start(program, *arguments):
@@ -411,7 +417,7 @@ class Counted(Provider):
     name = "counted"
 
     def __init__(self, url):
-        self._client, self._key = redis.Redis.from_url(url.partition("?")[0]), f"upstream {url}"
+        self._client, self._key = redis_client(url), f"upstream {url}"
 
     async def send(self, request):
         self._client.incr(self._key)
@@ -437,7 +443,7 @@ def call_tools(url, children, questions):
     """Fork children that call the same tools at once through a shared recording, twice with equal arguments."""
 
     def count(text):
-        return redis.Redis.from_url(url.partition("?")[0]).incr(f"tool {url} {text}")
+        return redis_client(url).incr(f"tool {url} {text}")
 
     async def count_later(text):
         await asyncio.sleep(0)
@@ -489,7 +495,7 @@ class CountingServer:
     credentials = ()
 
     def __init__(self, url):
-        self._client, self._key = redis.Redis.from_url(url.partition("?")[0]), f"mcp {url} "
+        self._client, self._key = redis_client(url), f"mcp {url} "
         self.server = None
 
     def write(self, data):

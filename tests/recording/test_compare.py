@@ -39,7 +39,9 @@ def kinds_of(old, new):
 def test_a_changed_prompt_is_shown_against_what_it_was():
     old, new = exchange_of("a", "Sum up in one line: the news"), exchange_of("b", "Sum up in two lines: the news")
     (change,) = changes([old], [new])
-    assert (change.old_key, change.key, change.kind) == ("a", "b", "request")
+    assert change.old_key == "a"
+    assert change.key == "b"
+    assert change.kind == "request"
     assert change.difference.splitlines()[-2:] == [
         "  -Sum up in one line: the news",
         "  +Sum up in two lines: the news",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
+
+from tests.servers.foreign import skip_or_fail
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -37,9 +38,9 @@ def reason_to_skip() -> str:
     return "" if find_spec("playwright") else "Playwright is not installed: make conformance"
 
 
-def is_required() -> bool:
-    """Whether to fail where no browser can run, instead of skipping."""
-    return os.environ.get("OFFBOOK_REQUIRE_BROWSER") == "1"
+def require() -> None:
+    """Skip the test where no browser can run, or fail it if one is required."""
+    skip_or_fail(reason_to_skip(), "BROWSER")
 
 
 @contextmanager

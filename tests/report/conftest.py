@@ -11,10 +11,7 @@ def watched_page():
 
     Not for the whole run: Playwright keeps an event loop running on this thread, and other tests run their own.
     """
-    if reason := browser.reason_to_skip():
-        if browser.is_required():
-            pytest.fail(reason)
-        pytest.skip(reason)
+    browser.require()
     with browser.started() as chromium:
         yield browser.Watched(chromium.new_page())
 

@@ -49,7 +49,8 @@ def test_a_tool_may_be_called_tools():
 )
 def test_assertions_may_be_objects_in_snake_case_or_camel_case(mapping):
     for [wanted] in (scenario("s", goal="g", assertions=mapping).assertions, turn("hi", assertions=mapping).assertions):
-        assert (wanted.mode, wanted.expected) == ("strict", (expected("search"),))
+        assert wanted.mode == "strict"
+        assert wanted.expected == (expected("search"),)
 
 
 @pytest.mark.parametrize(

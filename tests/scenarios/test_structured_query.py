@@ -87,7 +87,9 @@ async def test_a_request_has_the_instructions_the_case_and_the_options():
         {"role": "system", "content": "Judge it."},
         {"role": "user", "content": "Here it is."},
     )
-    assert (request.model, request.temperature, request.max_tokens) == ("m", 0.5, 99)
+    assert request.model == "m"
+    assert request.temperature == 0.5
+    assert request.max_tokens == 99
 
 
 async def test_a_failed_call_is_not_asked_again():

@@ -86,7 +86,8 @@ class TestHandler:
             return ctx.resolve_tool("find_order", {"order_id": 7})["status"]
 
         answers, calls = talked(HandlerTarget("a", agent), "hi")
-        assert (answers, calls) == (["lost"], [("find_order", {"order_id": 7})])
+        assert answers == ["lost"]
+        assert calls == [("find_order", {"order_id": 7})]
 
     def test_arguments_that_are_no_json_are_reported_to_the_agent(self):
         async def agent(messages, ctx):
@@ -135,7 +136,8 @@ class TestHttp:
         provider = Scripted(Response(tool_calls=(ToolCall("find_order", {"order_id": 42}),)), Response("It is lost."))
         target = HttpTarget("billing", provider, model="m", body={"tenant": "acme"})
         answers, calls = talked(target, "Where is 42?")
-        assert (answers, calls) == (["It is lost."], [("find_order", {"order_id": 42})])
+        assert answers == ["It is lost."]
+        assert calls == [("find_order", {"order_id": 42})]
         assert provider.requests[0].extra == {"tenant": "acme"}
         assert [message["role"] for message in provider.requests[1].messages] == ["user", "assistant", "tool"]
 

@@ -56,7 +56,9 @@ async def test_a_goal_is_reached_only_by_a_user_who_stops():
 
 async def test_a_user_does_not_stop_in_the_first_turn():
     said, _ = await move((), answer("Hello", stop=True, goal_reached=True))
-    assert (said.says, said.is_done, said.goal_reached) == ("Hello", False, False)
+    assert said.says == "Hello"
+    assert not said.is_done
+    assert not said.goal_reached
 
 
 async def test_a_user_who_stops_in_silence_at_the_first_turn_is_asked_to_begin():
@@ -74,7 +76,8 @@ async def test_a_user_who_neither_speaks_nor_stops_is_asked_again():
 async def test_two_answers_that_are_no_move_are_an_error_that_reports_the_turn():
     with pytest.raises(UserSimulationError, match="no move in turn 2: it contains no JSON object") as caught:
         await move(TURNS, Response(content="Hm."), Response(content="Hm, hm."))
-    assert (caught.value.turn_index, caught.value.raw) == (2, "Hm, hm.")
+    assert caught.value.turn_index == 2
+    assert caught.value.raw == "Hm, hm."
 
 
 async def test_a_failed_call_is_the_callers_to_deal_with():
@@ -108,7 +111,9 @@ async def test_a_template_options_and_a_prefix_reach_the_request():
     _, provider = await move((), answer("Hello"), **options)
     [request] = provider.requests
     assert request.messages[0]["content"].startswith("Be Ada.\n\nThe conversation so far")
-    assert (request.temperature, request.max_tokens, request.step_id) == (0.7, 50, "refund.0.user")
+    assert request.temperature == 0.7
+    assert request.max_tokens == 50
+    assert request.step_id == "refund.0.user"
 
 
 def test_a_template_with_an_unknown_place_is_refused_before_anything_is_asked():
@@ -159,7 +164,9 @@ async def test_a_script_is_said_line_by_line_and_ends_with_the_last():
 
 async def test_after_the_last_line_nothing_is_said():
     move = await ScriptedUser(["Hello"]).next(SCRIPT_TURNS)
-    assert (move.says, move.is_done, move.goal_reached) == (None, True, False)
+    assert move.says is None
+    assert move.is_done
+    assert not move.goal_reached
 
 
 GREETER = Scenario("greeting", profile="Ada, in a hurry", goal="a refund", knowledge=("order 17", "paid 30 €"))
@@ -205,4 +212,5 @@ def test_an_unknown_place_is_refused_with_the_one_that_was_meant():
 
 def test_a_script_may_be_a_single_message():
     move = run(ScriptedUser("My order arrived broken.").next([]))
-    assert (move.says, move.is_done) == ("My order arrived broken.", True)
+    assert move.says == "My order arrived broken."
+    assert move.is_done

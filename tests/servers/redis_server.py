@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import itertools
-import os
 import shutil
 import socket
 import subprocess
@@ -18,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from .foreign import is_required, skip_or_fail
+
 START_TIMEOUT_S = 30.0
 POLL_S = 0.005
 _numbers = itertools.count(1)
@@ -25,11 +26,7 @@ _numbers = itertools.count(1)
 
 def require_redis() -> None:
     """Skip the test where there is no Redis, or fail it if there must be one."""
-    if shutil.which("redis-server") is None:
-        reason = "redis-server is not installed"
-        if os.environ.get("OFFBOOK_REQUIRE_REDIS") == "1":
-            pytest.fail(reason)
-        pytest.skip(reason)
+    skip_or_fail("" if shutil.which("redis-server") else "redis-server is not installed", "REDIS")
 
 
 class RedisServer:
@@ -116,7 +113,7 @@ def running_with_tls(folder: Path) -> Iterator[str]:
         with running("--tls-port", "{tls_port}", *settings) as server:
             yield f"rediss://127.0.0.1:{server.tls_port}/0"
     except RuntimeError as error:
-        if "--tls-port" not in str(error) or os.environ.get("OFFBOOK_REQUIRE_REDIS") == "1":
+        if "--tls-port" not in str(error) or is_required("REDIS"):
             raise
         pytest.skip("redis-server is built without TLS")
 

@@ -66,7 +66,8 @@ async def test_what_the_plan_does_not_name_passes_untouched():
     assert (await (await injector.send(request)).collect()).content == "one"
     assert provider.requests[0] is request
     assert await events_of(await injector.stream(user("Hi"), "m")) == [TextDelta("two"), StreamEnd(Response("two"))]
-    assert (injector.name, injector.fired) == ("scripted", [])
+    assert injector.name == "scripted"
+    assert injector.fired == []
 
 
 async def test_closing_closes_the_provider():
@@ -111,7 +112,8 @@ async def test_a_stream_breaks_at_its_chunk(chunk):
     plan = FaultPlan([At(call=1, chunk=chunk).fail(StreamTruncate())])
     provider = Scripted([TextDelta("a"), TextDelta("b"), TextDelta("c"), Response("abc")])
     came, error = await read_until_broken(await FaultInjector(provider, plan).stream(user("Hi"), "m"))
-    assert (len(came), type(error)) == (chunk, ProviderConnectionError)
+    assert len(came) == chunk
+    assert type(error) is ProviderConnectionError
 
 
 async def test_every_fault_that_fires_is_reported_to_the_sink_and_kept_as_a_line_of_a_plan():
@@ -287,8 +289,9 @@ async def test_a_model_call_without_an_answer_says_which_fault_had_fired_at_a_to
     provider = FaultInjector(MockProvider(responses={}, strict=True), FaultPlan(), fault_log=fault_log)
     with pytest.raises(ToolFaultError):
         tools["refund"].callable(order_id=7)
-    with pytest.raises(RecordingMismatchError, match=r"a fault fired before this \(tool=refund call=1: tool_lost\)"):
+    with pytest.raises(RecordingMismatchError) as caught:
         await provider.complete(user("Hi"), "m", step_id="ask")
+    assert caught.value.fired == ("tool=refund call=1: tool_lost",)
 
 
 async def test_a_tool_call_without_an_answer_says_which_fault_had_fired_at_a_model():
@@ -298,5 +301,6 @@ async def test_a_tool_call_without_an_answer_says_which_fault_had_fired_at_a_mod
         tools = inject_tools(replayed, FaultPlan(), fault_log=fault_log)
         with pytest.raises(ProviderError):
             await provider.complete(user("Hi"), "m")
-        with pytest.raises(RecordingMismatchError, match=r"a fault fired before this \(call=1 attempt=1: timeout\)"):
+        with pytest.raises(RecordingMismatchError) as caught:
             tools["refund"].callable(order_id=7)
+    assert caught.value.fired == ("call=1 attempt=1: timeout",)

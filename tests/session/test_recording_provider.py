@@ -118,7 +118,8 @@ async def test_a_stream_replays_piece_by_piece(location):
     assert (end.response.content, end.response.tool_calls, end.response.reasoning) == (
         *("Let me look.", ANSWER.tool_calls, "A tool is best."),
     )
-    assert (end.response.usage, end.response.cost_usd) == (ANSWER.usage, ANSWER.cost_usd)
+    assert end.response.usage == ANSWER.usage
+    assert end.response.cost_usd == ANSWER.cost_usd
 
 
 async def test_the_recorder_changes_nothing_on_the_way():
@@ -225,7 +226,8 @@ async def test_what_was_asked_is_kept_and_who_asked_is_not():
 async def test_an_answer_without_a_model_keeps_its_usage():
     await recorded(Response("x", usage=Usage.of(3, 4)), ask=complete())
     response = await MockProvider("run.json", strict=True).complete(HI, "m", step_id="a")
-    assert (response.model, response.usage) == ("m", Usage.of(3, 4))
+    assert response.model == "m"
+    assert response.usage == Usage.of(3, 4)
 
 
 @pytest.mark.parametrize("step_id", ["", "_meta", "../up", "a\nb", "x" * 513])
@@ -297,7 +299,9 @@ def test_a_failed_call_replays_as_the_same_error(error, ask, location):
     record_failure(error, ask, location)
     replayed = raised_by(ask, location)
     assert type(replayed) is type(error)
-    assert (replayed.status_code, replayed.headers, replayed.body) == (error.status_code, error.headers, error.body)
+    assert replayed.status_code == error.status_code
+    assert replayed.headers == error.headers
+    assert replayed.body == error.body
     assert replayed.provider == "scripted"
     for name in ("retry_after_s", "raw"):
         assert getattr(replayed, name, None) == getattr(error, name, None)
@@ -309,7 +313,9 @@ def test_a_stream_that_fails_before_its_first_event_replays_as_the_same_error(er
     assert entry().chunks is None
     replayed = raised_by(stream())
     assert type(replayed) is type(error)
-    assert (replayed.status_code, replayed.headers, replayed.body) == (error.status_code, error.headers, error.body)
+    assert replayed.status_code == error.status_code
+    assert replayed.headers == error.headers
+    assert replayed.body == error.body
 
 
 @given(
@@ -325,7 +331,9 @@ def test_any_status_replays_with_its_headers_and_body(tmp_path_factory, status, 
     record_failure(error, complete(), location)
     replayed = raised_by(complete(), location)
     assert type(replayed) is (RateLimitError if status == 429 else ProviderError)
-    assert (replayed.status_code, replayed.headers, replayed.body) == (status, headers, body)
+    assert replayed.status_code == status
+    assert replayed.headers == headers
+    assert replayed.body == body
 
 
 @pytest.mark.parametrize("error", [TimeoutError("late"), ConnectionResetError("reset"), BrokenPipeError()])
@@ -399,9 +407,12 @@ BREAKS = {
 async def test_a_stream_that_breaks_replays_as_far_as_it_came(error, replayed, location):
     async with RecordingProvider(Scripted([*DELTAS[:3], error]), location) as recorder:
         got, broke_by = await read_until_broken(await recorder.stream(HI, "m", step_id="a"))
-    assert (got, broke_by) == (DELTAS[:3], error)
+    assert got == DELTAS[:3]
+    assert broke_by == error
     exchange = entry(location=location)
-    assert (exchange.content, exchange.reasoning, exchange.finish_reason) == ("Let me look.", "A tool is best.", None)
+    assert exchange.content == "Let me look."
+    assert exchange.reasoning == "A tool is best."
+    assert exchange.finish_reason is None
     async with MockProvider(location, strict=True) as mock:
         again, broke_by = await read_until_broken(await mock.stream(HI, "m", step_id="a"))
     assert again == DELTAS[:3]
@@ -411,9 +422,11 @@ async def test_a_stream_that_breaks_replays_as_far_as_it_came(error, replayed, l
 async def test_a_stream_that_just_ends_is_a_broken_one():
     async with RecordingProvider(Scripted([TextDelta("one ")]), "run.json") as recorder:
         got, error = await read_until_broken(await recorder.stream(HI, "m", step_id="a"))
-    assert (got, type(error)) == ([TextDelta("one ")], ProviderConnectionError)
+    assert got == [TextDelta("one ")]
+    assert type(error) is ProviderConnectionError
     again, error = await read_until_broken(await MockProvider("run.json", strict=True).stream(HI, "m", step_id="a"))
-    assert (again, type(error)) == ([TextDelta("one ")], ProviderConnectionError)
+    assert again == [TextDelta("one ")]
+    assert type(error) is ProviderConnectionError
 
 
 @pytest.mark.parametrize("location", LOCATIONS)
@@ -451,7 +464,8 @@ def test_a_stream_that_is_cancelled_is_kept_as_far_as_it_came():
 
     virtually(work())
     assert [piece for _, piece in entry().chunks][1:] == ["Let me "]
-    assert (entry().fault.type, entry().latency_ms) == ("stream_truncate", 10_000.0)
+    assert entry().fault.type == "stream_truncate"
+    assert entry().latency_ms == 10_000.0
 
 
 async def test_a_stream_that_nobody_reads_is_closed_and_not_kept():

@@ -73,7 +73,9 @@ def test_a_call_does_what_it_did_and_is_kept_as_the_model_made_it(location):
     (call,) = calls_of(location, "get_weather")
     assert call.arguments == {"city": "Oslo", "day": "2026-01-02"}
     assert call.result == {"city": "Oslo", "day": "2026-01-02"}
-    assert (call.result_type, call.error, call.arguments_hash) == (None, None, None)
+    assert call.result_type is None
+    assert call.error is None
+    assert call.arguments_hash is None
     assert call.recorded_at > "2020"
 
 
@@ -94,7 +96,8 @@ def test_time_is_taken_by_the_clock_of_the_loop(location):
 
     run(work(), virtual_time=True)
     (call,) = calls_of(location, "fetch")
-    assert (call.latency_ms, call.recorded_at) == (250.0, "2000-01-01T00:00:00.250000+00:00")
+    assert call.latency_ms == 250.0
+    assert call.recorded_at == "2000-01-01T00:00:00.250000+00:00"
 
 
 def test_without_a_loop_real_time_is_taken(location):
@@ -154,7 +157,8 @@ def test_what_has_no_json_is_kept_as_text_with_its_type(location):
     with record_tools({"now": lambda: dt.date(2026, 1, 2)}, location) as tools:
         assert tools["now"]() == dt.date(2026, 1, 2)
     (call,) = calls_of(location, "now")
-    assert (call.result, call.result_type) == ("2026-01-02", "date")
+    assert call.result == "2026-01-02"
+    assert call.result_type == "date"
 
 
 async def test_what_can_be_waited_for_is_kept_when_it_has_ended(location):
@@ -193,7 +197,8 @@ def test_a_call_that_was_too_late_is_kept_as_what_the_agent_saw(location):
         live = run(work(tools), virtual_time=True)
     assert isinstance(live.error, ToolTimeoutError)
     (call,) = calls_of(location, "slow")
-    assert (call.error.type, call.latency_ms) == ("ToolTimeoutError", 5000.0)
+    assert call.error.type == "ToolTimeoutError"
+    assert call.latency_ms == 5000.0
     assert run(work(replay_tools(real, location)), virtual_time=True).text == live.text
 
 
@@ -331,7 +336,8 @@ def test_the_file_reads_well(tmp_path):
     ((name, (call,)),) = json.loads(path.read_text())["_tools"].items()
     assert name == "get_weather"
     assert call.keys() <= {"arguments", "result", "latency_ms", "recorded_at"}
-    assert (call["arguments"], call["result"]) == ({"city": "Oslo"}, {"city": "Oslo", "day": None})
+    assert call["arguments"] == {"city": "Oslo"}
+    assert call["result"] == {"city": "Oslo", "day": None}
 
 
 def test_what_cannot_be_written_is_reported_when_it_is_opened(tmp_path):
@@ -386,14 +392,16 @@ def test_once_answers_from_what_is_there_and_leaves_it_as_it_is(location):
     assert record(location, ("a", "y"), ("a", "x"), record="once") == (["a y #2", "a x #1"], 0)
     with pytest.raises(RecordingMismatchError) as caught:
         record(location, ("a", "z"), record="once")
-    assert (caught.value.kind, caught.value.key) == ("drifted", "a")
+    assert caught.value.kind == "drifted"
+    assert caught.value.key == "a"
     assert contents(location) == before
 
 
 def test_new_answers_what_is_there_and_adds_what_is_missing(location):
     record(location, ("a", "x"))
     said, ran = record(location, ("a", "x"), ("a", "x"), ("a", "y"), ("b", "z"), record="new")
-    assert (said, ran) == (["a x #1", "a x #1", "a y #2", "b z #3"], 3)
+    assert said == ["a x #1", "a x #1", "a y #2", "b z #3"]
+    assert ran == 3
     assert contents(location) == {"a": ["a x #1", "a x #1", "a y #2"], "b": ["b z #3"]}
 
 

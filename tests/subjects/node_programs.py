@@ -1,14 +1,12 @@
 """Node programs that ask a model, on a recording."""
 
-import os
 import shutil
-
-import pytest
 
 from offbook.explore.settings import ExploreSettings
 from offbook.faults import FaultPlan
 from offbook.subjects.program.program import ProgramSubject
 from tests.explore.runs import plan_of, write_recording
+from tests.servers.foreign import skip_or_fail
 
 LONG_S = 100_000
 HELLO = {"content": "Hello"}
@@ -47,7 +45,4 @@ def outputs(subject, *plans):
 
 def require_node():
     """Skip a test, or fail it where Node is required, if there is no Node."""
-    if shutil.which("node") is None:
-        if os.environ.get("OFFBOOK_REQUIRE_NODE") == "1":
-            pytest.fail("node is not installed")
-        pytest.skip("node is not installed")
+    skip_or_fail("" if shutil.which("node") else "node is not installed", "NODE")

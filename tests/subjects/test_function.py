@@ -110,7 +110,8 @@ def test_a_budget_deadlines_and_what_must_hold_are_kept(recording_explore_functi
         divergence=Divergence("default"),
         deadlines=Deadlines(virtual_s=30.0),
     )
-    assert (len(exploration.results), exploration.left) == (2, 2)
+    assert len(exploration.results) == 2
+    assert exploration.left == 2
     assert [each.run.hung[:27] for each in exploration.results] == ["it had not ended after 30 s"] * 2
     assert exploration.counts == {"undetected": 2}
 

@@ -94,7 +94,8 @@ def test_waits_and_timeouts_of_an_sdk_pass_in_virtual_time(tmp_path):
     assert took_s["call=1: http_error 429 headers.retry-after=3"] == 6.0
     assert 45.0 < took_s["call=1: timeout 60000"] < 60.0
     recovered = next(each for each in exploration.results if str(each.case) == "call=1 attempt=1: timeout 60000")
-    assert (recovered.title, recovered.run.paths) == ("recovered", {"retry": 1})
+    assert recovered.title == "recovered"
+    assert recovered.run.paths == {"retry": 1}
 
 
 def test_who_waits_for_longer_than_a_user_does_hangs(tmp_path):
@@ -105,7 +106,8 @@ def test_who_waits_for_longer_than_a_user_does_hangs(tmp_path):
     hello = write_recording(tmp_path / "hello.json", {"_version": 2, "agent": [{"content": "Hello!"}]})
     first = explore_function(waits, hello, faults="timeout", workers=1).findings[0]
     text = "it waited 20 s for the answer to call 1: no timeout is set, or a longer one (OpenAI(timeout=…))"
-    assert (first.title, first.evidence[0].partition(";")[0]) == ("hung", text)
+    assert first.title == "hung"
+    assert first.evidence[0].partition(";")[0] == text
     deadlines = Deadlines(virtual_s=7200.0)
     longer = explore_function(waits, hello, faults="timeout", declared=["APIError"], deadlines=deadlines, workers=1)
     assert longer.findings == []
@@ -292,7 +294,8 @@ def test_an_answer_over_http_is_held_until_a_tool_has_ended_and_the_other_way_ro
     path = write_recording(tmp_path / "offers.json", OFFERS)
     exploration = explore_function(both, path, faults="held_until", workers=1)
     (result,) = exploration.results
-    assert (exploration.clean.result, result.run.result) == (["model", "tool"], ["tool", "model"])
+    assert exploration.clean.result == ["model", "tool"]
+    assert result.run.result == ["tool", "model"]
     assert str(result.case) == "call=1 attempt=1: held_until tool=look call=1"
 
 

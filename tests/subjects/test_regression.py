@@ -54,8 +54,10 @@ def test_a_finding_is_kept_with_all_that_it_takes_to_run_it_again(careless):
     assert str(file) == "regress/0007.json"
     assert is_regression(file)
     regression = load_regression(file)
-    assert (str(regression), regression.verdict) == (LOST, "repeated effect")
-    assert (regression.subject, regression.folder) == (careless, "..")
+    assert str(regression) == LOST
+    assert regression.verdict == "repeated effect"
+    assert regression.subject == careless
+    assert regression.folder == ".."
 
 
 def test_it_is_a_finding_until_it_is_mended(careless, project):

@@ -34,7 +34,8 @@ def test_a_clean_run_is_the_conversation(project):
     assert run.result == {"ending": "script_done", "turns": [{"user": "Order 42 never came", "agent": "Paid."}]}
     assert [call.step_id for call in run.calls] == ["agent.plan", "agent.say"]
     assert [(each.tool, each.side_effect, each.has_run) for each in run.tools] == [("refund", True, True)]
-    assert (run.error, run.broken) == (None, ())
+    assert run.error is None
+    assert run.broken == ()
 
 
 def test_what_the_agent_does_to_recover_is_in_place_and_counted(project):
@@ -65,7 +66,8 @@ def test_an_agent_that_raises_has_crashed_unless_the_error_is_declared(project):
     desk = DESK.replace("    said =", "    paid['paid'] + 0\n    said =")
     files = project.scenario(desk=desk)
     each = verdicts(files, "tool_error")["tool=refund call=1: tool_error"]
-    assert (each.title, each.run.error.type) == ("crashed", "KeyError")
+    assert each.title == "crashed"
+    assert each.run.error.type == "KeyError"
     declared = verdicts(files, "tool_error", settings=ExploreSettings(declared=("KeyError",)))
     assert {each.title for each in declared.values()} == {"failed cleanly"}
 
@@ -73,7 +75,8 @@ def test_an_agent_that_raises_has_crashed_unless_the_error_is_declared(project):
 def test_an_agent_that_answers_nothing_has_crashed(project):
     desk = DESK.replace("return said.content", "return said.content or None")
     each = verdicts(project.scenario(desk=desk), "empty_response")["step=agent.say call=1 attempt=1: empty_response"]
-    assert (each.title, each.run.error.type) == ("crashed", "TargetError")
+    assert each.title == "crashed"
+    assert each.run.error.type == "TargetError"
 
 
 def test_faulty_results_of_tools_are_not_held_against_the_schemas_of_mocks(project):
@@ -198,4 +201,5 @@ def test_a_workflow_that_gives_up_as_an_agent_has_failed_cleanly(project):
     config = '[agent]\nname = "desk"\nworkflow = "flow.yaml"\n'
     files = project.scenario(config=config, sim=sim)
     each = verdicts(files, "http_error 500")["step=agent.plan call=1: http_error 500"]
-    assert (each.title, each.run.error.type) == ("failed cleanly", "StepError")
+    assert each.title == "failed cleanly"
+    assert each.run.error.type == "StepError"

@@ -16,7 +16,10 @@ SPEC = ToolSpec("find", parameters={"type": "object", "required": ["city"]})
 def test_a_tool_has_the_name_of_its_spec_and_no_rules_unless_given():
     tool = ToolDef(spec=SPEC, callable=print)
     assert tool.name == "find"
-    assert (tool.prerequisites, tool.timeout_s, tool.side_effect, tool.repeatable) == ((), None, False, False)
+    assert tool.prerequisites == ()
+    assert tool.timeout_s is None
+    assert not tool.side_effect
+    assert not tool.repeatable
 
 
 def test_arguments_are_bound_as_they_came_if_they_fit():
@@ -111,7 +114,9 @@ def book(on: date) -> str:
 def test_it_is_reported_to_models_and_guarded_as_the_original():
     stand_in = wrap_tool(book, lambda **arguments: arguments, timeout_s=None)
     assert stand_in.spec is book.spec
-    assert (stand_in.name, stand_in.prerequisites, stand_in.timeout_s) == ("book", ["search"], None)
+    assert stand_in.name == "book"
+    assert stand_in.prerequisites == ["search"]
+    assert stand_in.timeout_s is None
     assert stand_in.side_effect
     assert stand_in.repeatable
 

@@ -101,7 +101,8 @@ def two(shop: str, order_id: int, limit: int = 5):
 async def test_anything_that_can_be_called_becomes_a_tool(function, name):
     made = tool_of(function)
     assert isinstance(made, ToolDef)
-    assert (made.name, made.spec.description) == (name, "Find an order.")
+    assert made.name == name
+    assert made.spec.description == "Find an order."
     assert made.spec.schema["properties"] == {"order_id": {"type": "integer"}}
     assert (await run_tool(made, ToolCall(name, {"order_id": "42"}))).value == 42
 
@@ -109,7 +110,8 @@ async def test_anything_that_can_be_called_becomes_a_tool(function, name):
 def test_name_and_description_come_from_the_function_unless_given():
     assert tool_of(find).spec.description == "Find an order.\n\nIt may be old."
     search = tool_of(find, name="search", description="")
-    assert (search.name, search.spec.description) == ("search", "")
+    assert search.name == "search"
+    assert search.spec.description == ""
     assert tool_of(lambda: 1, name="one").spec.description == ""
 
 
@@ -120,9 +122,15 @@ async def test_a_function_gets_what_its_hints_say():
 
 def test_what_a_tool_is_besides_its_function_is_kept():
     made = tool_of(find, prerequisites=["login"], timeout_s=2.5, side_effect=True, repeatable=True)
-    assert (made.prerequisites, made.timeout_s, made.side_effect, made.repeatable) == (["login"], 2.5, True, True)
+    assert made.prerequisites == ["login"]
+    assert made.timeout_s == 2.5
+    assert made.side_effect
+    assert made.repeatable
     plain = tool_of(find)
-    assert (plain.prerequisites, plain.timeout_s, plain.side_effect, plain.repeatable) == ((), None, False, False)
+    assert plain.prerequisites == ()
+    assert plain.timeout_s is None
+    assert not plain.side_effect
+    assert not plain.repeatable
 
 
 def test_the_decorator_makes_a_tool_that_can_still_be_called():
@@ -132,8 +140,10 @@ def test_the_decorator_makes_a_tool_that_can_still_be_called():
         return a + b
 
     assert isinstance(add, FunctionTool)
-    assert (add.name, add.spec.description) == ("add", "Add two numbers.")
-    assert (add(2), add(2, b=3)) == (3, 5)
+    assert add.name == "add"
+    assert add.spec.description == "Add two numbers."
+    assert add(2) == 3
+    assert add(2, b=3) == 5
 
 
 def test_the_decorator_takes_options():
@@ -141,7 +151,8 @@ def test_the_decorator_takes_options():
     def add(a: int):
         return a
 
-    assert (add.name, add.side_effect) == ("plus", True)
+    assert add.name == "plus"
+    assert add.side_effect
 
 
 @pytest.mark.parametrize("thing", [5, "find", None, vars(Shop)["make"]], ids=["number", "text", "none", "classmethod"])

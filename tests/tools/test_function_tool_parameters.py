@@ -336,7 +336,8 @@ def test_description_and_parameters_are_found(docstring):
 @pytest.mark.parametrize("docstring", [None, "", "  \n "])
 def test_no_docstring_says_nothing(docstring):
     documentation = parse_docstring(docstring)
-    assert (documentation.description, documentation.parameters) == ("", {})
+    assert documentation.description == ""
+    assert documentation.parameters == {}
 
 
 def test_a_parameter_without_a_description_is_left_out():

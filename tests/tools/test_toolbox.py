@@ -40,7 +40,8 @@ def test_functions_and_tools_are_held_by_name_in_the_order_given():
 
 def test_under_a_mapping_the_key_is_the_name():
     box = Toolbox({"search": find, "login": LOGIN})
-    assert (list(box), box["search"].name) == (["search", "login"], "search")
+    assert list(box) == ["search", "login"]
+    assert box["search"].name == "search"
 
 
 def test_a_toolbox_can_be_made_of_a_toolbox_or_of_nothing():

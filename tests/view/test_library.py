@@ -41,14 +41,24 @@ def test_every_kind_of_run_is_listed_with_its_verdict_and_figures(tmp_path):
         "refund-monday.json",
     ]
     monday = found["refund-monday.json"]
-    assert (monday.kind, monday.verdict, monday.origin) == ("recording", "recorded", "gpt-4o-mini")
-    assert (monday.count, monday.tokens, round(monday.cost_usd, 6), round(monday.took_s, 3)) == (5, 420, 0.0006, 4.2)
+    assert monday.kind == "recording"
+    assert monday.verdict == "recorded"
+    assert monday.origin == "gpt-4o-mini"
+    assert monday.count == 5
+    assert monday.tokens == 420
+    assert round(monday.cost_usd, 6) == 0.0006
+    assert round(monday.took_s, 3) == 4.2
     assert found["refund-tuesday.json"].verdict == "1 failed"
     naive, sound = found["explored/v1.json"], found["explored/v3.json"]
-    assert (naive.verdict, naive.tone) == ("3 findings, worst: repeated effect", "bad")
-    assert (sound.verdict, sound.tone, sound.origin) == ("0 findings", "good", "refund_agent")
+    assert naive.verdict == "3 findings, worst: repeated effect"
+    assert naive.tone == "bad"
+    assert sound.verdict == "0 findings"
+    assert sound.tone == "good"
+    assert sound.origin == "refund_agent"
     suite = found["nightly/monday.json"]
-    assert (suite.kind, suite.verdict, suite.tokens) == ("scenarios", "3 of 4 scenarios passed", 800)
+    assert suite.kind == "scenarios"
+    assert suite.verdict == "3 of 4 scenarios passed"
+    assert suite.tokens == 800
 
 
 def test_what_cannot_be_read_is_listed_with_its_reason(tmp_path):
@@ -82,7 +92,8 @@ def test_a_summary_is_made_again_when_the_file_changes(tmp_path):
     (before,) = library.listed(library.find())
     sample.write(path, b'{"_version": 2, "greet": {"content": "Hello."}}', hours=2)
     (after,) = library.listed(library.find())
-    assert (before.count, after.count) == (0, 1)
+    assert before.count == 0
+    assert after.count == 1
 
 
 def test_the_first_look_is_short_and_what_it_leaves_is_pending_until_the_next_one(tmp_path):

@@ -53,7 +53,8 @@ def test_a_fault_of_a_tool_is_refused_because_tools_run_elsewhere(lines):
     with pytest.raises(InputError) as caught:
         WireBackend(WireOptions(responses={}, faults=lines))
     error = caught.value
-    assert (error.source, error.place) == ("'tool=refund call=1: tool_lost'", "tool")
+    assert error.source == "'tool=refund call=1: tool_lost'"
+    assert error.place == "tool"
     assert error.reason == "faults of tools cannot fire over HTTP: tools run in the program under test"
     assert "inject_tools(tools, plan)" in error.hint
 
@@ -101,9 +102,11 @@ def test_other_paths_name_no_session(path):
 def test_a_session_is_known_by_path_or_by_header_and_the_path_comes_first():
     sessions = stage().sessions
     session, call = sessions.for_request(within("/s/mine", call_of(headers={SESSION_HEADER: "other"})))
-    assert (session.name, call.path) == ("mine", call_of().path)
+    assert session.name == "mine"
+    assert call.path == call_of().path
     session, call = sessions.for_request(call_of(headers={SESSION_HEADER: "other"}))
-    assert (session.name, call.path) == ("other", call_of().path)
+    assert session.name == "other"
+    assert call.path == call_of().path
     session, call = sessions.for_request(call_of())
     assert session.name == ""
 
@@ -155,7 +158,9 @@ def test_what_became_of_a_session_outlasts_it():
     made.sessions.forget("a")
     made.sessions.start("b", parse_fault_plan([]))
     for each in (totals, made.sessions.past.plus(made.sessions)):
-        assert (each.calls, each.tries, each.outcomes) == (2, 4, {"fault": 2, "served": 2})
+        assert each.calls == 2
+        assert each.tries == 4
+        assert each.outcomes == {"fault": 2, "served": 2}
         assert [str(fired) for fired in each.fired] == ["call=1 attempt=1: http_error 500"] * 2
         assert [str(line) for line in each.fired_lines] == ["call=1 attempt=1: http_error 500"]
         assert made.unused_exchanges(each) == []
@@ -194,7 +199,8 @@ def test_the_oldest_sessions_are_forgotten_when_there_are_too_many_unless_they_a
 
 def test_a_path_within_a_session_may_hold_line_breaks():
     session, call = stage().sessions.for_request(HttpRequest("GET", "/s/a/v1/x\ny", "", {}, b""))
-    assert (session.name, call.path) == ("a", "/v1/x\ny")
+    assert session.name == "a"
+    assert call.path == "/v1/x\ny"
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,8 @@ def is_recorded(answer):
 def test_only_the_finish_reason_and_the_usage_change_where_the_content_is_whole(protocol, stream):
     clean, answer = answer_with("partial_response", protocol, ASKS, stream=stream)
     seen = read(answer, protocol)
-    assert (seen.finish_reason, seen.usage.completion_tokens) == ("length", 0)
+    assert seen.finish_reason == "length"
+    assert seen.usage.completion_tokens == 0
     assert replace(seen, finish_reason="", usage=Usage()) == replace(
         read(clean, protocol), finish_reason="", usage=Usage()
     )
@@ -102,7 +103,8 @@ def test_the_frames_before_a_change_keep_their_very_bytes_and_all_keep_their_tim
 @both_ways
 def test_text_breaks_off_in_its_middle_and_carries_the_mark(protocol, stream):
     _, answer = answer_with("partial_response half", protocol, SAYS, stream=stream)
-    assert (read(answer, protocol).content, read(answer, protocol).finish_reason) == ("All is w", "length")
+    assert read(answer, protocol).content == "All is w"
+    assert read(answer, protocol).finish_reason == "length"
     _, marked = answer_with("partial_response half", protocol, SAYS, stream=stream, mark="fault-0")
     assert read(marked, protocol).content == "All is w fault-0"
     assert b"well" not in text_in(marked.content)
@@ -114,11 +116,14 @@ def test_text_breaks_off_in_its_middle_and_carries_the_mark(protocol, stream):
 def test_of_text_and_tool_calls_only_the_last_arguments_break_off(protocol, stream):
     _, answer = answer_with("partial_response half", protocol, ASKS, stream=stream)
     seen = read(answer, protocol)
-    assert (seen.content, seen.reasoning, seen.finish_reason) == ("On it now.", "Hm.", "length")
+    assert seen.content == "On it now."
+    assert seen.reasoning == "Hm."
+    assert seen.finish_reason == "length"
     assert [(call.tool, call.args) for call in seen.tool_calls[:1]] == [("find", {"order_id": 7})]
     last = seen.tool_calls[1]
     cut = last.raw_arguments or last.args["raw_arguments"]
-    assert (last.tool, last.args.get("order_id")) == ("refund", None)
+    assert last.tool == "refund"
+    assert last.args.get("order_id") is None
     assert SPACED[1].startswith(cut) or CALLS[1].arguments.startswith(cut)
     with pytest.raises(json.JSONDecodeError):
         json.loads(cut)
@@ -143,7 +148,8 @@ def test_arguments_in_a_stream_break_off_as_they_were_written(protocol):
 def test_other_arguments_take_the_place_of_the_recorded_ones(protocol, stream, line, args):
     _, answer = answer_with(line, protocol, ASKS, stream=stream, mark="fault-0")
     seen = read(answer, protocol)
-    assert (seen.content, seen.reasoning) == ("On it now.", "Hm.")
+    assert seen.content == "On it now."
+    assert seen.reasoning == "Hm."
     assert seen.tool_calls[1].args == args
     assert is_recorded(answer)
 
@@ -169,7 +175,8 @@ def test_a_call_of_plain_http_can_be_late_too():
     call = parse_request(HttpRequest("POST", "/v1/embeddings", "", {}, b'{"model": "e", "input": "x"}'))
     clean = whole_response(200, b"{}")
     slow = apply_fault(parse_fault("call=1: slow 300").fault, FaultTarget(call, lambda: clean, Response))
-    assert (slow.content, slow.end_ms) == (b"{}", 300.0)
+    assert slow.content == b"{}"
+    assert slow.end_ms == 300.0
 
 
 def test_an_array_and_a_change_of_what_a_patch_leaves_alone_are_not_patched():
@@ -208,7 +215,8 @@ def test_injected_texts_carry_the_mark_and_keep_their_kind(protocol, stream, lin
     plain, marked = (answer_with(line, protocol, SAYS, stream=stream, mark=mark)[1] for mark in ("", "fault-qgtdbc"))
     assert b"fault-" not in text_in(plain.content)
     assert b"fault-qgtdbc" in text_in(marked.content)
-    assert (marked.status, marked.headers) == (plain.status, plain.headers)
+    assert marked.status == plain.status
+    assert marked.headers == plain.headers
     assert is_json(marked.content) == is_json(plain.content)
     if line == "context_overflow":
         assert re.search(rb"maximum context length", marked.content)

@@ -41,7 +41,8 @@ def strict_session(*entries, **steps):
 
 def miss(session, call, protocol="openai_chat"):
     answer = answer_to(session, call)
-    assert (answer.status, answer.headers["x-should-retry"]) == (422, "false")
+    assert answer.status == 422
+    assert answer.headers["x-should-retry"] == "false"
     return error_in(answer, protocol)
 
 
@@ -81,7 +82,8 @@ def test_a_step_that_asks_something_else_has_drifted():
     assert "'step' was recorded with another request" in message
     assert "-Hello there" in message
     assert "+Hello you" in message
-    assert (session.misses[0].kind, session.misses[0].key) == ("drifted", "step")
+    assert session.misses[0].kind == "drifted"
+    assert session.misses[0].key == "step"
 
 
 @pytest.mark.parametrize("protocol", EVERY_PROTOCOL)
@@ -429,7 +431,8 @@ def test_a_program_gets_each_continuation_in_its_protocol(protocol, stream):
     def answers(continuation, *calls):
         session = runs.session(continuation=continuation)
         found = [read(answer_to(session, call), protocol) for call in calls]
-        assert (session.continued_by, len(session.misses)) == (continuation, len(calls))
+        assert session.continued_by == continuation
+        assert len(session.misses) == len(calls)
         return found
 
     again, done = answers("stubborn", failed, refund_call(protocol, "error: it failed", "refunded", stream=stream))
@@ -451,7 +454,8 @@ def test_an_answer_written_by_hand_comes_before_a_continuation():
     runs = refund_runs("openai_chat", agent=[{"when": "tool_error", "content": "I am sorry."}])
     session = runs.session()
     assert text_of(answer_to(session, refund_call("openai_chat", "error: it failed"))) == "I am sorry."
-    assert (session.continued_by, list(session.misses)) == ("", [])
+    assert session.continued_by == ""
+    assert list(session.misses) == []
 
 
 def test_a_fault_fires_at_an_answer_of_a_continuation_too():

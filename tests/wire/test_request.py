@@ -40,7 +40,9 @@ def test_a_call_of_a_model_has_the_fingerprint_that_its_request_has_within_a_pro
     parsed = parsed_of(protocol, max_tokens=5, stream=stream)
     assert parsed.request_hash == fingerprint(request_of(max_tokens=5))
     assert orjson.loads(parsed.fields)["messages"] == [{"role": "user", "content": "Hi"}]
-    assert (parsed.is_streamed, parsed.model, parsed.method) == (stream, "m", "POST")
+    assert parsed.is_streamed == stream
+    assert parsed.model == "m"
+    assert parsed.method == "POST"
 
 
 @pytest.mark.parametrize("name", ["authorization", "x-stainless-retry-count", "user-agent", "anthropic-beta"])
@@ -113,7 +115,9 @@ def packed_call(encoding, body):
 @pytest.mark.parametrize("encoding", PACKED)
 def test_a_packed_body_is_the_request_that_it_is_unpacked(encoding):
     plain, packed = parse_request(replace(call_of(), body=BODY)), parse_request(packed_call(encoding, PACKED[encoding]))
-    assert (packed.request, packed.request_hash, packed.fields) == (plain.request, plain.request_hash, plain.fields)
+    assert packed.request == plain.request
+    assert packed.request_hash == plain.request_hash
+    assert packed.fields == plain.fields
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd"])
@@ -151,7 +155,8 @@ def test_a_request_that_its_protocol_does_not_allow_says_why(protocol):
         parsed = parse_request(HttpRequest("POST", call.path, call.query, {}, body))
         assert parsed.request is None
         assert parsed.problem
-        assert (parsed.route.protocol, parsed.route.operation) == ("http", "generate")
+        assert parsed.route.protocol == "http"
+        assert parsed.route.operation == "generate"
 
 
 @pytest.mark.parametrize("depth", [260, 300, 900, 1_000, 1_024, 1_100, 100_000])
@@ -238,7 +243,8 @@ def test_a_reader_distinguishes_streams_of_events_and_of_arrays():
     parser, body = RequestParser(), call_of("gemini").body
     path = "/v1beta/models/m:streamGenerateContent"
     events, array = (parser.parse(HttpRequest("POST", path, query, {}, body)) for query in ("alt=sse", ""))
-    assert (events.is_array, array.is_array) == (False, True)
+    assert not events.is_array
+    assert array.is_array
 
 
 @pytest.mark.parametrize(("calls", "size"), [(MAX_CACHED + 1, 1), (3, MAX_CACHED_BYTES // 2)])
@@ -319,7 +325,9 @@ def test_a_model_is_called_at_every_path_that_clients_use(protocol):
 )
 def test_what_is_not_one_prompt_is_plain_http(path, body):
     parsed = parse_request(plain("POST", path, body=orjson.dumps(body)))
-    assert (parsed.request, parsed.route.protocol, parsed.problem) == (None, "http", "")
+    assert parsed.request is None
+    assert parsed.route.protocol == "http"
+    assert parsed.problem == ""
 
 
 def test_what_a_prompt_is_continued_by_is_part_of_the_conversation():
@@ -349,7 +357,8 @@ def test_other_endpoints_are_known_by_their_paths():
 )
 def test_a_path_that_several_vendors_have_is_distinguished_by_its_headers(headers, vendor):
     route = route_of("GET", "/v1/models", headers)
-    assert (route.vendor, route.operation) == (vendor, "models")
+    assert route.vendor == vendor
+    assert route.operation == "models"
 
 
 def test_a_model_is_called_by_post_alone():

@@ -17,7 +17,6 @@ import pytest
 import offbook
 from offbook import MockProvider, RecordingProvider
 from offbook.cli import options
-from offbook.cli.main import main
 from offbook.recording.latency import LatencyModel
 from offbook.recording.record_mode import RecordMode
 from offbook.recording.stores.locate import open_store
@@ -105,17 +104,10 @@ signal.sigwait([signal.SIGTSTP])
 
 
 @pytest.fixture
-def execute(write, capfd, monkeypatch):
+def execute(write, run_programs):
     """Run `offbook exec …` on `run.json`, which answers two calls: gives the code and both outputs."""
     write("run.json", flows.recording({"first": [{"content": "Hello!"}, {"content": "Bye!"}]}))
-
-    def execute(*words):
-        monkeypatch.setattr(sys, "argv", ["offbook", "exec", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return ended.value.code or 0, *capfd.readouterr()
-
-    return execute
+    return lambda *words: run_programs("exec", *words)
 
 
 @pytest.fixture
@@ -126,7 +118,8 @@ def weather(record):
 
 def test_a_program_is_answered_from_the_recording(execute):
     code, out, err = execute("--replay", "run.json", "--", *ASK, "Hi", "See you")
-    assert (code, out) == (0, "Hello!\nBye!\n")
+    assert code == 0
+    assert out == "Hello!\nBye!\n"
     assert err == "offbook: 2 calls, 2 served (run.json)\n"
 
 
@@ -149,13 +142,16 @@ def test_spans_of_calls_have_their_messages_if_the_environment_asks_for_them(exe
 
 def test_a_collector_that_is_none_is_refused_before_the_program_runs(execute):
     code, out, err = execute("--replay", "run.json", "-o", "otel=localhost:4318", "--", *TOUCH)
-    assert (code, out, Path("ran").exists()) == (2, "", False)
+    assert code == 2
+    assert out == ""
+    assert not Path("ran").exists()
     assert "use http://127.0.0.1:4318" in err
 
 
 def test_the_dashes_may_be_left_out_and_further_options_are_those_of_the_program(execute):
     code, out, _ = execute("--replay", "run.json", *PYTHON, "import sys; print(sys.argv[1:])", "--quiet", "--", "-x")
-    assert (code, out) == (3, "['--quiet', '--', '-x']\n")
+    assert code == 3
+    assert out == "['--quiet', '--', '-x']\n"
 
 
 def test_quietly_nothing_is_printed_but_what_is_wrong(execute):
@@ -167,7 +163,8 @@ def test_input_and_outputs_are_the_programs_own_byte_by_byte(execute):
     copy = "import os, sys; data = sys.stdin.buffer.read(); os.write(2, data[:9]); sys.stdout.buffer.write(data)"
     command = [COMMAND, "exec", "--replay", "run.json", "-o", "allow_no_calls=true", "-q", "--", *PYTHON, copy]
     done = subprocess.run(command, input=data, capture_output=True, check=True, timeout=TIMEOUT_S)
-    assert (done.stdout, done.stderr) == (data, data[:9])
+    assert done.stdout == data
+    assert done.stderr == data[:9]
 
 
 @pytest.mark.parametrize(
@@ -185,7 +182,8 @@ def test_the_exit_code_is_the_programs_own(execute, program, code):
 
 def test_a_miss_that_the_program_swallows_is_reported_with_what_differs_and_how_to_record_it_again(execute, weather):
     code, out, err = execute("--replay", "asked.json", "--quiet", "--", *ASK, "What is the whether?")
-    assert (code, out) == (3, "status 422\n")
+    assert code == 3
+    assert out == "status 422\n"
     assert "offbook: call 1 has no answer: asked.json: " in err
     assert "-What is the weather?" in err
     assert "+What is the whether?" in err
@@ -205,7 +203,8 @@ connection.request("DELETE", "/_offbook/sessions/one")
 print(connection.getresponse().status)
 """
     code, out, err = execute("--replay", "asked.json", "--", *PYTHON, ASK[-1] + delete, "one/Something else")
-    assert (code, out) == (3, "status 422\n204\n")
+    assert code == 3
+    assert out == "status 422\n204\n"
     assert "1 missed" in err
 
 
@@ -219,7 +218,8 @@ def test_of_many_misses_the_first_are_reported(execute, weather):
 
 def test_what_the_recording_lacks_is_answered_with_a_default_if_lenient(execute, weather):
     code, out, err = execute("--replay", "asked.json", "--lenient", "--", *ASK, "Something else")
-    assert (code, out) == (0, "Mock response\n")
+    assert code == 0
+    assert out == "Mock response\n"
     assert "1 call, 1 answered with the default" in err
     assert execute("--replay", "asked.json", "-o", "default_response=Well.", "--", *ASK, "Else")[:2] == (0, "Well.\n")
 
@@ -244,7 +244,8 @@ def test_a_replay_that_was_asked_nothing_is_a_mismatch_unless_that_is_allowed(ex
 def test_faults_fire_and_are_reported(execute):
     faults = ["--fault", "call=1 attempt=1: http_error 500", "--fault", "call=2 attempt=1: connection_reset"]
     code, out, err = execute("--replay", "run.json", *faults, "--", *ASK, "Hi", "Hi", "Bye", "Bye")
-    assert (code, out) == (0, "status 500\nHello!\nno answer\nBye!\n")
+    assert code == 0
+    assert out == "status 500\nHello!\nno answer\nBye!\n"
     assert "2 calls in 4 attempts, 2 served, 2 with a fault" in err
     assert "2 faults fired: call=1 attempt=1: http_error 500, call=2 attempt=1: connection_reset" in err
     _, _, err = execute("--replay", "run.json", "--fault", "call=1: http_error 500", "--", *ASK, "Hi", "Hi", "Hi")
@@ -255,9 +256,10 @@ def test_a_fault_that_never_fired_is_reported_and_makes_the_code_1(execute, writ
     plan = {"faults": [{"at": {"call": 9}, "fault": {"type": "timeout"}}]}
     write("plan.json", json.dumps(plan))
     code, _, err = execute("--replay", "run.json", "--quiet", "--plan", "plan.json", "--", *ASK, "Hi")
-    assert (code, err) == (
-        1,
-        "offbook: the fault 'call=9: timeout' never fired: the run made 1 model call; the last place is 'call=1'\n",
+    assert code == 1
+    assert (
+        err
+        == "offbook: the fault 'call=9: timeout' never fired: the run made 1 model call; the last place is 'call=1'\n"
     )
 
 
@@ -289,7 +291,8 @@ def test_in_a_folder_a_session_answers_from_the_recording_of_its_name(execute, w
     write("runs/one.json", flows.recording({"a": [{"content": "Ay"}]}))
     write("runs/two.json", flows.recording({"b": [{"content": "Bee"}, {"content": "See"}]}))
     code, out, err = execute("--replay", "runs", "--strict-unused", "--", *ASK, "one/Hi", "two/Hi")
-    assert (code, out) == (3, "Ay\nBee\n")
+    assert code == 3
+    assert out == "Ay\nBee\n"
     assert "1 exchange of runs was not used:\n  b[1]  answers See  (runs/two.json, session two)\n" in err
     _, _, err = execute("--replay", "runs", "--", *ASK, "one/Hi", "one/Hi")
     assert "call 2 of session 'one' has no answer" in err
@@ -301,8 +304,12 @@ def test_a_report_lists_every_call_and_why_the_code_is_what_it_is(execute, weath
         "--replay", "asked.json", "--report", "out/report.json", "--", *ASK, "What is the weather?", "x"
     )
     report = json.loads(Path("out/report.json").read_text())
-    assert (code, report["exit_code"], report["command_exit_code"]) == (3, 3, 0)
-    assert (report["mode"], report["recording"], report["command"][-1]) == ("replay", "asked.json", "x")
+    assert code == 3
+    assert report["exit_code"] == 3
+    assert report["command_exit_code"] == 0
+    assert report["mode"] == "replay"
+    assert report["recording"] == "asked.json"
+    assert report["command"][-1] == "x"
     assert report["counts"] == {"calls": 2, "tries": 2, "served": 1, "missed": 1}
     assert [(call["method"], call["outcome"], call["status"]) for call in report["calls"]] == [
         ("POST", "served", 200),
@@ -310,7 +317,8 @@ def test_a_report_lists_every_call_and_why_the_code_is_what_it_is(execute, weath
     ]
     assert "request" not in report["calls"][0]
     assert [(miss["call"], miss["kind"]) for miss in report["misses"]] == [(2, "missing")]
-    assert (report["unused"], report["faults"]) == ([], {"fired": [], "unfired": []})
+    assert report["unused"] == []
+    assert report["faults"] == {"fired": [], "unfired": []}
 
 
 def test_a_report_is_there_without_a_code_while_the_program_runs(execute):
@@ -353,7 +361,8 @@ def test_a_report_is_there_without_a_code_while_the_program_runs(execute):
 def test_bad_input_is_refused_before_the_program_runs(execute, write, options, said):
     write("broken.json", "{")
     code, out, err = execute(*options, "--", *TOUCH)
-    assert (code, out) == (2, "")
+    assert code == 2
+    assert out == ""
     assert said in err
     assert "Traceback" not in err
     assert not Path("ran").exists()
@@ -370,7 +379,8 @@ def test_a_port_that_is_taken_is_bad_input(execute):
 
 def test_without_a_command_there_is_nothing_to_run(execute):
     code, out, err = execute("--replay", "run.json", "--")
-    assert (code, out) == (2, "")
+    assert code == 2
+    assert out == ""
     assert "a command is missing" in err
 
 
@@ -388,7 +398,8 @@ def test_the_programs_own_json_option_is_not_ours(execute):
 )
 def test_a_recording_in_the_wrong_place_is_bad_input_and_the_right_command_is_shown(execute, typed, meant):
     code, out, err = execute(*typed)
-    assert (code, out) == (2, "")
+    assert code == 2
+    assert out == ""
     assert "the recording comes before the command" in err
     assert f"hint: type: {meant}\n" in err
 
@@ -421,7 +432,8 @@ def test_of_a_program_that_is_not_there_what_is_meant_is_shown(execute, write, m
     (program := write("bin/agents", "")).chmod(0o755)
     monkeypatch.setenv("PATH", str(program.parent))
     code, _, err = execute("--replay", "run.json", "--", typed)
-    assert (code, err) == (127, f"error: {typed}: command not found\n  hint: {hint}\n")
+    assert code == 127
+    assert err == f"error: {typed}: command not found\n  hint: {hint}\n"
 
 
 def test_the_environment_leads_to_the_server_past_proxies_and_holds_no_real_key(execute, monkeypatch):
@@ -449,7 +461,8 @@ def test_what_is_recorded_where_the_agent_would_have_asked_replays_when_that_is_
     monkeypatch.setenv("OPENAI_BASE_URL", f"{upstream.url}/v1")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-real")
     code, out, err = execute("--record", "new.json", "--", *ASK, "Hi", "See you")
-    assert (code, out) == (0, "Hello!\nBye!\n")
+    assert code == 0
+    assert out == "Hello!\nBye!\n"
     assert err == "offbook: 2 calls, 2 recorded (new.json)\n"
     assert b"sk-real" not in Path("new.json").read_bytes()
     upstream.stop()
@@ -484,7 +497,8 @@ def contents(path):
 def test_a_program_that_fails_leaves_the_recording_as_it_was(execute, recorded, mode, caplog):
     failing = [*ASK[:-1], ASK[-1] + "\nsys.exit(4)"]
     code, out, err = execute(*recorded, "--record-mode", mode, "--", *failing, "Hi")
-    assert (code, out) == (4, "Bye!\n")
+    assert code == 4
+    assert out == "Bye!\n"
     assert "offbook: 1 call, 1 recorded (new.json.failed)" in err
     assert contents("new.json") == ["Hello!"]
     assert contents("new.json.failed") == ["Bye!"]
@@ -500,7 +514,8 @@ def test_a_call_that_fails_costs_no_recorded_answer_even_if_the_program_swallows
 ):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-other")
     code, out, _ = execute(*recorded, "--record-mode", mode, "--", *ASK, "Hi")
-    assert (code, out) == (0, "status 401\n")
+    assert code == 0
+    assert out == "status 401\n"
     assert message in caplog.text
     assert contents("new.json") == ["Hello!"]
 
@@ -523,7 +538,8 @@ def test_a_run_whose_calls_got_no_answer_adds_nothing_to_a_recording(execute, re
     before = Path("new.json").read_bytes()
     options = ("--record", "new.json", "--record-mode", mode, "--upstream", "openai=http://127.0.0.1:1/v1")
     code, out, err = execute(*options, "--", *ASK, "Hi", "Ho")
-    assert (code, out) == (1, "status 502\nstatus 502\n")
+    assert code == 1
+    assert out == "status 502\nstatus 502\n"
     assert "no call got an answer" in err
     assert Path("new.json").read_bytes() == before
 
@@ -611,7 +627,8 @@ def test_what_failed_while_recording_is_reported_even_quietly_and_in_the_report(
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
     code, out, err = execute("--record", "new.json", "-q", "--report", "report.json", "--", *ASK, "Hi", "Ho")
     failure = "no answer from http://127.0.0.1:1 (ConnectError: All connection attempts failed)"
-    assert (code, out) == (1, "status 502\nstatus 502\n")
+    assert code == 1
+    assert out == "status 502\nstatus 502\n"
     assert err.startswith(f"offbook: 2 calls, 2 recorded, of which 2 failed: {failure} (new.json)\n")
     assert "no call got an answer, so there is nothing to replay\n  hint: check the address of the API" in err
     report = json.loads(Path("report.json").read_text())
@@ -628,11 +645,13 @@ with contextlib.suppress(Exception):
     urllib.request.urlopen(os.environ["OPENAI_BASE_URL"] + "/models").read()
 """
     code, out, err = execute(*options, "--report", "report.json", "--", sys.executable, "-c", program)
-    assert (code, out) == (1, "")
+    assert code == 1
+    assert out == ""
     assert err.endswith("offbook: 1 call could not be recorded in runs/new.json: no such file or directory\n")
     assert "Traceback" not in err
     report = json.loads(Path("report.json").read_text())
-    assert (report["exit_code"], report["counts"]["unrecorded"]) == (1, 1)
+    assert report["exit_code"] == 1
+    assert report["counts"]["unrecorded"] == 1
     assert report["calls"][0]["failure"] == "not recorded: no such file or directory"
 
 
@@ -699,7 +718,8 @@ def test_what_is_left_is_reported_in_ten_lines_with_short_keys(execute):
     lines = err.splitlines()
     assert lines[1] == "offbook: 11 exchanges of many.json were not used:"
     assert re.fullmatch(r"  [0-9a-f]{12}…\[0\]  demo: Question \d+", lines[2])
-    assert (len(lines), lines[-1]) == (13, "  and 1 more")
+    assert len(lines) == 13
+    assert lines[-1] == "  and 1 more"
 
 
 def test_a_step_that_never_came_is_reported_with_how_steps_are_named(execute):
@@ -735,7 +755,8 @@ def test_without_a_terminal_what_the_program_has_started_is_ended_too(execute):
     done = subprocess.run(
         command, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S, start_new_session=True, check=False
     )
-    assert (done.returncode, done.stdout) == (124, "")
+    assert done.returncode == 124
+    assert done.stdout == ""
 
 
 def test_a_program_that_ends_in_time_ends_as_it_does(execute):
@@ -793,7 +814,8 @@ def test_ctrl_c_at_a_terminal_ends_us_not_before_the_program_and_is_not_sent_to_
     out, err = started.communicate(timeout=TIMEOUT_S)
     os.close(ours)
     os.close(theirs)
-    assert (started.returncode, out) == (0, "left alone\n")
+    assert started.returncode == 0
+    assert out == "left alone\n"
     assert err.startswith("offbook: 0 calls")
 
 
@@ -827,7 +849,8 @@ def test_a_signal_to_our_process_group_reaches_the_program_once(execute):
     assert started.stdout.readline() == "ready\n"
     os.killpg(started.pid, signal.SIGINT)
     out, _ = started.communicate(timeout=TIMEOUT_S)
-    assert (started.returncode, out) == (0, "once\n")
+    assert started.returncode == 0
+    assert out == "once\n"
 
 
 def test_it_stops_with_the_program_and_goes_on_with_it(execute):
@@ -865,7 +888,8 @@ def test_help_has_examples(execute):
 def test_a_config_in_the_command_requires_the_option_that_names_it(run, write, command, word):
     write("run.json", HELLO)
     code, _, complaint = run(command, "--replay", "run.json", "--", *TOUCH, word)
-    assert (code, Path("ran").exists()) == (2, False)
+    assert code == 2
+    assert not Path("ran").exists()
     assert f"{word}: {{mcp}} requires --mcp" in complaint
     assert "--mcp .mcp.json" in complaint
 
@@ -898,4 +922,6 @@ def test_a_program_that_reads_another_variable_is_pointed_at_the_server_as_is_a_
 def test_what_is_no_variable_is_refused_before_the_program_runs(run, write, command, name):
     write("run.json", HELLO)
     code, _, complaint = run(command, "--replay", "run.json", "-o", f"base_url_vars={name}", "--", *TOUCH)
-    assert (code, "MY_LLM_URL=/v1" in complaint, Path("ran").exists()) == (2, True, False)
+    assert code == 2
+    assert "MY_LLM_URL=/v1" in complaint
+    assert not Path("ran").exists()

@@ -58,7 +58,8 @@ def test_fresh_scenarios_pass_at_once(run, tmp_path, monkeypatch):
     assert run("init", tmp_path / "new", "--sdk", "scenario")[0] == 0
     monkeypatch.chdir(tmp_path / "new")
     code, out, _ = run("test", "--replay", "recordings/")
-    assert (code, "1 of 1 scenario passed" in out) == (0, True)
+    assert code == 0
+    assert "1 of 1 scenario passed" in out
 
 
 @pytest.mark.parametrize("kind", SDK_KINDS)
@@ -95,7 +96,8 @@ def test_the_code_of_a_project_is_linted_and_formatted_as_ours(run, tmp_path, mo
 
 def test_the_files_are_listed_with_what_to_do_next(run, tmp_path):
     code, out, err = run("init", tmp_path / "my agent")
-    assert (code, err) == (0, "")
+    assert code == 0
+    assert err == ""
     assert files_in(tmp_path / "my agent") == SDK_FILES
     assert all(f"  {name}\n" in out for name in SDK_FILES)
     assert f"cd '{tmp_path}/my agent'" in out
@@ -105,14 +107,18 @@ def test_the_files_are_listed_with_what_to_do_next(run, tmp_path):
 def test_without_a_folder_nothing_is_written(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, _, err = run("init")
-    assert (code, "offbook init my-agent" in err, files_in(tmp_path)) == (2, True, [])
+    assert code == 2
+    assert "offbook init my-agent" in err
+    assert files_in(tmp_path) == []
     assert run("init", ".")[0] == 0
     assert files_in(tmp_path) == SDK_FILES
 
 
 def test_a_kind_that_there_is_not_is_bad_input_with_the_nearest_one(run, tmp_path):
     code, _, err = run("init", tmp_path / "new", "--sdk", "opnai")
-    assert (code, "did you mean 'openai'?" in err, (tmp_path / "new").exists()) == (2, True, False)
+    assert code == 2
+    assert "did you mean 'openai'?" in err
+    assert not (tmp_path / "new").exists()
 
 
 def test_an_editable_install_stays_editable(run, tmp_path):

@@ -57,14 +57,13 @@ def agent(*words):
     return [*PYTHON, AGENT.replace("WORDS", repr(words))]
 
 
-def execute(*arguments):
-    process = subprocess.run(
-        [COMMAND, "exec", *arguments], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-    )
-    return process.returncode, process.stdout, process.stderr
+@pytest.fixture
+def execute(project, run_programs):
+    """Run `offbook exec …` in the project."""
+    return lambda *words: run_programs("exec", *words)
 
 
-def test_a_program_is_recorded_with_its_servers_and_replayed_without_them(project):
+def test_a_program_is_recorded_with_its_servers_and_replayed_without_them(execute):
     record = execute("--record", "run.json", "--mcp", ".mcp.json", "--", *agent("a", "b"), "{mcp}")
     assert record[:2] == (0, "tools/call {'word': 'a'}\ntools/call {'word': 'b'}\n"), record
     assert "2 calls, 2 recorded" in record[2]
@@ -79,7 +78,7 @@ def test_a_program_is_recorded_with_its_servers_and_replayed_without_them(projec
     assert "1 fault fired: tool=notes.say call=2: tool_lost" in lost[2]
 
 
-def test_a_call_that_is_not_recorded_ends_with_exit_code_3(project):
+def test_a_call_that_is_not_recorded_ends_with_exit_code_3(execute):
     recording = {"_version": 2, "_tools": {"notes.say": [{"arguments": {"word": "a"}, "result": "A"}]}}
     Path("run.json").write_text(json.dumps(recording))
     code, out, err = execute("--replay", "run.json", "--mcp", ".mcp.json", "--", *agent("b"))
@@ -92,7 +91,7 @@ def test_a_call_that_is_not_recorded_ends_with_exit_code_3(project):
 
 
 @pytest.mark.parametrize("arguments", [("--replay", "run.json"), ("--record", "new.json")])
-def test_a_program_that_reaches_its_real_servers_instead_of_ours_is_refused(project, arguments):
+def test_a_program_that_reaches_its_real_servers_instead_of_ours_is_refused(execute, arguments):
     recording = {"_version": 2, "_tools": {"notes.say": [{"arguments": {"word": "a"}, "result": "A"}]}}
     Path("run.json").write_text(json.dumps(recording))
     real = [*arguments, "--mcp", ".mcp.json", "--", *PYTHON, "import json, os; print(os.environ['OFFBOOK_URL'])"]
@@ -105,7 +104,7 @@ def test_a_program_that_reaches_its_real_servers_instead_of_ours_is_refused(proj
     assert "hint: give the program {mcp} in place of its own config, or let it read $OFFBOOK_MCP_CONFIG" in err
 
 
-def test_a_server_that_cannot_be_started_is_named(project):
+def test_a_server_that_cannot_be_started_is_named(execute):
     entry = {"command": "no-such-server", "args": [], "env": {}}
     Path(".mcp.json").write_text(json.dumps({"mcpServers": {"notes": entry}}))
     _, _, err = execute("--record", "run.json", "--mcp", ".mcp.json", "--", *agent("a"), "{mcp}")
@@ -138,7 +137,8 @@ def test_a_server_that_never_ends_is_stopped_when_its_input_has_ended(project):
     process = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
     )
-    assert (process.returncode, process.stderr) == (128 + 15, "")
+    assert process.returncode == 128 + 15
+    assert process.stderr == ""
     assert not Path("x.json").exists()
 
 
@@ -159,7 +159,8 @@ def test_a_server_that_dies_or_never_answers_is_named_and_leaves_no_recording(pr
         timeout=TIMEOUT_S,
         check=False,
     )
-    assert (done.returncode, done.stdout) == (code, "")
+    assert done.returncode == code
+    assert done.stdout == ""
     assert told in done.stderr
     assert not (project / "dead.json").exists()
 
@@ -171,7 +172,8 @@ def test_tools_of_a_file_are_served_over_stdio_and_what_they_print_is_no_part_of
     served = subprocess.run(
         command, input=json.dumps(asked), capture_output=True, text=True, timeout=TIMEOUT_S, check=False
     )
-    assert (served.returncode, served.stderr) == (0, "noise\n")
+    assert served.returncode == 0
+    assert served.stderr == "noise\n"
     assert json.loads(served.stdout)["result"]["content"] == [{"type": "text", "text": "aa"}]
 
 
@@ -244,4 +246,5 @@ def test_check_exits_with_1_if_there_is_a_problem_and_names_its_file(run, tmp_pa
     assert run("mcp", "check", "good.json")[:2] == (0, "1 recording checked: no problems\n")
     code, out, _ = run("mcp", "check", "good.json", "bad.json", "--json")
     finding = {"file": "bad.json", "place": "a: tools.b", "kind": "schema", "problem": "it has no inputSchema"}
-    assert (code, json.loads(out)) == (1, {"files": 2, "findings": [finding]})
+    assert code == 1
+    assert json.loads(out) == {"files": 2, "findings": [finding]}

@@ -26,7 +26,8 @@ def recorded(run, greet, monkeypatch):
 
 def test_a_replay_needs_no_server_and_no_key(run, recorded):
     code, out, err = run("replay", recorded, "--recording", "real.json", "--strict-unused")
-    assert (code, err) == (0, "")
+    assert code == 0
+    assert err == ""
     assert "greet succeeded: 2 done, 10 tokens, 0.00 s" in out
 
 
@@ -65,13 +66,12 @@ def test_an_edited_prompt_passes_with_a_warning_if_a_default_may_be_fallen_back_
 def test_as_json_a_mismatch_is_a_document_too(run, recorded):
     code, out, err = run("replay", recorded, "--recording", "real.json", "--set", "name=Eve", "--json")
     document = json.loads(out)
-    assert (code, document["status"]) == (3, "error")
+    assert code == 3
+    assert document["status"] == "error"
     error_fields = document["error"]
-    assert (error_fields["type"], error_fields["kind"], error_fields["key"]) == (
-        "RecordingMismatchError",
-        "drifted",
-        "hello",
-    )
+    assert error_fields["type"] == "RecordingMismatchError"
+    assert error_fields["kind"] == "drifted"
+    assert error_fields["key"] == "hello"
     assert error_fields["exit_code"] == 3
     assert "+Say hello to Eve" in error_fields["difference"]
     assert error_fields["message"] in err
@@ -80,7 +80,9 @@ def test_as_json_a_mismatch_is_a_document_too(run, recorded):
 def test_as_json_bad_input_is_a_document_too(run, greet):
     code, out, err = run("replay", greet, "--recording", "missing.json", "--json")
     error_fields = json.loads(out)["error"]
-    assert (code, error_fields["exit_code"], error_fields["type"]) == (2, 2, "InputError")
+    assert code == 2
+    assert error_fields["exit_code"] == 2
+    assert error_fields["type"] == "InputError"
     assert error_fields["source"] == "missing.json"
     assert error_fields["message"] in err
 
@@ -122,7 +124,8 @@ def test_a_recorded_failure_fails_the_replay_in_no_time(run, greet, write):
 def test_what_is_no_recording_that_can_be_replayed_is_bad_input(run, greet, write, text):
     write("bad.json", text)
     code, out, err = run("replay", greet, "--recording", "bad.json")
-    assert (code, out) == (2, "")
+    assert code == 2
+    assert out == ""
     assert "bad.json" in err
 
 
@@ -179,28 +182,30 @@ def test_what_follows_a_fault_is_not_to_be_recorded_again(run, careless, write):
 
 def test_a_plan_that_is_missing_is_named(run):
     code, _, err = run("replay", "--plan", "regress/0007.json")
-    assert (code, err) == (2, "error: regress/0007.json: there is no such file\n  hint: there is no folder 'regress'\n")
+    assert code == 2
+    assert err == "error: regress/0007.json: there is no such file\n  hint: there is no folder 'regress'\n"
 
 
 def test_the_command_that_records_again_can_be_pasted(run, careless, write):
     write("my run.json", json.dumps({"_version": 2, "other": {"content": "Hello!"}}))
     code, _, err = run("replay", careless, "--recording", "my run.json")
-    assert (code, "--record 'my run.json' --record-mode all" in err) == (3, True)
+    assert code == 3
+    assert "--record 'my run.json' --record-mode all" in err
     write("state.json", '{"sum": 1}')
     given = ["--set", "answer=hi there", "--state", "state.json"]
     code, _, err = run("replay", careless, "--recording", "my run.json", *given)
-    assert (code, f"offbook run {careless} --set 'answer=hi there' --state state.json --record" in err) == (3, True)
+    assert code == 3
+    assert f"offbook run {careless} --set 'answer=hi there' --state state.json --record" in err
 
 
 def test_a_plan_without_a_workflow_is_reported_with_what_to_type(run, write):
     write("plan.json", '{"faults": []}')
     code, _, err = run("replay", "--plan", "plan.json")
-    assert (code, "hint: offbook replay FLOW --recording PATH --plan plan.json" in err) == (2, True)
+    assert code == 2
+    assert "hint: offbook replay FLOW --recording PATH --plan plan.json" in err
     code, _, err = run("replay", "run.json")
-    assert (code, "run.json is no workflow; to replay a program: offbook replay run.json -- COMMAND" in err) == (
-        2,
-        True,
-    )
+    assert code == 2
+    assert "run.json is no workflow; to replay a program: offbook replay run.json -- COMMAND" in err
 
 
 def test_tools_that_run_for_real_are_named_unless_quiet(run, write):
@@ -233,14 +238,12 @@ RECORDINGS_OF_TOOLS = {"none.json": {}, "tools.json": {"_tools": {"stamp": [{"ar
         ),
     ],
 )
-def test_a_program_is_replayed_as_by_exec(write, typed, same):
+def test_a_program_is_replayed_as_by_exec(run_programs, write, typed, same):
     write("any.json", json.dumps({"_version": 2, "any": [{"content": "Hello!"}]}))
-    replayed, executed = (
-        subprocess.run([COMMAND, *words, "--", *ASK, "Hi"], capture_output=True, text=True, check=False)
-        for words in (["replay", *typed], ["exec", *same])
-    )
-    assert (replayed.returncode, replayed.stdout, replayed.stderr) == (0, executed.stdout, executed.stderr)
-    assert replayed.stdout == ("status 500\n" if "--fault" in typed else "Hello!\n")
+    code, out, err = run_programs("replay", *typed, "--", *ASK, "Hi")
+    assert code == 0
+    assert out == ("status 500\n" if "--fault" in typed else "Hello!\n")
+    assert run_programs("exec", *same, "--", *ASK, "Hi") == (code, out, err)
 
 
 @pytest.mark.parametrize(

@@ -208,7 +208,8 @@ def test_a_torn_last_line_costs_nothing(shop):
     assert broken.result("resume", "last")["state"]["third"] == "<three <two <one cats>>>"
     assert set(broken.model.answered.values()) == {1}
     (run,) = RunStore(broken.folder / ".offbook/runs").summaries()
-    assert (run.status, run.settled_steps) == ("succeeded", 3)
+    assert run.status == "succeeded"
+    assert run.settled_steps == 3
 
 
 def test_a_run_is_in_the_hands_of_one_process(shop, run):
@@ -220,10 +221,13 @@ def test_a_run_is_in_the_hands_of_one_process(shop, run):
         broken.model.wait_until_holding("three <two <one cats>>")
         broken.enter()
         code, _, err = run("resume", "last")
-        assert (code, "another process is running this run" in err) == (2, True)
+        assert code == 2
+        assert "another process is running this run" in err
         code, out, _ = run("runs", "--keep", "0", "--json")
         (listed,) = orjson.loads(out)["runs"]
-        assert (listed["status"], listed["settled_steps"], listed["steps"]) == ("running", 2, 3)
+        assert listed["status"] == "running"
+        assert listed["settled_steps"] == 2
+        assert listed["steps"] == 3
     finally:
         first.kill()
         first.communicate(timeout=TIMEOUT_S)
@@ -241,7 +245,8 @@ def test_an_interrupted_run_says_how_to_go_on(shop):
     assert process.returncode == 130
     (run,) = RunStore(broken.folder / "kept").summaries()
     assert err.decode().endswith(f"resume it with: offbook resume {run.id} --runs-dir kept\n")
-    assert (run.status, run.settled_steps) == ("interrupted", 1)
+    assert run.status == "interrupted"
+    assert run.settled_steps == 1
 
 
 def test_a_terminated_run_says_how_to_go_on(shop):
@@ -253,10 +258,12 @@ def test_a_terminated_run_says_how_to_go_on(shop):
     out, err = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 143
     error_fields = orjson.loads(out)["error"]
-    assert (error_fields["exit_code"], error_fields["message"]) == (143, "terminated: 1 done, 10 tokens")
+    assert error_fields["exit_code"] == 143
+    assert error_fields["message"] == "terminated: 1 done, 10 tokens"
     (run,) = RunStore(broken.folder / ".offbook/runs").summaries()
     assert err.decode().endswith(f"{error_fields['message']}\nresume it with: offbook resume {run.id}\n")
-    assert (run.status, run.settled_steps) == ("interrupted", 1)
+    assert run.status == "interrupted"
+    assert run.settled_steps == 1
 
 
 @pytest.fixture
@@ -284,10 +291,12 @@ def test_a_step_that_failed_is_tried_again_and_finished_ones_are_not(here, run):
     assert code == 1
     (summary,) = RunStore(".offbook/runs").summaries()
     assert f"resume it with: offbook resume {summary.id}\n" in err
-    assert (summary.status, summary.settled_steps) == ("failed", 1)
+    assert summary.status == "failed"
+    assert summary.settled_steps == 1
     broken.clear()
     code, out, _ = run("resume", "last")
-    assert (code, "third: <three <two <one cats>>>" in out) == (0, True)
+    assert code == 0
+    assert "third: <three <two <one cats>>>" in out
     assert shop.model.answered == {"one cats": 1, "two <one cats>": 2, "three <two <one cats>>": 1}
 
 
@@ -303,20 +312,22 @@ def test_steps_that_were_done_before_are_shown_as_kept(here, run):
 
 def test_a_fault_that_may_have_fired_in_a_kept_step_is_not_missed(here, run):
     broken, answer = failing_at("three <two <one cats>>")
-    here(CHAIN, answer)
+    here(CHAIN.replace("model: m", "model: m, retry: {backoff_s: 0}"), answer)
     faults = ["step=two attempt=1: timeout", "call=1 attempt=1: timeout", "step=three call=9: timeout"]
     options = [option for fault in faults for option in ("--fault", fault)]
     assert run("run", "flow.yaml", *options)[0] == 1
     broken.clear()
     code, _, err = run("resume", "last")
     reason = "step 'three' made 1 model call; the last place is 'step=three call=1'"
-    assert (code, err) == (1, f"fault 'step=three call=9: timeout' never fired: {reason}\n")
+    assert code == 1
+    assert err == f"fault 'step=three call=9: timeout' never fired: {reason}\n"
 
 
 def test_a_run_whose_fault_never_fired_has_succeeded_all_the_same(here, run):
     here(CHAIN)
     code, _, err = run("run", "flow.yaml", "--fault", "call=9: timeout")
-    assert (code, "resume it with" in err) == (1, False)
+    assert code == 1
+    assert "resume it with" not in err
     assert RunStore(".offbook/runs").summaries()[0].status == "succeeded"
 
 
@@ -347,7 +358,8 @@ def test_a_tool_that_failed_is_called_again_and_those_before_it_are_not(here, ru
     )
     (shop.folder / "flow.yaml").write_text(AGENT + "    max_tool_errors: 0\n")
     code, _, err = run("run", "flow.yaml")
-    assert (code, "FileNotFoundError" in err) == (1, True)
+    assert code == 1
+    assert "FileNotFoundError" in err
     (shop.folder / "stock.txt").touch()
     assert shop.result("resume", "last")["state"]["sold"] == "sold"
     assert shop.effects == ["charge 7", "charge 7", "charge 8", "done sold"]
@@ -365,7 +377,8 @@ def test_a_changed_workflow_is_refused_by_name_unless_forced(here, run):
     assert "--force" in err
     assert RunStore(".offbook/runs").summaries()[0].status == "failed"
     code, out, _ = run("resume", "last", "--force")
-    assert (code, "third: <three <2 <one cats>>>" in out) == (0, True)
+    assert code == 0
+    assert "third: <three <2 <one cats>>>" in out
 
 
 def test_a_changed_included_file_is_refused_too(here, run):
@@ -378,14 +391,17 @@ def test_a_changed_included_file_is_refused_too(here, run):
     assert run("run", "flow.yaml")[0] == 1
     inner.write_text(inner.read_text() + "# changed\n")
     code, _, err = run("resume", "last")
-    assert (code, f"{inner.resolve()}" in err, "flow.yaml" in err) == (2, True, False)
+    assert code == 2
+    assert f"{inner.resolve()}" in err
+    assert "flow.yaml" not in err
 
 
 def test_a_run_that_has_succeeded_is_not_resumed(here, run):
     here(CHAIN)
     run("run", "flow.yaml")
     code, _, err = run("resume", "last")
-    assert (code, "the run has succeeded" in err) == (2, True)
+    assert code == 2
+    assert "the run has succeeded" in err
 
 
 def test_an_unknown_run_is_reported_with_what_there_is(here, run):
@@ -394,12 +410,14 @@ def test_an_unknown_run_is_reported_with_what_there_is(here, run):
     run("run", "flow.yaml")
     (run_id,) = RunStore(".offbook/runs").ids()
     code, _, err = run("resume", run_id[:-1] + "9")
-    assert (code, f"did you mean '{run_id}'?" in err) == (2, True)
+    assert code == 2
+    assert f"did you mean '{run_id}'?" in err
 
 
 def test_without_a_run_the_latest_is_proposed(run):
     code, _, err = run("resume")
-    assert (code, "offbook resume last" in err) == (2, True)
+    assert code == 2
+    assert "offbook resume last" in err
 
 
 def test_a_run_goes_on_in_the_folder_where_it_was_started_and_with_its_options(here, run, tmp_path, monkeypatch):
@@ -419,7 +437,8 @@ def test_a_run_goes_on_in_the_folder_where_it_was_started_and_with_its_options(h
     broken.clear()
     monkeypatch.chdir(tmp_path)
     code, _, err = run("resume", "last", "--runs-dir", shop.folder / ".offbook/runs")
-    assert (code, "three failed" in err) == (1, True)
+    assert code == 1
+    assert "three failed" in err
     assert Path.cwd() == tmp_path
     recorded = orjson.loads((shop.folder / "all.json").read_bytes())
     assert recorded["one"]["request"]["model"] == "other"
@@ -451,7 +470,8 @@ def test_a_run_in_a_folder_that_is_gone_cannot_be_resumed(here, run, tmp_path, m
     monkeypatch.chdir(tmp_path)
     shop.folder.rename(tmp_path / "moved")
     code, _, err = run("resume", "last", "--runs-dir", tmp_path / "kept", "--force")
-    assert (code, "the folder where it was started is gone" in err) == (2, True)
+    assert code == 2
+    assert "the folder where it was started is gone" in err
 
 
 def test_only_live_runs_are_kept_and_only_if_wanted(here, run, monkeypatch):
@@ -462,7 +482,9 @@ def test_only_live_runs_are_kept_and_only_if_wanted(here, run, monkeypatch):
     monkeypatch.delenv("OPENAI_BASE_URL")
     monkeypatch.delenv("OPENAI_API_KEY")
     code, _, err = run("run", "flow.yaml")
-    assert (code, "OPENAI_API_KEY" in err, "resume it" in err) == (2, True, False)
+    assert code == 2
+    assert "OPENAI_API_KEY" in err
+    assert "resume it" not in err
     assert run("runs") == (0, "no runs in .offbook/runs\n", "")
 
 
@@ -475,7 +497,8 @@ def test_runs_are_listed_with_how_to_go_on(here, run):
     code, out, _ = run("runs")
     first, second = RunStore(".offbook/runs").ids()
     header, *rows = [" ".join(line.split()) for line in out.splitlines()]
-    assert (code, header) == (0, "run workflow status steps cost $ started (UTC) resume with")
+    assert code == 0
+    assert header == "run workflow status steps cost $ started (UTC) resume with"
     assert rows[0].startswith(f"{first} chain failed 1/3 20")
     assert rows[0].endswith(f"offbook resume {first}")
     assert rows[1].startswith(f"{second} chain succeeded 3/3 20")
@@ -491,10 +514,13 @@ def test_old_runs_are_removed_when_asked_for(here, run, monkeypatch):
     assert run("runs", "--prune", "1d")[1].count("succeeded") == 3
     code, out, _ = run("runs", "--keep", "1", "--json")
     listed = orjson.loads(out)
-    assert (code, listed["removed"], [each["id"] for each in listed["runs"]]) == (0, ids[:2], ids[2:])
+    assert code == 0
+    assert listed["removed"] == ids[:2]
+    assert [each["id"] for each in listed["runs"]] == ids[2:]
     assert run("runs", "--keep", "0")[1] == f"removed 1 run\nno runs in {shop.folder}/kept\n"
     code, _, err = run("runs", "--prune", "soon")
-    assert (code, "--prune" in err) == (2, True)
+    assert code == 2
+    assert "--prune" in err
 
 
 def test_a_run_that_cannot_be_read_is_listed_as_such(here, run):
@@ -504,9 +530,11 @@ def test_a_run_that_cannot_be_read_is_listed_as_such(here, run):
     (manifest,) = Path(".offbook/runs").glob("*/run.json")
     manifest.write_text("{}")
     code, out, _ = run("runs")
-    assert (code, "unreadable" in out) == (0, True)
+    assert code == 0
+    assert "unreadable" in out
     code, _, err = run("resume", "last")
-    assert (code, "run.json: not the manifest of a run" in err) == (2, True)
+    assert code == 2
+    assert "run.json: not the manifest of a run" in err
 
 
 def test_a_run_whose_progress_cannot_be_kept_ends_and_says_how_to_go_on(here, run):
@@ -563,4 +591,5 @@ def test_what_another_run_left_beside_a_recording_is_no_part_of_a_resumed_run(he
     broken.clear()
     assert run("resume", "last")[0] == 0
     recorded = orjson.loads(Path("all.json").read_bytes())
-    assert (recorded["one"]["content"], "other" in recorded) == ("old", False)
+    assert recorded["one"]["content"] == "old"
+    assert "other" not in recorded

@@ -100,7 +100,8 @@ def test_it_serves_until_it_is_told_to_end_and_reports_what_it_served(serve, end
         "--replay", "run.json", "--json", client=lambda url: answers.append(ask(url, "Hi")), ending=ending
     )
     ready, ended = map(json.loads, out.splitlines())
-    assert (code, answers) == (0, [(200, "Hello!")])
+    assert code == 0
+    assert answers == [(200, "Hello!")]
     assert ready["env"]["OPENAI_BASE_URL"] == ready["url"] + "/v1"
     assert ready["env"]["OPENAI_API_KEY"] == "offbook"
     assert ended["counts"] == {"calls": 1, "tries": 1, "served": 1}
@@ -141,7 +142,8 @@ def test_mcp_servers_are_served_by_session_and_their_config_is_printed(serve, wr
 
     code, out, err = serve("--replay", "run.json", "--mcp", ".mcp.json", client=client)
     url = URL.search(out)[0]
-    assert (code, answers) == (0, [True, True, False])
+    assert code == 0
+    assert answers == [True, True, False]
     assert f"  {url}/mcp/notes: the MCP server notes\n" in out
     assert re.search(r"  export OFFBOOK_MCP_CONFIG=/\S+/mcp.json\n", out)
     assert "not used" not in out
@@ -160,7 +162,8 @@ def test_a_miss_belongs_to_the_client_and_is_reported_when_it_happens(serve, wri
     write("other.json", flows.recording({"a": {"content": "x", "request_hash": "0" * 64}}))
     answers = []
     code, out, err = serve("--replay", "other.json", "--json", client=lambda url: answers.append(ask(url, "Hi")))
-    assert (code, answers[0][0]) == (0, 422)
+    assert code == 0
+    assert answers[0][0] == 422
     assert [miss["call"] for miss in json.loads(out.splitlines()[1])["misses"]] == [1]
     assert "is not in the recording" in err
     assert "POST /v1/chat/completions  422  missed  demo\n" in err
@@ -248,7 +251,8 @@ def test_it_records_what_the_real_api_says_with_the_keys_of_its_clients(serve):
     with offbook.serving(responses={"a": {"content": "Hello!"}}, api_key="sk-real") as real:
         options = ["--record", "new.json", "--upstream", f"openai={real.url}/v1", "--json"]
         code, out, err = serve(*options, client=lambda url: answers.append(ask(url, "Hi", key="sk-real")))
-    assert (code, answers) == (0, [(200, "Hello!")])
+    assert code == 0
+    assert answers == [(200, "Hello!")]
     assert "OPENAI_API_KEY" not in json.loads(out.splitlines()[0])["env"]
     assert err == "POST /v1/chat/completions  200  recorded  demo\n"
     assert open_store("new.json").load().size == 1
@@ -297,7 +301,8 @@ def test_a_server_with_a_key_of_its_own_records_with_those_of_the_environment(se
         monkeypatch.setenv("OPENAI_BASE_URL", f"{real.url}/v1")
         client = lambda url: answers.extend([ask(url, "Hi", key="sk-real")[0], ask(url, "Hi", key="ours")])  # noqa: E731
         code, out, _ = serve("--record", "new.json", "--host", "0.0.0.0", client=client)
-    assert (code, answers) == (0, [401, (200, "Hello!")])
+    assert code == 0
+    assert answers == [401, (200, "Hello!")]
     assert '  export OPENAI_API_KEY="$OFFBOOK_API_KEY"\n' in out
     assert "ours" not in out
     assert "sk-real" not in out
@@ -319,14 +324,16 @@ def test_a_server_with_a_key_of_its_own_records_with_those_of_the_environment(se
 def test_bad_input_is_refused(run, write, options, said):
     write("run.json", flows.recording(TWO))
     code, out, err = run("serve", "--replay", "run.json", *options)
-    assert (code, out) == (2, "")
+    assert code == 2
+    assert out == ""
     assert said in err
     assert "Traceback" not in err
 
 
 def test_as_json_bad_input_is_a_document(run):
     code, out, _ = run("serve", "--json")
-    assert (code, json.loads(out)["error"]["exit_code"]) == (2, 2)
+    assert code == 2
+    assert json.loads(out)["error"]["exit_code"] == 2
 
 
 def test_help_has_examples(run):

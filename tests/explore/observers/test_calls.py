@@ -49,9 +49,16 @@ def test_a_call_is_written_down_with_what_it_asked_and_what_came_of_it():
     harness, _ = clean_harness_of({"s": [ASKING]})
     run(ask(harness, tools=[TOOL]))
     (call,) = harness.calls
-    assert (call.number, call.step_id, call.step_call, call.attempt, call.model) == (1, "s", 1, 1, "m")
-    assert (call.has_tools, call.is_streamed, call.asks_for) == (True, False, (("refund", {"order_id": 42}),))
-    assert (call.outcome, call.error) == ("answered", "")
+    assert call.number == 1
+    assert call.step_id == "s"
+    assert call.step_call == 1
+    assert call.attempt == 1
+    assert call.model == "m"
+    assert call.has_tools
+    assert not call.is_streamed
+    assert call.asks_for == (("refund", {"order_id": 42}),)
+    assert call.outcome == "answered"
+    assert call.error == ""
 
 
 def test_calls_are_counted_by_step_and_over_all():
@@ -168,7 +175,8 @@ def test_a_request_that_was_never_recorded_has_diverged():
     with pytest.raises(RecordingMismatchError):
         run(ask(harness, user("What?")))
     (call,) = harness.calls
-    assert (call.outcome, call.forgot) == ("diverged", 0)
+    assert call.outcome == "diverged"
+    assert call.forgot == 0
 
 
 def test_what_is_asked_behind_a_failure_with_less_of_the_conversation_has_forgotten_it():
@@ -197,7 +205,9 @@ def test_a_stream_is_written_down_when_it_has_ended_with_its_pieces():
     harness, _ = clean_harness_of(ENTRIES)
     run(read(harness))
     (call,) = harness.calls
-    assert (call.is_streamed, call.chunks, call.outcome) == (True, ("text", "text"), "answered")
+    assert call.is_streamed
+    assert call.chunks == ("text", "text")
+    assert call.outcome == "answered"
 
 
 def test_pieces_of_tool_calls_and_of_reasoning_are_distinguished():
@@ -232,7 +242,8 @@ def test_a_stream_that_the_agent_leaves_is_written_down_as_far_as_it_was_read():
 
     run(work())
     (call,) = harness.calls
-    assert (call.outcome, call.chunks) == ("answered", ("text",))
+    assert call.outcome == "answered"
+    assert call.chunks == ("text",)
 
 
 def test_a_stream_that_is_read_to_its_end_and_then_left_is_written_down_once():
@@ -332,20 +343,20 @@ def used(harness, function, **arguments):
 def test_a_call_is_seen_with_its_arguments_and_its_result(function):
     outcome, seen = used(tools_with(), function, left=1, right=2)
     assert outcome.value == 3
-    assert (seen.call, seen.arguments, seen.result, seen.error, seen.has_run) == (
-        1,
-        {"left": 1, "right": 2},
-        "3",
-        None,
-        True,
-    )
+    assert seen.call == 1
+    assert seen.arguments == {"left": 1, "right": 2}
+    assert seen.result == "3"
+    assert seen.error is None
+    assert seen.has_run
     assert seen.side_effect == (function is add_in_time)
 
 
 @pytest.mark.parametrize("function", [fail, fail_slowly])
 def test_a_tool_that_fails_has_run(function):
     _, seen = used(tools_with(), function)
-    assert (seen.error, seen.has_run, seen.result) == ("ValueError: no", True, "")
+    assert seen.error == "ValueError: no"
+    assert seen.has_run
+    assert seen.result == ""
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from offbook import serving
 from tests.mcp.agents.catalog import ANSWER, COMMAND, FRAMEWORKS, NODE_SERVER, NUMBERS, PYTHON_SERVER, SCRATCH, script
 from tests.mcp.agents.table import ENTRIES, RENEWAL, TABLE, observed
 from tests.mcp.clients.test_clients import MCP2, web  # noqa: F401 - a fixture
+from tests.servers.foreign import skip_or_fail
 
 TIMEOUT_S = 180
 TOOLS = ("add", "get-sum")
@@ -21,10 +22,7 @@ both_transports = pytest.mark.parametrize("transport", ENTRIES)
 @pytest.fixture(scope="module", autouse=True)
 def _agents():
     missing = [str(path) for path in (MCP2, SCRATCH / "mcp1/bin/python", NODE_SERVER) if not path.exists()]
-    if missing and os.environ.get("OFFBOOK_REQUIRE_NODE"):
-        pytest.fail(f"{missing[0]} is missing: make mcp-clients")
-    if missing:
-        pytest.skip(f"{missing[0]} is missing: make mcp-clients")
+    skip_or_fail(f"{missing[0]} is missing: make mcp-clients" if missing else "", "NODE")
 
 
 def execute(folder, framework, *arguments, **variables):

@@ -5,12 +5,12 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from offbook.faults import TOOL_FAULT_TYPES
+from tests.servers.foreign import skip_or_fail, wait_for
 
 ROOT = Path(__file__).parents[3]
 HERE = Path(__file__).parent
@@ -42,10 +42,7 @@ pytestmark = pytest.mark.xdist_group("mcp clients")
 @pytest.fixture(scope="module", autouse=True)
 def _clients():
     missing = [str(path) for path in (MCP2, MCP1, NODE / "node_modules") if not path.exists()]
-    if missing and os.environ.get("OFFBOOK_REQUIRE_NODE"):
-        pytest.fail(f"{missing[0]} is missing: make mcp-clients")
-    if missing:
-        pytest.skip(f"{missing[0]} is missing: make mcp-clients")
+    skip_or_fail(f"{missing[0]} is missing: make mcp-clients" if missing else "", "NODE")
 
 
 @pytest.fixture(scope="module")
@@ -59,17 +56,6 @@ def web():
             yield port
         finally:
             process.kill()
-
-
-def wait_for(port):
-    for _ in range(600):
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-        except OSError:
-            time.sleep(0.05)  # another process, on the clock of the machine
-        else:
-            return
-    pytest.fail("the server has not started")
 
 
 def execute(folder, *arguments):
@@ -171,5 +157,7 @@ def test_a_coding_agent_reads_and_explores_runs_by_our_own_server(tmp_path):
     assert ran.returncode == 0, ran.stderr
     seen = json.loads(ran.stdout)
     assert seen["tools"] == ["list_runs", "show_recording", "list_findings", "explain_finding", "explore"]
-    assert (seen["run"], seen["asked"], seen["findings"]) == ("recordings/agent.json", ["refund(42)"], True)
+    assert seen["run"] == "recordings/agent.json"
+    assert seen["asked"] == ["refund(42)"]
+    assert seen["findings"] is True
     assert "--fault" in seen["reproduce"]

@@ -1,7 +1,6 @@
 """The conformance suite of MCP, which nobody here wrote, against what stands in for servers, and through the proxy."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -11,6 +10,7 @@ import pytest
 
 import offbook
 from tests.mcp.protocol.everything import SERVER, document
+from tests.servers.foreign import skip_or_fail
 
 SUITE = Path(__file__).parents[3] / ".scratch/mcp_conformance/node_modules"
 VERSIONS = {"handshake": "2025-11-25", "modern": "2026-07-28"}
@@ -36,10 +36,7 @@ pytestmark = pytest.mark.xdist_group("mcp conformance")
 
 @pytest.fixture(scope="module", autouse=True)
 def _suite():
-    if not SUITE.exists() and os.environ.get("OFFBOOK_REQUIRE_NODE"):
-        pytest.fail(f"{SUITE} is missing: make mcp-clients")
-    if not SUITE.exists():
-        pytest.skip(f"{SUITE} is missing: make mcp-clients")
+    skip_or_fail("" if SUITE.exists() else f"{SUITE} is missing: make mcp-clients", "NODE")
 
 
 def scenarios(url, folder, *arguments):

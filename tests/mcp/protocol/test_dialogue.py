@@ -1,15 +1,15 @@
 """A real server that asks and notifies its client, recorded by a real client over each transport, and replayed."""
 
 import json
-import os
 import socket
 import subprocess
 import sys
-import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+
+from tests.servers.foreign import skip_or_fail, wait_for
 
 HERE = Path(__file__).parent
 MCP1 = HERE.parents[2] / ".scratch/mcp1/bin/python"
@@ -31,10 +31,7 @@ pytestmark = pytest.mark.xdist_group("mcp dialogue")
 
 @pytest.fixture(scope="module", autouse=True)
 def _clients():
-    if not MCP1.exists() and os.environ.get("OFFBOOK_REQUIRE_NODE"):
-        pytest.fail(f"{MCP1} is missing: make mcp-clients")
-    if not MCP1.exists():
-        pytest.skip(f"{MCP1} is missing: make mcp-clients")
+    skip_or_fail("" if MCP1.exists() else f"{MCP1} is missing: make mcp-clients", "NODE")
 
 
 @contextmanager
@@ -49,17 +46,6 @@ def real_server(transport):
             yield f"http://127.0.0.1:{port}/{'sse' if transport == 'sse' else 'mcp'}"
         finally:
             process.kill()
-
-
-def wait_for(port):
-    for _ in range(600):
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-        except OSError:
-            time.sleep(0.05)  # another process, on the clock of the machine
-        else:
-            return
-    pytest.fail("the server has not started")
 
 
 def entry(transport, servers):

@@ -62,10 +62,15 @@ def refused(data, *, source="run.json"):
 def test_an_entry_with_usage_cost_and_latency_is_read():
     document = parse_document(SAMPLE_WITH_USAGE.encode(), source="x")
     response = document.entries["summarize"].response(model="m", provider="p")
-    assert (document.version, document.meta, document.rest) == (2, {}, {})
-    assert (response.content, response.model) == ("The article argues that...", "claude-sonnet-4-20250514")
+    assert document.version == 2
+    assert document.meta == {}
+    assert document.rest == {}
+    assert response.content == "The article argues that..."
+    assert response.model == "claude-sonnet-4-20250514"
     assert response.usage == Usage(412, 88, 500)
-    assert (response.cost_usd, response.latency_ms, response.finish_reason) == (0.00264, 1843.2, "stop")
+    assert response.cost_usd == 0.00264
+    assert response.latency_ms == 1843.2
+    assert response.finish_reason == "stop"
 
 
 def test_a_file_with_every_kind_of_fault_is_read():
@@ -84,7 +89,8 @@ def test_a_file_with_every_kind_of_fault_is_read():
 def test_a_mix_of_fault_and_success_is_read():
     text = '{"first": {"fault": {"type": "http_error", "status_code": 500}}, "second": {"content": "success"}}'
     document = parse_document(text.encode(), source="x")
-    assert (document.entries["first"].fault, document.entries["second"].content) == (HttpError(500), "success")
+    assert document.entries["first"].fault == HttpError(500)
+    assert document.entries["second"].content == "success"
 
 
 def test_without_a_version_it_is_1_and_only_a_lenient_reader_takes_it(tmp_path):
@@ -93,7 +99,8 @@ def test_without_a_version_it_is_1_and_only_a_lenient_reader_takes_it(tmp_path):
     assert MockProvider(path)
     with pytest.raises(RecordingFormatError) as caught:
         MockProvider(path, strict=True)
-    assert (caught.value.source, caught.value.place) == (str(path), "_version")
+    assert caught.value.source == str(path)
+    assert caught.value.place == "_version"
     assert "record it again" in caught.value.hint
 
 
@@ -111,13 +118,15 @@ def test_a_newer_version_is_refused():
 @pytest.mark.parametrize("version", ['"2"', "0", "-1", "2.5", "true", "null", "[2]"])
 def test_a_version_that_is_no_number_from_1_is_refused(version):
     error = refused(f'{{"_version": {version}}}')
-    assert (error.place, error.hint) == ("_version", "write 2")
+    assert error.place == "_version"
+    assert error.hint == "write 2"
 
 
 def test_metadata_is_kept_whatever_it_is():
     text = '{"_version": 2, "_meta": {"created_by": "me", "x": [1]}, "_plugin": {"get": []}, "_x": 5}'
     document = parse_document(text.encode(), source="x")
-    assert (document.meta, document.rest) == ({"created_by": "me", "x": [1]}, {"_plugin": {"get": []}, "_x": 5})
+    assert document.meta == {"created_by": "me", "x": [1]}
+    assert document.rest == {"_plugin": {"get": []}, "_x": 5}
     assert json.loads(render_document(document)) == json.loads(text)
 
 
@@ -162,7 +171,8 @@ def test_what_is_no_json_is_refused_with_its_place(text, place, reason):
 )
 def test_json_that_is_something_else_is_refused_with_what_a_recording_is_like(text, reason):
     error = refused(text)
-    assert (error.reason, error.place) == (reason, "")
+    assert error.reason == reason
+    assert error.place == ""
     assert error.hint == 'a recording is like {"_version": 2, "greet": {"content": "Hello."}}; --record makes one'
 
 
@@ -326,7 +336,8 @@ def test_a_text_over_the_limit_is_refused_and_one_at_it_is_not():
     long = b"x" * MAX_TEXT_CHARS
     assert len(parse_document(b'{"a": {"content": "%s"}}' % long, source="x").entries["a"].content) == MAX_TEXT_CHARS
     error = refused(b'{"a": [{"content": "x%s"}]}' % long)
-    assert (error.place, error.hint) == ("key 'a'", "split it over several entries")
+    assert error.place == "key 'a'"
+    assert error.hint == "split it over several entries"
     assert str(MAX_TEXT_CHARS) in error.reason
 
 
@@ -456,4 +467,5 @@ def test_a_condition_is_read_and_written_back():
 def test_an_unknown_condition_is_refused_with_a_suggestion():
     with pytest.raises(RecordingFormatError) as refused:
         document_from_dict({"agent": [{"when": "tool_eror", "content": "two"}]}, source="test")
-    assert (refused.value.place, "did you mean 'tool_error'?" in refused.value.hint) == ("key 'agent'[0].when", True)
+    assert refused.value.place == "key 'agent'[0].when"
+    assert "did you mean 'tool_error'?" in refused.value.hint

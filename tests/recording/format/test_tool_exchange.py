@@ -187,14 +187,17 @@ def test_a_key_error_says_the_same_whatever_the_key(key):
 def test_a_timeout_is_a_timeout_again():
     again = raised_again(ToolTimeoutError(tool="look_up", timeout_s=2.0))
     assert isinstance(again, ToolTimeoutError)
-    assert (again.tool, str(again)) == ("look_up", "look_up took longer than 2 s")
+    assert again.tool == "look_up"
+    assert str(again) == "look_up took longer than 2 s"
 
 
 @pytest.mark.parametrize("error", [OutOfStockError("none left"), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad")])
 def test_another_error_is_reported_as_it_was_though_its_class_is_not_known(error):
     again = raised_again(error)
     assert isinstance(again, RecordedToolError)
-    assert (again.type, again.message, str(again)) == (type(error).__name__, str(error), str(error))
+    assert again.type == type(error).__name__
+    assert again.message == str(error)
+    assert str(again) == str(error)
     assert error_text(again) == error_text(error)
 
 
@@ -223,5 +226,7 @@ def test_a_recorded_error_crosses_to_another_process():
     error = RecordedToolError.of("OutOfStockError", "none left")
     arrived = pickle.loads(pickle.dumps(error))
     assert isinstance(arrived, OffbookError)
-    assert (type(arrived).__name__, arrived.type, str(arrived)) == ("OutOfStockError", "OutOfStockError", "none left")
+    assert type(arrived).__name__ == "OutOfStockError"
+    assert arrived.type == "OutOfStockError"
+    assert str(arrived) == "none left"
     assert pickle.loads(pickle.dumps(RecordedToolError.of("a b", "c"))).args == ("a b: c",)

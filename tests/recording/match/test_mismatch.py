@@ -59,7 +59,8 @@ async def weather(tmp_path):
 )
 async def test_the_nearest_entry_is_the_one_with_the_nearest_content(weather, request_, nearest):
     error = await missed(weather, request_)
-    assert (error.kind, error.key) == ("missing", nearest)
+    assert error.kind == "missing"
+    assert error.key == nearest
     assert f"The nearest entry is '{nearest}':" in str(error)
 
 
@@ -82,7 +83,8 @@ async def test_the_difference_shows_changed_parameters(weather):
         max_tokens=9,
     )
     error = await missed(weather, changed)
-    assert (error.kind, error.key) == ("drifted", "weather")
+    assert error.kind == "drifted"
+    assert error.key == "weather"
     lines = [line.strip() for line in error.difference.splitlines()]
     assert lines == ["max_tokens:", "+9", "model:", '-"gpt-4o"', '+"gpt-4o-mini"', "temperature:", "+0.5"]
 
@@ -207,7 +209,8 @@ async def test_a_used_up_list_is_said_to_be_used_up(tmp_path):
         await mock.send(request)
     with pytest.raises(RecordingMismatchError) as caught:
         await mock.send(request)
-    assert (caught.value.kind, caught.value.difference) == ("exhausted", "")
+    assert caught.value.kind == "exhausted"
+    assert caught.value.difference == ""
     assert str(caught.value) == f"{path}: step 'loop': it has 3 answers, and all that fit were served already."
 
 
@@ -243,13 +246,16 @@ def refusal(**responses):
 
 def test_an_empty_recording_is_said_to_be_empty():
     error = refusal()
-    assert (error.kind, error.key, error.difference) == ("missing", None, "")
+    assert error.kind == "missing"
+    assert error.key is None
+    assert error.difference == ""
     assert "The recording is empty." in str(error)
 
 
 def test_entries_that_do_not_say_what_was_asked_are_no_neighbours():
     error = refusal(b={"content": "x"})
-    assert (error.kind, error.key) == ("missing", None)
+    assert error.kind == "missing"
+    assert error.key is None
     assert "It has: 'b'" in str(error)
 
 
@@ -269,10 +275,12 @@ def test_calls_of_plain_http_are_reported_by_their_place():
     models = {"request": {"method": "GET", "path": "/v1/models", "body": None}, "request_hash": "0" * 64}
     models |= {"wire": {"protocol": "http", "body": "{}"}}
     missing = refusal(**{"0" * 64: models})
-    assert (missing.kind, missing.key) == ("missing", None)
+    assert missing.kind == "missing"
+    assert missing.key is None
     assert "It has: 'GET /v1/models'" in str(missing)
     drifted = refusal(a=models)
-    assert (drifted.kind, drifted.difference) == ("drifted", "  (the entry answers GET /v1/models)")
+    assert drifted.kind == "drifted"
+    assert drifted.difference == "  (the entry answers GET /v1/models)"
 
 
 async def test_a_miss_is_never_an_error_that_clients_retry(weather):
@@ -337,7 +345,8 @@ def test_arguments_named_messages_are_arguments_like_any_other():
 
 def test_what_is_used_up_is_said_to_be():
     error = refused_call([{"n": 1}, {"n": 1}], {"n": 1}, {"n": 1}, {"n": 1})
-    assert (error.kind, error.difference) == ("exhausted", "")
+    assert error.kind == "exhausted"
+    assert error.difference == ""
     assert str(error) == "recording: tool 'search': it has 2 answers, and all that fit were served already."
 
 
@@ -358,7 +367,8 @@ def test_calls_that_do_not_say_what_they_answer_are_used_up_without_a_difference
 
 def test_a_tool_that_is_not_there_is_answered_with_the_one_that_was_meant():
     error = refused_call([{}], {}, tool="serach")
-    assert (error.kind, error.difference) == ("missing", "")
+    assert error.kind == "missing"
+    assert error.difference == ""
     assert str(error) == ("recording: tool 'serach' is not in the recording. Did you mean 'search'? It has: 'search'")
 
 

@@ -95,7 +95,8 @@ def test_there_is_a_secret_of_every_kind_and_each_is_found_alone():
     for kind, (text, part) in SECRETS.items():
         masked = mask_text(f"before {text} after")
         assert part not in masked, kind
-        assert (masked.startswith("before "), masked.endswith(" after")) == (True, True)
+        assert masked.startswith("before ")
+        assert masked.endswith(" after")
         assert mask_text(masked) == masked
 
 
@@ -228,7 +229,8 @@ def test_a_packed_request_is_unpacked_searched_and_replayed(tmp_path, encoding, 
         for broken in (body, pack(body)[:-9], b""):
             assert client.post(URL, content=broken, headers=headers).status_code == 422
         unknown = client.post(URL, content=body, headers={"content-encoding": "rot13"})
-        assert (unknown.status_code, "rot13" in unknown.text) == (422, True)
+        assert unknown.status_code == 422
+        assert "rot13" in unknown.text
 
 
 def test_a_packed_response_of_an_unknown_encoding_is_not_kept(tmp_path):

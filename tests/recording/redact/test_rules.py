@@ -155,7 +155,8 @@ def test_no_file_has_what_the_rules_name(rules, tmp_path, files):
 def test_the_rules_of_the_nearest_config_are_those_of_every_command(project):
     (project / "run.json").write_text(json.dumps({"_version": 2, "ask": {"content": PLANTED}}))
     checked = CliRunner().invoke(app, ["recording", "check", "run.json", "--json"])
-    assert (checked.exit_code, len(json.loads(checked.stdout)["findings"])) == (1, 1)
+    assert checked.exit_code == 1
+    assert len(json.loads(checked.stdout)["findings"]) == 1
     assert CliRunner().invoke(app, ["recording", "redact", "run.json", "--pattern", "content"]).exit_code == 0
     assert is_clean((project / "run.json").read_text())
     assert mask_text(CUSTOMER) == CUSTOMER
@@ -188,8 +189,9 @@ def test_a_name_that_a_rule_has_masked_is_found_by_the_same_rules_and_else_the_m
     with replay_tools([lookup_zeus], "tools.json") as replayed:
         assert replayed["lookup_zeus"].callable(text="it") == "found it"
     with redacting(Redactor()), replay_tools([lookup_zeus], "tools.json") as replayed:
-        with pytest.raises(RecordingMismatchError, match="is not in the recording") as missed:
+        with pytest.raises(RecordingMismatchError) as missed:
             replayed["lookup_zeus"].callable(text="it")
+        assert missed.value.kind == "missing"
         assert "same [redaction]" in missed.value.hint
 
 
@@ -209,7 +211,8 @@ def test_wrong_rules_are_refused_before_anything_is_written(project, section, pl
         for load in (load_config, lambda path: rules_near(path.parent)):
             with pytest.raises(InputError, match=reason) as refused:
                 load(file)
-            assert (refused.value.source, refused.value.place) == (str(file), place)
+            assert refused.value.source == str(file)
+            assert refused.value.place == place
         file.unlink()
 
 
@@ -298,4 +301,5 @@ def test_a_body_that_needs_a_package_is_refused_with_its_name(project, monkeypat
         refused = client.post(
             "https://api.example/v1/chat/completions", content=b"packed", headers={"content-encoding": encoding}
         )
-    assert (refused.status_code, f"pip install {package}" in refused.text) == (422, True)
+    assert refused.status_code == 422
+    assert f"pip install {package}" in refused.text

@@ -43,7 +43,8 @@ def test_a_secret_goes_from_the_body_and_the_json_around_it_stays(protocol):
         cleaned = redacted(Exchange(wire=WireRecord(protocol=protocol, body=body))).wire
         cleaned_body = json.loads(cleaned.body)
         assert cleaned_body["note"].startswith(f"use <redacted:{kind}:")
-        assert (cleaned_body["note"].endswith("> now"), cleaned_body["kept"]) == (True, 1)
+        assert cleaned_body["note"].endswith("> now")
+        assert cleaned_body["kept"] == 1
 
 
 @pytest.mark.parametrize("protocol", ["http", "openai_chat"])
@@ -52,7 +53,8 @@ def test_a_secret_goes_from_headers_and_the_rest_stays(protocol):
     cleaned = redacted(Exchange(wire=WireRecord(protocol=protocol, headers=headers, body="Hello"))).wire
     assert cleaned.headers["api-key"] == "<redacted>"
     assert cleaned.headers["x-request-id"].startswith("<redacted:")
-    assert (cleaned.headers["content-type"], cleaned.body) == ("text/plain", "Hello")
+    assert cleaned.headers["content-type"] == "text/plain"
+    assert cleaned.body == "Hello"
     assert redacted(Exchange(wire=WireRecord(protocol=protocol, headers=headers))).wire.body is None
 
 

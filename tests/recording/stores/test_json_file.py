@@ -152,7 +152,8 @@ class TestJournal:
         for attempt in (store.load, store.read, store.write):
             with pytest.raises(RecordingFormatError) as caught:
                 attempt()
-            assert (caught.value.source, caught.value.place) == (str(tmp_path / JOURNAL), "line 2")
+            assert caught.value.source == str(tmp_path / JOURNAL)
+            assert caught.value.place == "line 2"
         assert files(tmp_path) == state
 
     @pytest.mark.parametrize("damage", [b"", b"garbage", b"[]", file_with(a="1")[:-9]])
@@ -194,7 +195,8 @@ class TestToolLines:
 
     def test_calls_of_models_and_tools_share_a_journal(self, store, tmp_path):
         put(tmp_path, {JOURNAL: line("a", "1") + tool_line("get", 1) + line("a", "2") + tool_line("get", 2)})
-        assert (contents(store), results(store)) == ({"a": ["1", "2"]}, {"get": [1, 2]})
+        assert contents(store) == {"a": ["1", "2"]}
+        assert results(store) == {"get": [1, 2]}
         assert list(files(tmp_path)) == [FILE]
         assert results(store) == {"get": [1, 2]}
 
@@ -383,7 +385,8 @@ class TestFolding:
         with read_only(open_folder):
             while process.poll() is None:
                 first, *numbers = contents(store)["loop"]
-                assert (first, numbers) == ("first", [str(number) for number in range(len(numbers))])
+                assert first == "first"
+                assert numbers == [str(number) for number in range(len(numbers))]
                 assert len(numbers) >= seen
                 seen = len(numbers)
         finish(process)
@@ -413,7 +416,8 @@ class TestFolding:
         writer.close()
         after = store.load()
         assert after.entries.pop("added").content == "1"
-        assert (after.meta, after.rest) == (before.meta, before.rest)
+        assert after.meta == before.meta
+        assert after.rest == before.rest
         assert list(after.entries) == list(before.entries)
         for key, exchange in before:
             assert isinstance(after.entries[key], list) == isinstance(before.entries[key], list)

@@ -47,13 +47,24 @@ def exchange_keys(server, store):
 class TestLocation:
     def test_a_url_may_say_everything(self):
         at = parse_redis_url("rediss://me:p%40ss@Cache:7000/3?prefix=my.app/1&ttl=24h&timeout=250ms&on_error=live")
-        assert (at.host, at.port, at.database, at.has_tls) == ("cache", 7000, 3, True)
-        assert (at.username, at.password) == ("me", "p@ss")
-        assert (at.prefix, at.ttl_ms, at.timeout_s, at.on_error) == ("my.app/1", 24 * HOUR_MS, 0.25, "live")
+        assert at.host == "cache"
+        assert at.port == 7000
+        assert at.database == 3
+        assert at.has_tls
+        assert at.username == "me"
+        assert at.password == "p@ss"
+        assert at.prefix == "my.app/1"
+        assert at.ttl_ms == 24 * HOUR_MS
+        assert at.timeout_s == 0.25
+        assert at.on_error == "live"
 
     def test_a_host_is_enough(self):
         at = parse_redis_url("redis://cache")
-        assert (at.port, at.database, at.prefix, at.ttl_ms, at.timeout_s) == (6379, 0, "offbook", 0, 5.0)
+        assert at.port == 6379
+        assert at.database == 0
+        assert at.prefix == "offbook"
+        assert at.ttl_ms == 0
+        assert at.timeout_s == 5.0
 
     def test_one_recording_has_one_identity_however_it_is_written(self):
         same = ["redis://cache", "redis://:pw@CACHE:6379/0?prefix=offbook&ttl=1h", "redis://cache/?timeout=9"]
@@ -313,7 +324,9 @@ class TestReading:
         assert reader.last(key="loop", fingerprint=None).exchange.content == str(size - 1)
         assert reader.find(key="loop", fingerprint=f"h{size - 1}", after=-1).exchange.content == str(size - 1)
         assert reader.last(key="loop", fingerprint="h3").exchange.content == "3"
-        assert (len(reader), len(reader.tools), len(list(reader.tools))) == (size, size, size)
+        assert len(reader) == size
+        assert len(reader.tools) == size
+        assert len(list(reader.tools)) == size
         reader.close()
 
 
@@ -345,7 +358,8 @@ class TestTls:
         url, folder = tls
         with pytest.raises(InputError) as caught:
             open_store(url + query.format(folder)).write()
-        assert (reason in caught.value.reason, hint in caught.value.hint) == (True, True)
+        assert reason in caught.value.reason
+        assert hint in caught.value.hint
 
     def test_a_client_without_tls_is_told_of_it(self, tls):
         with pytest.raises(RecordingUnavailableError) as caught:

@@ -212,7 +212,8 @@ def test_tools_in_the_metadata_are_read_and_move_to_their_table(store):
     without_tool_table(store, tools='{"get": [{"result": 1}], "now": {"result": 2}}')
     expected = {"get": [ToolExchange(result=1)], "now": ToolExchange(result=2)}
     document = store.load()
-    assert (document.tools, document.rest) == (expected, {"_plugin": 1})
+    assert document.tools == expected
+    assert document.rest == {"_plugin": 1}
     writer = store.write()
     assert writer.tool_size == 2
     writer.append_tool("get", ToolExchange(result=3))

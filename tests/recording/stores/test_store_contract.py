@@ -125,7 +125,8 @@ class TestWriting:
         append(store, ("greet", said("Hello.")))
         with reading(store) as reader:
             (stored,) = reader
-            assert (stored.key, stored.exchange.content) == ("greet", "Hello.")
+            assert stored.key == "greet"
+            assert stored.exchange.content == "Hello."
             assert len(reader) == 1
 
     def test_exchanges_of_one_key_keep_their_order(self, store):
@@ -399,7 +400,8 @@ class TestSaving:
         assert store.load().version == 1
         append(store, ("b", said("2")))
         with reading(store) as reader:
-            assert (reader.version, sorted(stored.key for stored in reader)) == (2, ["a", "b"])
+            assert reader.version == 2
+            assert sorted(stored.key for stored in reader) == ["a", "b"]
 
     def test_it_stays_older_until_no_exchange_is_left_that_would_answer_any_request(self, store):
         store.save(Document(entries={"a": said("1")}, version=1))
@@ -408,13 +410,15 @@ class TestSaving:
             writer.append_tool("search", called("found"))
         assert store.load().version == 1
         replace(store, ("a", said("3", request_hash="y")))
-        assert (store.load().version, contents(store)) == (2, {"a": "3", "b": "2"})
+        assert store.load().version == 2
+        assert contents(store) == {"a": "3", "b": "2"}
 
     def test_a_tool_call_that_is_added_makes_it_the_current_version_too(self, store):
         store.save(Document(entries={"a": said("1", request_hash="x")}, version=1))
         with closing(store.write()) as writer:
             writer.append_tool("search", called("found"))
-        assert (store.load().version, contents(store)) == (2, {"a": "1"})
+        assert store.load().version == 2
+        assert contents(store) == {"a": "1"}
 
     def test_a_document_of_an_older_version_to_which_nothing_is_added_stays_as_it_is(self, store):
         store.save(Document(entries={"a": said("1")}, version=1))
@@ -447,8 +451,11 @@ class TestTools:
         append_tools(store, ("get", called("rain", arguments={"city": "Oslo"})))
         with reading(store) as reader:
             (stored,) = reader.tools
-            assert (stored.key, stored.exchange.result, stored.repeats) == ("get", "rain", False)
-            assert (len(reader), len(reader.tools)) == (0, 1)
+            assert stored.key == "get"
+            assert stored.exchange.result == "rain"
+            assert not stored.repeats
+            assert len(reader) == 0
+            assert len(reader.tools) == 1
 
     def test_calls_are_a_list_even_if_there_is_one(self, store):
         append_tools(store, ("once", called(1)), *(("often", called(number)) for number in range(300)))
@@ -466,17 +473,20 @@ class TestTools:
     def test_models_and_tools_of_one_name_do_not_get_in_each_others_way(self, store):
         append(store, ("get", said("model")))
         append_tools(store, ("get", called("tool")))
-        assert (contents(store), results(store)) == ({"get": "model"}, {"get": ["tool"]})
+        assert contents(store) == {"get": "model"}
+        assert results(store) == {"get": ["tool"]}
         found = FoundExchanges(store)
         store.update(lambda document: found.remove_from(document, "models", ["get"]))
-        assert (contents(store), results(store)) == ({}, {"get": ["tool"]})
+        assert contents(store) == {}
+        assert results(store) == {"get": ["tool"]}
 
     def test_a_writer_counts_models_and_tools_apart(self, store):
         append(store, ("a", said("1")))
         append_tools(store, ("get", called(1)), ("get", called(2)))
         writer = store.write()
         writer.close()
-        assert (writer.size, writer.tool_size) == (1, 2)
+        assert writer.size == 1
+        assert writer.tool_size == 2
 
     def test_a_reader_sees_what_an_open_writer_has_appended(self, store):
         writer = store.write()
@@ -556,7 +566,8 @@ class TestEditingBesideWriters:
             writer.join()
         beside.append("a", said("2"))
         beside.close()
-        assert (contents(store)["a"], results(store)) == (["1", "2"], {"get": [1]})
+        assert contents(store)["a"] == ["1", "2"]
+        assert results(store) == {"get": [1]}
         assert SECRET not in contents(store).values() or edit is add_one
 
     def test_what_is_appended_before_its_turn_is_edited_too(self, store, tmp_path):

@@ -19,8 +19,6 @@ from offbook.report.exploration.json_report import exploration_json, load_report
 from offbook.report.exploration.report_input import ReportOptions, ReportOrigin
 from tests.report.exploration import explorations
 
-MANNER = ReportOptions(explorations.reproduce)
-
 
 def written(exploration, before=None):
     return exploration_json(ReportOptions(explorations.reproduce, before).report_input(exploration))
@@ -47,8 +45,11 @@ def refusal(tmp_path, change):
 
 def test_everything_is_reported():
     report = report_of(explorations.naive(left=2), before=explorations.sound())
-    assert (report["version"], report["subject"], report["is_complete"]) == (1, "refund_agent", True)
-    assert (report["findings"], report["left"]) == (3, 2)
+    assert report["version"] == 1
+    assert report["subject"] == "refund_agent"
+    assert report["is_complete"] is True
+    assert report["findings"] == 3
+    assert report["left"] == 2
     assert report["left_out"] == [{"family": "model", "fault": "timeout", "cases": 2, "tried": 0}]
     assert report["tally"]["crashed"] == 2
     assert report["rows"] == ["1 agent", "2 agent", "find_order 1", "refund 1"]
@@ -64,8 +65,11 @@ def test_everything_is_reported():
         "is_left_out": False,
     }
     case = report["explored"][5]
-    assert (case["id"], case["case"]) == ("0006", "tool=refund call=1: tool_lost")
-    assert (case["verdict"], case["reason"], case["is_finding"]) == ("repeated effect", "certain", True)
+    assert case["id"] == "0006"
+    assert case["case"] == "tool=refund call=1: tool_lost"
+    assert case["verdict"] == "repeated effect"
+    assert case["reason"] == "certain"
+    assert case["is_finding"] is True
     assert case["reproduce"] == "offbook explore refund.py --only 0006"
     assert case["faults"] == [
         {
@@ -149,24 +153,24 @@ def test_a_file_that_is_not_there_is_refused(tmp_path):
 def test_what_is_no_report_is_refused_with_its_place(data, reason, place, tmp_path):
     with pytest.raises(InputError) as caught:
         loaded(data, tmp_path)
-    assert (caught.value.reason, caught.value.place) == (reason, place)
+    assert caught.value.reason == reason
+    assert caught.value.place == place
     assert caught.value.source.endswith("e.json")
     assert caught.value.hint
 
 
 def test_a_field_that_is_not_what_it_should_be_is_refused_with_its_place(tmp_path):
     error = refusal(tmp_path, lambda report: report["explored"][2].update(verdict="fine"))
-    assert (error.reason, error.place) == ("unknown value 'fine'", "explored[2].verdict")
+    assert error.reason == "unknown value 'fine'"
+    assert error.place == "explored[2].verdict"
     error = refusal(tmp_path, lambda report: report["explored"][1]["run"]["calls"][0].update(number="x"))
     assert error.place == "explored[1].run.calls[0].number"
 
 
 def test_a_fault_that_cannot_fire_where_it_is_said_to_is_refused(tmp_path):
     error = refusal(tmp_path, lambda report: report["explored"][0]["faults"][0]["at"].update(chunk=3))
-    assert (error.reason, error.place) == (
-        "connection_reset does not fire inside a stream",
-        "explored[0].faults[0].at.chunk",
-    )
+    assert error.reason == "connection_reset does not fire inside a stream"
+    assert error.place == "explored[0].faults[0].at.chunk"
 
 
 def test_a_report_names_what_it_came_from_and_is_the_input_of_further_reports(tmp_path):
@@ -177,5 +181,6 @@ def test_a_report_names_what_it_came_from_and_is_the_input_of_further_reports(tm
     )
     assert json.loads(path.read_bytes())["origin"]["command"] == "offbook explore flow.yaml"
     again = load_reported(path)
-    assert (again.origin, again.is_complete) == (origin, True)
+    assert again.origin == origin
+    assert again.is_complete
     assert exploration_json(again) == path.read_bytes()

@@ -58,8 +58,12 @@ def test_a_step_reports_how_a_call_ended():
     undecided = model_call(1, outcome="undecided")
     failed = replace(LOOKED_UP, error="gone", has_run=False)
     model, tool = timeline_of(Run(calls=(undecided,), tools=(failed,))).steps
-    assert (model.kind, model.error, model.model) == ("model", "undecided", "gpt-4o-mini")
-    assert (tool.kind, tool.error, tool.notes) == ("tool", "gone", ("did not run",))
+    assert model.kind == "model"
+    assert model.error == "undecided"
+    assert model.model == "gpt-4o-mini"
+    assert tool.kind == "tool"
+    assert tool.error == "gone"
+    assert tool.notes == ("did not run",)
     assert tool.asks_for[0].arguments == {"order_id": 42}
 
 

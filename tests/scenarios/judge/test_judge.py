@@ -70,7 +70,9 @@ def test_a_judge_sees_the_goal_the_knowledge_and_every_tool_call():
     judged(provider, "goal_completion")
     [request] = provider.requests
     data = data_of(request)
-    assert (data["user_profile"], data["user_goal"], data["knowledge"]) == ("Ada", "a refund", ["order 17"])
+    assert data["user_profile"] == "Ada"
+    assert data["user_goal"] == "a refund"
+    assert data["knowledge"] == ["order 17"]
     assert data["turns"][1]["tool_calls"] == [
         {"tool": "find", "arguments": {"id": 17}, "result": {"paid": 30}},
         {"tool": "refund", "arguments": {"id": 17}, "error": "not allowed"},
@@ -94,7 +96,9 @@ def test_options_and_a_prefix_reach_the_request():
     judge = Judge(provider, "m", ["coherence"], temperature=0.0, max_tokens=77)
     run(judge.judge(REFUND, TURNS[:1], step_prefix="refund.0."), virtual_time=True)
     [request] = provider.requests
-    assert (request.model, request.temperature, request.max_tokens) == ("m", 0.0, 77)
+    assert request.model == "m"
+    assert request.temperature == 0.0
+    assert request.max_tokens == 77
     assert request.step_id == "refund.0.judge.coherence"
 
 

@@ -84,7 +84,8 @@ def test_no_failure_has_no_severity(name):
 def test_a_label_or_a_severity_that_is_none_of_those_is_an_error(unfit, reason):
     found = judged("agent_behavior_failure", *[answer(**unfit)] * 2)
     assert reason in found.error
-    assert (found.value, found.severity) == (None, None)
+    assert found.value is None
+    assert found.severity is None
 
 
 def test_a_numeric_metric_of_ones_own_has_its_prompt_scale_and_scope():

@@ -178,7 +178,8 @@ def test_by_default_a_tool_without_a_mock_ends_the_conversation():
         UnmockedToolError, match="tool 'send_email' was called, but no mock is defined for it"
     ) as caught:
         virtually(resolve_all(tools, "known", ("send_email", {"to": "ada"})))
-    assert (caught.value.tool, caught.value.arguments) == ("send_email", {"to": "ada"})
+    assert caught.value.tool == "send_email"
+    assert caught.value.arguments == {"to": "ada"}
     assert [(call.tool, call.is_answered) for call in tools.calls] == [("known", True), ("send_email", False)]
     assert tools.calls[1].error == str(caught.value)
 
@@ -206,7 +207,9 @@ def test_arguments_that_are_no_object_are_refused(args):
 )
 def test_an_error_of_a_mock_crosses_to_another_process_whole(error):
     arrived = pickle.loads(pickle.dumps(error))
-    assert (type(arrived), str(arrived), vars(arrived)) == (type(error), str(error), vars(error))
+    assert type(arrived) is type(error)
+    assert str(arrived) == str(error)
+    assert vars(arrived) == vars(error)
 
 
 def find_order(order_id: int) -> dict:

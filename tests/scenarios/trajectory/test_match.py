@@ -297,7 +297,8 @@ def test_calls_that_are_no_list_are_refused(calls):
 def test_something_else_among_the_calls_is_refused_with_its_place(call):
     with pytest.raises(InputError, match="expected a tool call, got") as caught:
         match_trajectory([ToolCall("search"), call], SEARCH)
-    assert (caught.value.source, caught.value.place) == ("calls", "[1]")
+    assert caught.value.source == "calls"
+    assert caught.value.place == "[1]"
     assert caught.value.hint.startswith("a call is a ToolCall, or like")
 
 

@@ -65,9 +65,17 @@ def runs(program, *plans):
 def test_a_run_is_reported_by_its_exit_code_its_output_and_its_calls(tmp_path):
     (run,) = runs(subject(ONCE, tmp_path, HELLO))
     assert run.result == {"exit": 0, "stdout": "Hello\n"}
-    assert (run.error, run.hung, run.diverged, run.fired, run.took_s) == (None, "", "", (), 0.0)
+    assert run.error is None
+    assert run.hung == ""
+    assert run.diverged == ""
+    assert run.fired == ()
+    assert run.took_s == 0.0
     (call,) = run.calls
-    assert (call.number, call.attempt, call.model, call.outcome, call.has_tools) == (1, 1, "m", "answered", False)
+    assert call.number == 1
+    assert call.attempt == 1
+    assert call.model == "m"
+    assert call.outcome == "answered"
+    assert not call.has_tools
 
 
 def test_a_subject_is_named_like_its_command(tmp_path):
@@ -87,7 +95,9 @@ def test_a_request_that_repeats_a_failed_one_gets_its_answer(tmp_path):
     assert once.fired == ("call=1 attempt=1: connection_reset",)
     assert once.paths == {"retry": 1}
     assert [call.error for call in always.calls] == ["HTTP 500"] * 3
-    assert (always.error.kind, always.error.type, always.error.message) == ("undeclared", "exit 1", "no model")
+    assert always.error.kind == "undeclared"
+    assert always.error.type == "exit 1"
+    assert always.error.message == "no model"
 
 
 def test_an_exit_code_may_be_declared(tmp_path):
@@ -99,20 +109,24 @@ def test_an_exit_code_may_be_declared(tmp_path):
 def test_the_error_that_ends_a_program_is_reported(tmp_path):
     code = "answer = ask(said('Hi'))['content']\nif not answer: raise KeyError('content')"
     _, run = runs(subject(code, tmp_path, HELLO), ["call=1: empty_response"])
-    assert (run.error.type, run.error.message) == ("exit 1", "KeyError: 'content'")
+    assert run.error.type == "exit 1"
+    assert run.error.message == "KeyError: 'content'"
 
 
 def test_a_program_that_a_signal_ends_has_crashed(tmp_path):
     code = "answer = ask(said('Hi'))['content']\nif not answer: os.kill(os.getpid(), 6)"
     _, run = runs(subject(code, tmp_path, HELLO), ["call=1: empty_response"])
-    assert (run.error.kind, run.error.type) == ("undeclared", "signal 6")
+    assert run.error.kind == "undeclared"
+    assert run.error.type == "signal 6"
 
 
 def test_a_program_that_waits_for_ever_has_hung(tmp_path):
     program = subject(ONCE, tmp_path, HELLO, deadline_s=3.0)
     _, run = runs(program, ["call=1: timeout 60000"])
     message = "it waited 3 s for the answer to call 1: no timeout is set, or a longer one (OpenAI(timeout=…))"
-    assert (run.hung, run.result, run.error) == (message, None, None)
+    assert run.hung == message
+    assert run.result is None
+    assert run.error is None
     assert [call.error for call in run.calls] == ["timeout"]
 
 
@@ -155,8 +169,12 @@ def test_the_tools_that_answers_asked_for_are_taken_to_have_run(tmp_path):
         ["call=1: invalid_tool_args"],
     )
     (tool,) = first.tools
-    assert (tool.tool, tool.call, tool.arguments, tool.result) == ("refund", 1, {"order_id": 42}, "paid")
-    assert (tool.side_effect, tool.has_run) == (True, True)
+    assert tool.tool == "refund"
+    assert tool.call == 1
+    assert tool.arguments == {"order_id": 42}
+    assert tool.result == "paid"
+    assert tool.side_effect
+    assert tool.has_run
     assert first.calls[0].asks_for == (("refund", {"order_id": 42}),)
     assert first.calls[0].has_tools
     assert failed.tools == ()
@@ -371,7 +389,9 @@ for _ in range(4):
         continue
 """
     _, run = runs(subject(code, tmp_path, HELLO, deadline_s=None), ["call=1: timeout 60000"])
-    assert (run.hung, run.result["exit"], len(run.calls)) == ("", 0, 4)
+    assert run.hung == ""
+    assert run.result["exit"] == 0
+    assert len(run.calls) == 4
 
 
 def test_a_program_that_waits_for_nothing_of_ours_says_after_which_call(tmp_path):
@@ -402,7 +422,8 @@ def test_a_call_that_is_no_part_of_a_conversation_leaves_a_run_decided(tmp_path,
     data = b'{"model": "e", "input": "Hi"}' if path == "/embeddings" else None
     code = f"PATH, DATA = {path!r}, {data!r}\n{CHECKS_FIRST}"
     _, run = runs(subject(code, tmp_path, HELLO, on_divergence="explore"), ["call=1 attempt=1: http_error 500"])
-    assert (run.diverged, run.result["stdout"]) == ("", "Hello\n")
+    assert run.diverged == ""
+    assert run.result["stdout"] == "Hello\n"
 
 
 NAMES_WHAT_DIFFERS = f"""

@@ -33,7 +33,10 @@ def script(path, first_line):
 )
 def test_the_words_after_an_interpreter_are_read_as_python_does(words, flags, kind, target, arguments):
     found = parse_python_command([sys.executable, *words], os.environ)
-    assert (found.flags, found.kind, found.target, found.arguments) == (flags, kind, target, arguments)
+    assert found.flags == flags
+    assert found.kind == kind
+    assert found.target == target
+    assert found.arguments == arguments
     assert found.command[0] == sys.executable
 
 
@@ -66,7 +69,9 @@ def test_other_commands_are_left_alone(command):
 def test_a_script_is_run_by_the_python_that_its_first_line_names(first_line, folder):
     path = script(folder / "my-agent", first_line)
     found = parse_python_command([path, "one"], os.environ)
-    assert (found.kind, found.target, found.arguments) == ("file", path, ("one",))
+    assert found.kind == "file"
+    assert found.target == path
+    assert found.arguments == ("one",)
 
 
 def test_a_script_of_another_interpreter_is_left_alone(folder):
@@ -85,8 +90,11 @@ def test_uv_is_asked_for_its_interpreter_and_environment(words, kind, target, fo
     """A stand-in for uv: it runs what follows its options in another environment."""
     uv = script(folder / "uv", f'#!/bin/sh\nshift $(($# - 3))\nexport UV_MARK=1\nexec {sys.executable} "$2" "$3"')
     found = parse_python_command([uv, "run", *words], os.environ)
-    assert (found.kind, found.target, found.arguments) == (kind, target, ("one",))
-    assert (found.interpreter, found.environment["UV_MARK"]) == (sys.executable, "1")
+    assert found.kind == kind
+    assert found.target == target
+    assert found.arguments == ("one",)
+    assert found.interpreter == sys.executable
+    assert found.environment["UV_MARK"] == "1"
 
 
 def test_a_script_with_dependencies_of_its_own_is_left_to_uv(folder):

@@ -67,7 +67,8 @@ def test_a_file_that_a_program_writes_is_part_of_its_result(agent):
     assert at(explored(agent), LAST).title == "undetected (went on without)"
     assert exploration.clean.result["files"] == {"report.txt": "first: A\nsecond: B\n"}
     found = at(exploration, LAST)
-    assert (found.title, found.run.result["files"]) == ("undetected (broken data)", {"report.txt": "first: A\n"})
+    assert found.title == "undetected (broken data)"
+    assert found.run.result["files"] == {"report.txt": "first: A\n"}
 
 
 def test_every_run_finds_the_files_as_they_were_before_the_first_and_so_does_the_user(agent):

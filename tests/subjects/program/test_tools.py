@@ -104,7 +104,8 @@ def test_what_tools_change_is_declared_by_their_annotations_and_overruled_by_han
     }
     by_hand = {"create": ToolDeclaration(read_only=True), "own": ToolDeclaration(side_effect=True)}
     declared = tools.declarations(by_hand)
-    assert (declared["desk.create"], declared["own"]) == (by_hand["create"], by_hand["own"])
+    assert declared["desk.create"] == by_hand["create"]
+    assert declared["own"] == by_hand["own"]
 
 
 @pytest.mark.parametrize("name", ["desk.create", "create", "mcp__desk__create", "desk__create", "desk_create"])
@@ -205,7 +206,8 @@ def test_only_calls_that_the_stand_in_answers_can_fail_and_own_tools_are_inferre
         ("desk.create", "observed"),
         ("own", "inferred"),
     ]
-    assert (run.continuation, assess(run, clean).title) == ("stubborn", "repeated effect")
+    assert run.continuation == "stubborn"
+    assert assess(run, clean).title == "repeated effect"
 
 
 def test_the_same_exploration_has_the_same_bytes_with_any_number_of_workers(files):

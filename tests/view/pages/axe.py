@@ -1,9 +1,10 @@
 """axe-core, the accessibility checker that nobody here wrote, in a page of the browser."""
 
-import os
 import shutil
 from functools import cache
 from pathlib import Path
+
+from tests.servers.foreign import skip_or_fail
 
 SCRIPT = Path(__file__).parents[3] / ".scratch/axe/node_modules/axe-core/axe.min.js"
 RUN = """async () => (await axe.run(document, { resultTypes: ["violations"] })).violations
@@ -18,9 +19,9 @@ def reason_to_skip():
     return "" if SCRIPT.exists() else "axe-core is not installed: run `make axe`"
 
 
-def is_required():
-    """Whether to fail where axe-core cannot run, instead of skipping."""
-    return os.environ.get("OFFBOOK_REQUIRE_NODE") == "1"
+def require():
+    """Skip the test where axe-core cannot run, or fail it if it is required."""
+    skip_or_fail(reason_to_skip(), "NODE")
 
 
 @cache

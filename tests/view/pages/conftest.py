@@ -15,21 +15,16 @@ from tests.view import sample
 from tests.view.pages import axe
 
 
-def _skip_or_fail(reason, *, is_required):
-    if reason:
-        (pytest.fail if is_required else pytest.skip)(reason)
-
-
 @pytest.fixture(scope="module")
 def chromium():
-    _skip_or_fail(browser.reason_to_skip(), is_required=browser.is_required())
+    browser.require()
     with browser.started() as started:
         yield started
 
 
 @pytest.fixture(scope="session")
 def has_axe():
-    _skip_or_fail(axe.reason_to_skip(), is_required=axe.is_required())
+    axe.require()
 
 
 @pytest.fixture(scope="module")

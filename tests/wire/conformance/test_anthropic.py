@@ -37,9 +37,13 @@ def at(step, **more):
 class TestWhole:
     def test_an_answer_has_its_text_model_usage_and_ids(self, client):
         answer = client.messages.create(**at("plain"))
-        assert (answer.content[0].text, answer.stop_reason, answer.model) == (PLAIN, "end_turn", "model-1")
+        assert answer.content[0].text == PLAIN
+        assert answer.stop_reason == "end_turn"
+        assert answer.model == "model-1"
         usage = answer.usage
-        assert (usage.input_tokens, usage.cache_read_input_tokens, usage.output_tokens) == (4, 3, 5)
+        assert usage.input_tokens == 4
+        assert usage.cache_read_input_tokens == 3
+        assert usage.output_tokens == 5
         assert answer.id.startswith("msg_")
         assert answer._request_id.startswith("req_")
 
@@ -108,11 +112,13 @@ class TestStreams:
             "message_delta",
             "message_stop",
         ]
-        assert (events[-2].delta.stop_reason, events[-2].usage.output_tokens) == ("max_tokens", 0)
+        assert events[-2].delta.stop_reason == "max_tokens"
+        assert events[-2].usage.output_tokens == 0
 
     def test_usage_is_reported_before_and_after(self, client):
         first, *_, last, _ = client.messages.create(**at("plain", stream=True))
-        assert (first.message.usage.input_tokens, first.message.usage.output_tokens) == (4, 0)
+        assert first.message.usage.input_tokens == 4
+        assert first.message.usage.output_tokens == 0
         assert last.usage.output_tokens == 5
 
     def test_a_call_comes_in_pieces(self, client):
@@ -124,11 +130,13 @@ class TestStreams:
     def test_the_helper_gathers_text_calls_and_thinking(self, client):
         with client.messages.stream(**at("tools", tools=TOOLS)) as stream:
             text, *uses = stream.get_final_message().content
-        assert (text.text, [use.input for use in uses]) == ("Let me look.", [{"city": "Oslo"}, {}])
+        assert text.text == "Let me look."
+        assert [use.input for use in uses] == [{"city": "Oslo"}, {}]
         with client.messages.stream(**at("thinking")) as stream:
             thoughts = [event.thinking for event in stream if event.type == "thinking"]
             thought, _ = stream.get_final_message().content
-        assert (thoughts, thought.thinking) == (["Let me think.", " Twice."], REASONING)
+        assert thoughts == ["Let me think.", " Twice."]
+        assert thought.thinking == REASONING
 
     def test_the_helper_has_no_message_if_nothing_came(self, pooled, start):
         run = start("everywhere: stream_truncate 0 raise=clean")
@@ -140,7 +148,8 @@ class TestStreams:
         run = start("everywhere: stream_truncate 3 raise=error_event")
         with pytest.raises(anthropic.APIStatusError, match="an injected error") as caught:
             list(pooled.with_options(base_url=run.url, max_retries=2).messages.create(**at("plain", stream=True)))
-        assert (caught.value.status_code, run.tries) == (200, 1)
+        assert caught.value.status_code == 200
+        assert run.tries == 1
 
     def test_odd_text_arrives_as_it_is(self, client):
         with client.messages.stream(**at("odd")) as stream:

@@ -52,7 +52,8 @@ class TestConverse:
     def test_an_answer_has_its_text_end_and_counts(self, client, run):
         answer = client("plain").converse(modelId=MODEL, messages=CONVERSE_MESSAGES, system=[{"text": "Be kind."}])
         assert answer["output"]["message"] == {"role": "assistant", "content": [{"text": PLAIN}]}
-        assert (answer["stopReason"], answer["ResponseMetadata"]["HTTPStatusCode"]) == ("end_turn", 200)
+        assert answer["stopReason"] == "end_turn"
+        assert answer["ResponseMetadata"]["HTTPStatusCode"] == 200
         assert answer["usage"] == {
             "inputTokens": 4,
             "outputTokens": 5,
@@ -62,7 +63,8 @@ class TestConverse:
         }
         assert len(answer["ResponseMetadata"]["RequestId"]) > 20
         [call] = run.session.calls
-        assert (call.vendor, call.model) == ("bedrock", MODEL)
+        assert call.vendor == "bedrock"
+        assert call.model == MODEL
         assert call.request.messages[0] == {"role": "system", "content": "Be kind."}
 
     @pytest.mark.parametrize(
@@ -110,7 +112,8 @@ class TestConverseStream:
         events = events_of(client("plain").converse_stream(modelId=MODEL, messages=CONVERSE_MESSAGES))
         assert [next(iter(event)) for event in events[-3:]] == ["contentBlockStop", "messageStop", "metadata"]
         pieces = [event["contentBlockDelta"]["delta"]["text"] for event in events if "contentBlockDelta" in event]
-        assert ("".join(pieces), len(pieces) > 5) == (PLAIN, True)
+        assert "".join(pieces) == PLAIN
+        assert len(pieces) > 5
         assert events[-1]["metadata"]["usage"]["outputTokens"] == 5
 
     def test_odd_text_arrives_as_it_is(self, client):
@@ -144,7 +147,8 @@ class TestInvokeModel:
     def test_a_model_of_anthropic_answers_as_it_does(self, client, run):
         answer = client("plain").invoke_model(modelId=MODEL, body=json.dumps(BODY))
         message = json.loads(answer["body"].read())
-        assert (message["content"], message["stop_reason"]) == ([{"type": "text", "text": PLAIN}], "end_turn")
+        assert message["content"] == [{"type": "text", "text": PLAIN}]
+        assert message["stop_reason"] == "end_turn"
         assert run.session.calls[-1].request.messages == ({"role": "user", "content": QUESTION},)
 
     def test_its_stream_comes_in_chunks(self, client):
@@ -174,7 +178,8 @@ class TestInvokeModel:
                 text = "".join(event.delta.text for event in answer if event.type == "content_block_delta")
             else:
                 text = answer.content[0].text
-        assert (text, run.session.calls[-1].model) == (PLAIN, MODEL)
+        assert text == PLAIN
+        assert run.session.calls[-1].model == MODEL
 
 
 class TestFailures:
@@ -233,5 +238,6 @@ def test_boto3_waits_as_long_as_a_fault_asks_it_to(start, session):
     run = start("attempt=1: http_error 429 headers.Retry-After=3")
     with closing(session.client("bedrock-runtime", endpoint_url=run.url)) as client, without_waits() as waits_s:
         client.converse(modelId=MODEL, messages=CONVERSE_MESSAGES)
-    assert (run.tries, len(waits_s)) == (2, 1)
+    assert run.tries == 2
+    assert len(waits_s) == 1
     assert waits_s[0] >= 3

@@ -48,13 +48,13 @@ def at(run):
 class TestWhole:
     def test_an_answer_has_its_text_model_usage_and_id(self, models, at):
         answer = models.generate_content(**at("plain"))
-        assert (answer.text, answer.candidates[0].finish_reason.name, answer.model_version) == (
-            PLAIN,
-            "STOP",
-            "model-1",
-        )
+        assert answer.text == PLAIN
+        assert answer.candidates[0].finish_reason.name == "STOP"
+        assert answer.model_version == "model-1"
         usage = answer.usage_metadata
-        assert (usage.prompt_token_count, usage.candidates_token_count, usage.total_token_count) == (7, 5, 12)
+        assert usage.prompt_token_count == 7
+        assert usage.candidates_token_count == 5
+        assert usage.total_token_count == 12
         assert usage.cached_content_token_count == 3
         assert answer.response_id != models.generate_content(**at("plain", contents="And you?")).response_id
 
@@ -70,7 +70,9 @@ class TestWhole:
     def test_thoughts_are_parts_before_the_text(self, models, at):
         answer = models.generate_content(**at("thinking"))
         thought, said = answer.candidates[0].content.parts
-        assert (thought.thought, thought.text, said.text) == (True, REASONING, "Forty-two.")
+        assert thought.thought
+        assert thought.text == REASONING
+        assert said.text == "Forty-two."
         assert answer.usage_metadata.thoughts_token_count == 4
 
     def test_tools_are_asked_for_in_parallel(self, models, at):
@@ -122,7 +124,8 @@ class TestStreams:
         *frames, last = models.generate_content_stream(**at("plain"))
         assert "".join(frame.text for frame in frames) == PLAIN
         assert len(frames) == len(PLAIN.split())
-        assert (last.candidates[0].finish_reason.name, last.usage_metadata.total_token_count) == ("STOP", 12)
+        assert last.candidates[0].finish_reason.name == "STOP"
+        assert last.usage_metadata.total_token_count == 12
 
     def test_calls_come_whole_one_a_frame(self, models, at):
         frames = list(models.generate_content_stream(**at("tools")))
@@ -153,7 +156,9 @@ class TestRetries:
             pooled.models.generate_content(
                 model="m", contents=QUESTION, config=types.GenerateContentConfig(http_options=options)
             )
-        assert (caught.value.code, caught.value.status, run.tries) == (503, "UNAVAILABLE", 1)
+        assert caught.value.code == 503
+        assert caught.value.status == "UNAVAILABLE"
+        assert run.tries == 1
 
     def test_asked_for_they_do_not_wait_as_told(self, start):
         run = start("attempt=1: http_error 429 headers.Retry-After=3600")

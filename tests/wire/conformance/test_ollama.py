@@ -33,13 +33,13 @@ def client(run):
 class TestWhole:
     def test_an_answer_has_its_text_model_and_counts(self, client):
         answer = client("plain").chat("llama", MESSAGES)
-        assert (answer.message.content, answer.done, answer.done_reason, answer.model) == (
-            PLAIN,
-            True,
-            "stop",
-            "model-1",
-        )
-        assert (answer.prompt_eval_count, answer.eval_count, answer.total_duration) == (7, 5, 0)
+        assert answer.message.content == PLAIN
+        assert answer.done
+        assert answer.done_reason == "stop"
+        assert answer.model == "model-1"
+        assert answer.prompt_eval_count == 7
+        assert answer.eval_count == 5
+        assert answer.total_duration == 0
 
     @pytest.mark.parametrize(("step", "reason"), [("cut", "length"), ("tools", "stop"), ("empty", "stop")])
     def test_it_ends_for_the_recorded_reason(self, client, step, reason):
@@ -50,7 +50,8 @@ class TestWhole:
 
     def test_thinking_stands_beside_the_text(self, client):
         message = client("thinking").chat("llama", MESSAGES, think=True).message
-        assert (message.thinking, message.content) == (REASONING, "Forty-two.")
+        assert message.thinking == REASONING
+        assert message.content == "Forty-two."
 
     def test_tools_are_asked_for_in_parallel(self, client):
         calls = client("tools").chat("llama", MESSAGES).message.tool_calls
@@ -82,7 +83,9 @@ class TestStreams:
         *lines, last = client("plain").chat("llama", MESSAGES, stream=True)
         assert "".join(line.message.content for line in lines) == PLAIN
         assert not any(line.done for line in lines)
-        assert (last.done, last.done_reason, last.eval_count) == (True, "stop", 5)
+        assert last.done
+        assert last.done_reason == "stop"
+        assert last.eval_count == 5
 
     def test_calls_come_whole_one_a_line(self, client):
         lines = list(client("tools").chat("llama", MESSAGES, stream=True))

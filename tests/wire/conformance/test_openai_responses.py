@@ -39,8 +39,12 @@ def at(step, **more):
 class TestWhole:
     def test_an_answer_has_its_text_model_usage_and_ids(self, client):
         answer = client.responses.create(**at("plain"))
-        assert (answer.output_text, answer.status, answer.model) == (PLAIN, "completed", "model-1")
-        assert (answer.usage.input_tokens, answer.usage.output_tokens, answer.usage.total_tokens) == (7, 5, 12)
+        assert answer.output_text == PLAIN
+        assert answer.status == "completed"
+        assert answer.model == "model-1"
+        assert answer.usage.input_tokens == 7
+        assert answer.usage.output_tokens == 5
+        assert answer.usage.total_tokens == 12
         assert answer.usage.input_tokens_details.cached_tokens == 3
         assert answer.id.startswith("resp_")
         assert answer._request_id.startswith("req_")
@@ -61,7 +65,8 @@ class TestWhole:
     )
     def test_it_ends_for_the_recorded_reason(self, client, step, status, reason):
         answer = client.responses.create(**at(step))
-        assert (answer.status, answer.incomplete_details and answer.incomplete_details.reason) == (status, reason)
+        assert answer.status == status
+        assert (answer.incomplete_details and answer.incomplete_details.reason) == reason
 
     def test_odd_text_arrives_as_it_is(self, client):
         assert client.responses.create(**at("odd")).output_text == ODD_TEXT

@@ -73,7 +73,8 @@ def test_a_fault_of_the_first_try_is_recovered_from(sdk, start):
 
 def test_a_fault_of_the_second_try_needs_a_first_that_failed(sdk, start):
     run = start("attempt=2: http_error 500")
-    assert (sdk.ask(run.url), run.tries) == (PLAIN, 1)
+    assert sdk.ask(run.url) == PLAIN
+    assert run.tries == 1
     assert [str(line) for line in run.session.unfired()] == ["attempt=2: http_error 500"]
 
 
@@ -85,7 +86,8 @@ def test_tries_are_distinguished_from_calls(sdk, start):
 
 def test_a_stream_is_tried_again_before_it_begins(sdk, start):
     run = start("attempt=1: http_error 503")
-    assert (sdk.ask(run.url, stream=True), run.tries) == (PLAIN, 2)
+    assert sdk.ask(run.url, stream=True) == PLAIN
+    assert run.tries == 2
 
 
 def test_a_client_that_is_told_to_wait_a_moment_does_so_only(sdk, start):
@@ -101,12 +103,14 @@ def test_a_client_that_is_told_to_wait_a_moment_does_so_only(sdk, start):
 @pytest.mark.parametrize("headers", ["headers.Retry-After=0.01", "headers.retry-after-ms=5"])
 def test_how_long_to_wait_may_be_given_by_the_fault(sdk, start, headers):
     run = start(f"attempt=1: http_error 429 {headers}")
-    assert (sdk.ask(run.url), run.tries) == (PLAIN, 2)
+    assert sdk.ask(run.url) == PLAIN
+    assert run.tries == 2
 
 
 def test_the_server_may_ask_for_another_try_of_what_is_never_tried_again(sdk, start):
     run = start("attempt=1: http_error 400 headers.x-should-retry=true")
-    assert (sdk.ask(run.url), run.tries) == (PLAIN, 2)
+    assert sdk.ask(run.url) == PLAIN
+    assert run.tries == 2
 
 
 @pytest.mark.parametrize("wait", ["121", f'"{FAR_AWAY}"'])
@@ -119,7 +123,8 @@ def test_openai_gives_up_if_it_is_to_wait_longer_than_two_minutes(openai_sdk, st
 
 def test_a_whole_answer_that_breaks_off_is_tried_again(sdk, start):
     run = start("attempt=1: stream_truncate raise=cut")
-    assert (sdk.ask(run.url, max_retries=1), run.tries) == (PLAIN, 2)
+    assert sdk.ask(run.url, max_retries=1) == PLAIN
+    assert run.tries == 2
 
 
 def test_a_stream_that_breaks_off_is_not_tried_again(sdk, start):

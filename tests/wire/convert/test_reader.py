@@ -72,11 +72,17 @@ def test_fixtures_become_answers_to_any_request(tmp_path):
     ]
     document, unmapped = imported(write_json(tmp_path / "f.json", {"fixtures": fixtures}))
     hello, call, blocks, as_json, refused = document.exchanges("aimock")
-    assert (hello.content, hello.usage.prompt_tokens, hello.latency_ms) == ("Hello", 3, 20.0)
-    assert (call.tool_calls[0].name, call.tool_calls[0].arguments) == ("find", {"id": 1})
+    assert hello.content == "Hello"
+    assert hello.usage.prompt_tokens == 3
+    assert hello.latency_ms == 20.0
+    assert call.tool_calls[0].name == "find"
+    assert call.tool_calls[0].arguments == {"id": 1}
     assert blocks.content == "ab"
-    assert (as_json.content, as_json.reasoning, as_json.finish_reason) == ('{"as":"JSON"}', "hm", "length")
-    assert (refused.fault.status_code, refused.fault.headers) == (429, {"retry-after": "7"})
+    assert as_json.content == '{"as":"JSON"}'
+    assert as_json.reasoning == "hm"
+    assert as_json.finish_reason == "length"
+    assert refused.fault.status_code == 429
+    assert refused.fault.headers == {"retry-after": "7"}
     assert refused.fault.body == '{"error":{"message":"slow down"}}'
     assert dict(unmapped) == {
         "fixture 6": "not an answer of a chat: embedding",

@@ -183,7 +183,10 @@ def test_messages_that_are_events_of_their_own_are_read(tmp_path):
     ]
     document, unmapped = imported(write_json(tmp_path / "s.jsonl", exported(events=events, **CHAT)))
     [(_, exchange)] = document
-    assert (exchange.content, exchange.finish_reason, exchange.latency_ms, unmapped) == ("Hello", "stop", 250.0, [])
+    assert exchange.content == "Hello"
+    assert exchange.finish_reason == "stop"
+    assert exchange.latency_ms == 250.0
+    assert unmapped == []
     assert [each["content"] for each in exchange.request_fields()["messages"]] == ["Be nice.", "Hi"]
 
 
@@ -198,8 +201,11 @@ def test_tools_that_ran_are_recorded_and_spans_around_calls_are_not(tmp_path):
     agent = exported(start=3, gen_ai__operation__name="invoke_agent")
     document, unmapped = imported(write_json(tmp_path / "s.jsonl", ran, failed, other, agent))
     first, second, third = document.tools["refund"]
-    assert (first.arguments, first.result) == ({"id": 1}, {"ok": True})
-    assert (second.error.message, third.result, unmapped) == ("no such order", "done", [])
+    assert first.arguments == {"id": 1}
+    assert first.result == {"ok": True}
+    assert second.error.message == "no such order"
+    assert third.result == "done"
+    assert unmapped == []
 
 
 def test_what_is_no_whole_call_is_listed(tmp_path):

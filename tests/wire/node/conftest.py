@@ -10,11 +10,7 @@ from tests.wire.node import driver as node
 @pytest.fixture(scope="session")
 def driver():
     """A running driver of the SDKs."""
-    reason = node.reason_to_skip()
-    if reason and node.is_required():
-        pytest.fail(reason)
-    if reason:
-        pytest.skip(reason)
+    node.require()
     with node.Driver() as driver:
         yield driver
 

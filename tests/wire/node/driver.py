@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import threading
@@ -14,6 +13,8 @@ from typing import Any, Self
 
 import msgspec
 from msgspec import Struct, field
+
+from tests.servers.foreign import skip_or_fail
 
 ROOT = Path(__file__).parents[3]
 SDKS = ROOT / ".scratch/node_sdks"
@@ -28,9 +29,9 @@ def reason_to_skip() -> str:
     return "" if list(SDKS.glob(".ready-*")) else "the SDKs for Node are not installed: run `make node-sdks`"
 
 
-def is_required() -> bool:
-    """Whether to fail where the SDKs cannot run, instead of skipping."""
-    return os.environ.get("OFFBOOK_REQUIRE_NODE") == "1"
+def require() -> None:
+    """Skip the test where the SDKs cannot run, or fail it if they are required."""
+    skip_or_fail(reason_to_skip(), "NODE")
 
 
 class Raised(Struct, frozen=True):

@@ -16,7 +16,8 @@ both_ways = pytest.mark.parametrize("how", [{}, HELPER], ids=["whole", "streamed
 def test_a_message_brings_the_text_and_the_usage(ask, how):
     answer = ask(ANTHROPIC, **how).value
     assert [block["text"] for block in answer["content"]] == [PLAIN]
-    assert (answer["usage"]["cache_read_input_tokens"], answer["usage"]["output_tokens"]) == (3, 5)
+    assert answer["usage"]["cache_read_input_tokens"] == 3
+    assert answer["usage"]["output_tokens"] == 5
     assert answer["stop_reason"] == "end_turn"
 
 
@@ -27,7 +28,8 @@ def test_odd_text_comes_unchanged(ask, how):
 
 def test_a_streamed_message_begins_and_ends_as_it_should(ask):
     pieces = ask(ANTHROPIC, is_streamed=True).pieces
-    assert (pieces[0]["type"], pieces[-1]["type"]) == ("message_start", "message_stop")
+    assert pieces[0]["type"] == "message_start"
+    assert pieces[-1]["type"] == "message_stop"
     assert len([piece for piece in pieces if piece["type"] == "content_block_delta"]) > 3
 
 
@@ -42,7 +44,8 @@ def test_parallel_tool_calls_are_distinguished_whole_and_in_pieces(ask, how):
 @both_ways
 def test_thinking_comes_before_the_text(ask, how):
     thinking, text = ask(ANTHROPIC, "thinking", **how).value["content"]
-    assert (thinking["thinking"], text["text"]) == (REASONING, "Forty-two.")
+    assert thinking["thinking"] == REASONING
+    assert text["text"] == "Forty-two."
 
 
 def test_tokens_are_counted(ask):

@@ -15,7 +15,7 @@ from offbook.subjects.executors import executor_of
 from offbook.subjects.program.program import ProgramSubject
 from tests.explore.runs import plan_of, write_recording
 from tests.subjects.node_programs import LONG_S, program, require_node
-from tests.wire.node.driver import SDKS, is_required, reason_to_skip
+from tests.wire.node.driver import SDKS, require
 
 pytestmark = pytest.mark.xdist_group("node_programs")
 AGENTS = Path(__file__).parents[3] / "bench" / "programs"
@@ -96,10 +96,7 @@ def report_of(subject, *, is_virtual, faults):
 @pytest.fixture
 def project(tmp_path):
     """A folder with the packages of the agents, and a recording."""
-    if (reason := reason_to_skip()) and is_required():
-        pytest.fail(reason)
-    if reason:
-        pytest.skip(reason)
+    require()
     (tmp_path / "node_modules").symlink_to(SDKS / "node_modules")
     call = {"tool_calls": [{"id": "call_0", "name": "find", "arguments": {"order": 0}}]}
     write_recording(tmp_path / "run.json", {"any": [call, {"content": "Lost."}]})

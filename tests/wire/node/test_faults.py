@@ -57,7 +57,8 @@ def test_a_helper_refuses_a_stream_that_ends_too_early(driver, server, question,
 
 def test_the_helper_of_responses_takes_a_stream_that_ends_too_early(driver, server):
     result = early_end(driver, server, RESPONSES, "responses.stream", "finalResponse")
-    assert (result.error, result.value["status"]) == (None, "in_progress")
+    assert result.error is None
+    assert result.value["status"] == "in_progress"
 
 
 @every_question
@@ -82,6 +83,7 @@ def strict():
 def test_a_miss_names_the_nearest_entry_and_is_never_retried(driver, strict, question, is_streamed):
     session = strict.start_session("missed")
     error = driver.ask(**question.case(strict.session_url("missed"), is_streamed=is_streamed)).error
-    assert (error.name, error.status) == ("UnprocessableEntityError", 422)
+    assert error.name == "UnprocessableEntityError"
+    assert error.status == 422
     assert "The nearest entry is 'known'" in error.message
     assert [call.outcome for call in session.calls] == ["missed"]

@@ -97,7 +97,8 @@ class Observed:
         for stream, (path, heard) in self._made.items():
             with serving(path) as server:
                 assert self.protocol.ask(server.url, stream=stream) == heard
-                assert (server.misses, server.unused()) == ([], [])
+                assert server.misses == []
+                assert server.unused() == []
         return YES
 
     def fault(self) -> str:

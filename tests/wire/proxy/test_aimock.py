@@ -69,11 +69,7 @@ CALLS = [
 
 @pytest.fixture(scope="module")
 def aimock_url():
-    reason = aimock.reason_to_skip()
-    if reason and aimock.is_required():
-        pytest.fail(reason)
-    if reason:
-        pytest.skip(reason)
+    aimock.require()
     with aimock.serve() as url:
         yield url
 
@@ -107,7 +103,8 @@ def recorded(aimock_url, path):
 def test_all_comes_back_to_the_byte(recorded, path):
     with offbook.serving(path) as server:
         replayed = [answer_of(server, place, body) for place, body in CALLS]
-        assert (server.misses, server.unused()) == ([], [])
+        assert server.misses == []
+        assert server.unused() == []
     assert replayed == recorded
 
 
@@ -130,10 +127,12 @@ def test_broken_streams_break_off_again(recorded):
 async def test_a_recording_made_over_http_replays_in_process(recorded, path):
     async with offbook.MockProvider(path, strict=True) as provider:
         whole = await provider.complete(user("say hello"), "gpt-5", tools=TOOLS)
-        assert (whole.content, whole.usage.total_tokens) == (HELLO, 18)
+        assert whole.content == HELLO
+        assert whole.usage.total_tokens == 18
         streamed = await provider.stream(user("say hello"), "gpt-5", tools=TOOLS)
         texts = [each.text for each in [each async for each in streamed] if isinstance(each, offbook.TextDelta)]
-        assert ("".join(texts), texts[0]) == (HELLO, "Good mo")
+        assert "".join(texts) == HELLO
+        assert texts[0] == "Good mo"
         with pytest.raises(offbook.RateLimitError) as caught:
             await provider.complete(user("too often"), "gpt-5", tools=TOOLS)
         assert caught.value.retry_after_s == 7

@@ -50,12 +50,18 @@ def frames_of(protocol, response=RESPONSE):
 def test_a_whole_answer_is_read(protocol):
     parsed = parsed_of(protocol)
     exchange = recorded(parsed, orjson.dumps(CODECS[protocol].encode_response(RESPONSE)))
-    assert (exchange.content, exchange.model, exchange.provider) == ("Hello, you", "m", NAMES[protocol])
+    assert exchange.content == "Hello, you"
+    assert exchange.model == "m"
+    assert exchange.provider == NAMES[protocol]
     assert [(call.name, call.arguments) for call in exchange.tool_calls] == [("look_up", {"q": "x"})]
-    assert (exchange.usage.prompt_tokens, exchange.usage.completion_tokens) == (3, 2)
+    assert exchange.usage.prompt_tokens == 3
+    assert exchange.usage.completion_tokens == 2
     assert exchange.cost_usd == (0 if protocol == "ollama" else 3)
-    assert (exchange.finish_reason, exchange.fault, exchange.chunks) == ("tool_calls", None, None)
-    assert (exchange.request_hash, exchange.wire.protocol) == (parsed.request_hash, protocol)
+    assert exchange.finish_reason == "tool_calls"
+    assert exchange.fault is None
+    assert exchange.chunks is None
+    assert exchange.request_hash == parsed.request_hash
+    assert exchange.wire.protocol == protocol
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -63,7 +69,8 @@ def test_a_stream_is_read_piece_by_piece(protocol):
     frames = frames_of(protocol)
     exchange = recorded(parsed_of(protocol, stream=True), *frames)
     assert [frame for _, frame in exchange.wire.timed_frames()] == frames
-    assert (exchange.content, exchange.fault) == ("Hello, you", None)
+    assert exchange.content == "Hello, you"
+    assert exchange.fault is None
     assert "".join(piece for _, piece in exchange.chunks if isinstance(piece, str)) == "Hello, you"
     assert any(isinstance(piece, StreamPiece) for _, piece in exchange.chunks)
     assert {at_ms for at_ms, _ in exchange.chunks} <= {at_ms for at_ms, _ in exchange.wire.frames}
@@ -77,7 +84,8 @@ def test_an_array_of_gemini_is_read_as_the_stream_that_it_is():
     pieces = [b"[" + documents[0], *(b",\r\n" + document for document in documents[1:]), b"]"]
     exchange = recorded(parsed, *pieces, content_type="application/json")
     assert [frame for _, frame in exchange.wire.timed_frames()] == pieces
-    assert (exchange.content, exchange.fault) == ("Hello, you", None)
+    assert exchange.content == "Hello, you"
+    assert exchange.fault is None
 
 
 @pytest.mark.parametrize("protocol", EVERY_PROTOCOL)
@@ -107,13 +115,15 @@ def test_a_stream_that_was_complete_and_then_reset_has_been_reset():
 
 def test_a_stream_that_the_client_left_behind_its_last_event_is_complete():
     exchange = recorded(parsed_of(stream=True), *frames_of("openai_chat"), has_client_left=True)
-    assert (exchange.fault, exchange.content) == (None, "Hello, you")
+    assert exchange.fault is None
+    assert exchange.content == "Hello, you"
 
 
 def test_bytes_inside_a_stream_that_cannot_be_read_are_recorded_with_a_fault():
     first, *_ = frames_of("openai_chat", Response("Hello"))[1:]
     exchange = recorded(parsed_of(stream=True), first, b"data: {broken\n\n", b"data: [DONE]\n\n")
-    assert (exchange.fault, exchange.content) == (StreamTruncate(1, "malformed"), "Hello")
+    assert exchange.fault == StreamTruncate(1, "malformed")
+    assert exchange.content == "Hello"
     assert recorded(parsed_of(stream=True), b"data: {broken\n\n").fault == MalformedResponse("{broken")
 
 
@@ -127,7 +137,8 @@ def test_an_error_inside_a_stream_is_a_fault():
 def test_a_whole_answer_where_a_stream_was_asked_for_is_kept_as_it_came():
     body = orjson.dumps(CODECS["openai_chat"].encode_response(RESPONSE))
     exchange = recorded(parsed_of(stream=True), body, content_type="application/json")
-    assert (exchange.fault, exchange.wire.content()) == (StreamTruncate(0, "clean"), body)
+    assert exchange.fault == StreamTruncate(0, "clean")
+    assert exchange.wire.content() == body
     assert exchange.wire.is_streamed
 
 
@@ -143,7 +154,9 @@ def test_an_error_status_is_the_fault_it_was(protocol, stream):
     body = orjson.dumps(CODECS[protocol].encode_error(503, "busy"))
     exchange = recorded(parsed_of(protocol, stream=stream), body, status=503, content_type="application/json")
     assert exchange.fault == HttpError(503, {"content-type": "application/json", "x-request-id": "r"}, body.decode())
-    assert (exchange.wire.status, exchange.wire.body, exchange.usage) == (503, body.decode(), None)
+    assert exchange.wire.status == 503
+    assert exchange.wire.body == body.decode()
+    assert exchange.usage is None
 
 
 def test_an_error_whose_body_broke_off_is_a_truncated_answer():
@@ -154,7 +167,9 @@ def test_where_nothing_came_there_are_no_bytes():
     parsed = parsed_of()
     nothing = ResponseCapture(parsed, SYSTEM_CLOCK).end("cut", failure="gone")
     exchange = build_exchange(parsed, nothing, prices=PRICES, recorded_at="")
-    assert (exchange.fault, exchange.wire, exchange.provider) == (ConnectionReset(), None, "openai")
+    assert exchange.fault == ConnectionReset()
+    assert exchange.wire is None
+    assert exchange.provider == "openai"
     silent = build_exchange(parsed, ResponseCapture(parsed, SYSTEM_CLOCK).end("silence"), prices=PRICES, recorded_at="")
     assert isinstance(silent.fault, Timeout)
 
@@ -162,10 +177,14 @@ def test_where_nothing_came_there_are_no_bytes():
 def test_plain_http_has_nothing_beside_its_bytes():
     parsed = parse_request(HttpRequest("GET", "/v1/models", "", {}, b""))
     exchange = recorded(parsed, b"{}", b"", status=500)
-    assert (exchange.fault, exchange.provider, exchange.usage, exchange.wire.body) == (None, "", None, "{}")
+    assert exchange.fault is None
+    assert exchange.provider == ""
+    assert exchange.usage is None
+    assert exchange.wire.body == "{}"
     assert provider_name_of(parsed) == "openai"
     stream = recorded(parsed, b"data: 1\n\ndata: 2\n\nda", content_type="text/event-stream", ending="cut")
-    assert (len(stream.wire.frames), stream.fault) == (3, StreamTruncate(3, "cut"))
+    assert len(stream.wire.frames) == 3
+    assert stream.fault == StreamTruncate(3, "cut")
 
 
 def test_a_model_that_the_answer_does_not_name_is_the_one_that_was_asked():
@@ -190,5 +209,6 @@ def test_bytes_that_make_a_codec_fail_are_recorded(caplog):
     for stream in (False, True):
         parsed = replace(parsed_of(stream=stream), route=Route())
         exchange = recorded(parsed, b"bytes", content_type="text/event-stream")
-        assert (exchange.fault, exchange.wire.content()) == (MalformedResponse("bytes"), b"bytes")
+        assert exchange.fault == MalformedResponse("bytes")
+        assert exchange.wire.content() == b"bytes"
     assert "could not be decoded; its bytes are recorded" in caplog.text

@@ -121,7 +121,8 @@ def test_what_the_replayed_part_ignores_the_new_recording_ignores(tmp_path):
 def test_the_model_is_replaced_where_a_protocol_has_it(path, body, sent):
     request = HttpRequest("POST", path, "", {}, orjson.dumps(body))
     found = with_model(SentRequest(route_of("POST", path, {}), request, path, []), "b:1")
-    assert (found.raw_path, orjson.loads(found.request.body)) == (sent, {"model": "b:1"} if body else {})
+    assert found.raw_path == sent
+    assert orjson.loads(found.request.body) == ({"model": "b:1"} if body else {})
 
 
 def test_a_request_without_a_model_is_refused():

@@ -72,7 +72,8 @@ class TestPassingOn:
         body = b'{ "odd" : "spacing", "choices" : [] }'
         upstream.answer = lambda call: call.whole(body, status=203, x_request_id="r1", x_other="o", set_cookie="a=b")
         answer = ask(server)
-        assert (answer.status_code, answer.content) == (203, body)
+        assert answer.status_code == 203
+        assert answer.content == body
         headers = {name: answer.headers[name] for name in ("x-request-id", "x-other", "set-cookie", "content-length")}
         assert headers == {"x-request-id": "r1", "x-other": "o", "set-cookie": "a=b", "content-length": str(len(body))}
         assert exchanges(path)[0].wire.headers == {"content-type": "application/json", "x-request-id": "r1"}
@@ -83,9 +84,12 @@ class TestPassingOn:
         place = server.session_url("a/b") + "/v1/chat/completions?api-version=2"
         assert HTTP.post(place, content=sent, headers=headers).status_code == 200
         (call,) = upstream.calls
-        assert (call.path, call.body) == ("/v1/chat/completions?api-version=2", sent)
-        assert (call.headers["authorization"], call.headers["x-mine"]) == (f"Bearer {KEY}", "1")
-        assert (call.headers["accept-encoding"], call.headers["user-agent"]) == ("identity", "me")
+        assert call.path == "/v1/chat/completions?api-version=2"
+        assert call.body == sent
+        assert call.headers["authorization"] == f"Bearer {KEY}"
+        assert call.headers["x-mine"] == "1"
+        assert call.headers["accept-encoding"] == "identity"
+        assert call.headers["user-agent"] == "me"
         assert not any(name.startswith("x-offbook") for name in call.headers)
 
     def test_the_path_is_spelt_as_the_client_spelt_it(self, server, upstream):
@@ -173,12 +177,14 @@ class TestPassingOn:
             recording(path, upstream.url, upstream_end_wait_s=PATIENCE_S) as server,
             HTTP.stream("GET", server.url + "/v1/files/x") as stream,
         ):
-            assert (stream.status_code, len(exchanges(path))) == (401, 1)
+            assert stream.status_code == 401
+            assert len(exchanges(path)) == 1
 
     def test_a_head_request_and_an_empty_answer_are_passed_on(self, server, upstream, path):
         upstream.answer = lambda call: call.begin(200, "text/plain", content_length="7")
         answer = HTTP.head(server.url + "/v1/files/x")
-        assert (answer.headers["content-length"], answer.content) == ("7", b"")
+        assert answer.headers["content-length"] == "7"
+        assert answer.content == b""
         upstream.answer = lambda call: call.begin(204, "text/plain")
         assert HTTP.get(server.url + "/v1/files/x").status_code == 204
         upstream.answer = lambda call: call.whole(b"")
@@ -188,7 +194,8 @@ class TestPassingOn:
     def test_redirects_are_the_clients_own(self, server, upstream):
         upstream.answer = lambda call: call.whole(b"", status=307, location="http://127.0.0.1:9/")
         answer = ask(server)
-        assert (answer.status_code, answer.headers["location"]) == (307, "http://127.0.0.1:9/")
+        assert answer.status_code == 307
+        assert answer.headers["location"] == "http://127.0.0.1:9/"
 
     def test_proxies_of_the_environment_do_not_stand_before_this_machine(self, path, upstream, monkeypatch):
         for name in ("http_proxy", "all_proxy", "HTTP_PROXY"):
@@ -206,7 +213,8 @@ class TestPassingOn:
         monkeypatch.setattr(capture, "MAX_KEPT_BYTES", 1000)
         upstream.answer = lambda call: call.stream(b"x" * 900, b"y" * 900, b"z" * 900)
         assert HTTP.get(server.url + "/v1/files/f/content").content == b"x" * 900 + b"y" * 900 + b"z" * 900
-        assert (server.calls[0].outcome, server.calls[0].status) == ("passed", 200)
+        assert server.calls[0].outcome == "passed"
+        assert server.calls[0].status == 200
         assert exchanges(path) == []
         assert "/v1/files/f/content: not recorded" in caplog.text
 
@@ -219,12 +227,17 @@ class TestWhatIsRecorded:
         (stored,) = open_store(path).read()
         exchange = stored.exchange
         assert stored.key == "greet"
-        assert (exchange.content, exchange.model, exchange.provider) == ("Hello", "gpt-4o", "openai")
-        assert (exchange.usage, exchange.finish_reason, exchange.fault) == (Usage(3, 2, 5), "stop", None)
+        assert exchange.content == "Hello"
+        assert exchange.model == "gpt-4o"
+        assert exchange.provider == "openai"
+        assert exchange.usage == Usage(3, 2, 5)
+        assert exchange.finish_reason == "stop"
+        assert exchange.fault is None
         assert exchange.cost_usd > 0
         assert exchange.latency_ms > 0
         assert exchange.request_fields()["temperature"] == 0.5
-        assert (exchange.wire.protocol, exchange.wire.status) == ("openai_chat", 200)
+        assert exchange.wire.protocol == "openai_chat"
+        assert exchange.wire.status == 200
         assert exchange.wire.body == body.decode()
 
     def test_a_stream_is_kept_frame_by_frame_with_times_however_it_was_cut(self, server, upstream, path):
@@ -239,22 +252,26 @@ class TestWhatIsRecorded:
         assert 0 < times[0] == round(times[0], 3) <= exchange.latency_ms
         assert [piece for _, piece in exchange.chunks] == ["Hel", "lo"]
         assert [at_ms for at_ms, _ in exchange.chunks] == times[1:3]
-        assert (exchange.content, exchange.model, exchange.fault) == ("Hello", "m-1", None)
+        assert exchange.content == "Hello"
+        assert exchange.model == "m-1"
+        assert exchange.fault is None
 
     def test_a_call_is_on_the_list_and_an_event_is_sent(self, path, upstream):
         sink = offbook.MemorySink()
         with recording(path, upstream.url, sink=sink) as server:
             ask(server, headers={"x-offbook-step": "s", "x-stainless-retry-count": "1"})
             (call,) = server.calls
-        assert (call.outcome, call.status, call.model, call.key, call.attempt) == ("recorded", 200, "m", "s", 2)
+        assert call.outcome == "recorded"
+        assert call.status == 200
+        assert call.model == "m"
+        assert call.key == "s"
+        assert call.attempt == 2
         (record_event,) = [event for event in sink.events if isinstance(event, CallRecorded)]
-        assert (
-            record_event.step_id,
-            record_event.provider,
-            record_event.model,
-            record_event.call,
-            record_event.attempt,
-        ) == ("s", "openai", "demo", 1, 2)
+        assert record_event.step_id == "s"
+        assert record_event.provider == "openai"
+        assert record_event.model == "demo"
+        assert record_event.call == 1
+        assert record_event.attempt == 2
         assert record_event.latency_s > 0
 
     def test_plain_http_is_kept_under_what_was_asked(self, server, upstream, path):
@@ -262,7 +279,9 @@ class TestWhatIsRecorded:
         HTTP.get(server.url + "/v1/models", params={"limit": 2, "key": KEY})
         (exchange,) = exchanges(path)
         assert exchange.http_fields() == {"method": "GET", "path": "/v1/models?limit=2", "body": None}
-        assert (exchange.wire.protocol, exchange.wire.status, exchange.fault) == ("http", 404, None)
+        assert exchange.wire.protocol == "http"
+        assert exchange.wire.status == 404
+        assert exchange.fault is None
         assert upstream.calls[0].path == f"/v1/models?limit=2&key={KEY}"
 
     def test_a_body_that_no_codec_reads_is_plain_http(self, server, upstream, path):
@@ -286,7 +305,8 @@ class TestWhatIsRecorded:
         answer = ask(server)
         assert answer.content == body
         assert "content-encoding" not in answer.headers
-        assert (exchanges(path)[0].content, exchanges(path)[0].wire.content()) == ("Packed", body)
+        assert exchanges(path)[0].content == "Packed"
+        assert exchanges(path)[0].wire.content() == body
 
     @pytest.mark.parametrize(
         ("name", "pack"), [("zstd", zstandard.compress), ("br", brotli.compress), ("gzip", gzip.compress)]
@@ -298,7 +318,8 @@ class TestWhatIsRecorded:
         body = orjson.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}]})
         packed, headers = pack(body), {"content-type": "application/json", "content-encoding": name}
         asked = HTTP.post(server.url + "/v1/chat/completions", content=packed, headers=headers)
-        assert (upstream.calls[-1].body, upstream.calls[-1].headers["content-encoding"]) == (packed, name)
+        assert upstream.calls[-1].body == packed
+        assert upstream.calls[-1].headers["content-encoding"] == name
         assert exchanges(path)[0].request_fields()["messages"][0]["content"] == "Hi"
         with offbook.serving(path) as replay:
             place = replay.url + "/v1/chat/completions"
@@ -322,7 +343,8 @@ class TestWhatIsRecorded:
         upstream.answer = lambda call: call.whole(b"<html>", content_type="text/html")
         assert ask(server).text == "<html>"
         (exchange,) = exchanges(path)
-        assert (exchange.fault, exchange.wire.body) == (MalformedResponse("<html>"), "<html>")
+        assert exchange.fault == MalformedResponse("<html>")
+        assert exchange.wire.body == "<html>"
 
     def test_concurrent_calls_are_recorded_whole(self, server, upstream, path):
         everybody = threading.Barrier(16)
@@ -401,11 +423,15 @@ class TestFailures:
         body = b'{"error": {"message": "slow down", "type": "rate_limit"}}'
         upstream.answer = lambda call: call.whole(body, status=429, retry_after="7", x_request_id="r")
         answer = ask(server)
-        assert (answer.status_code, answer.headers["retry-after"], answer.content) == (429, "7", body)
+        assert answer.status_code == 429
+        assert answer.headers["retry-after"] == "7"
+        assert answer.content == body
         (exchange,) = exchanges(path)
         headers = {"content-type": "application/json", "retry-after": "7", "x-request-id": "r"}
         assert exchange.fault == HttpError(429, headers, body.decode())
-        assert (exchange.wire.status, exchange.wire.headers, exchange.wire.body) == (429, headers, body.decode())
+        assert exchange.wire.status == 429
+        assert exchange.wire.headers == headers
+        assert exchange.wire.body == body.decode()
 
     @pytest.mark.parametrize(
         ("breaking", "error", "ending"),
@@ -430,9 +456,11 @@ class TestFailures:
                     is_read.set()
         assert read == FRAMES[0] + FRAMES[1]
         (exchange,) = exchanges(path)
-        assert (exchange.fault, exchange.content) == (StreamTruncate(2, ending), "Hello")
+        assert exchange.fault == StreamTruncate(2, ending)
+        assert exchange.content == "Hello"
         assert exchange.wire.content() == read
-        assert (server.calls[0].outcome, server.calls[0].status) == ("recorded", 200)
+        assert server.calls[0].outcome == "recorded"
+        assert server.calls[0].status == 200
 
     def test_a_body_that_breaks_off_is_replayed_broken_off(self, server, upstream, path):
         def answer(call):
@@ -444,7 +472,8 @@ class TestFailures:
         for _ in range(2):
             with RawClient(server.url) as client:
                 received = client.ask(call_of())
-                assert (received.body, received.end) == (b'{"half": ', "closed")
+                assert received.body == b'{"half": '
+                assert received.end == "closed"
             server.stop()
             server = offbook.serving(path).start()
         server.stop()
@@ -456,15 +485,18 @@ class TestFailures:
         with recording(path, url) as server:
             answer = ask(server, headers={"authorization": f"Bearer {KEY}"}, place=f"/v1/messages?key={KEY}")
             call = server.calls[0]
-        assert (answer.status_code, answer.json()["type"]) == (502, "error")
+        assert answer.status_code == 502
+        assert answer.json()["type"] == "error"
         message = answer.json()["error"]["message"]
         assert f"no answer from {url} (ConnectError" in message
         assert "--upstream anthropic=…, or upstreams={'anthropic'" in message
         assert KEY not in answer.text
-        assert (call.outcome, call.status) == ("recorded", 502)
+        assert call.outcome == "recorded"
+        assert call.status == 502
         assert call.failure.startswith(f"no answer from {url} (ConnectError")
         (exchange,) = exchanges(path)
-        assert (exchange.fault, exchange.wire) == (ConnectionReset(), None)
+        assert exchange.fault == ConnectionReset()
+        assert exchange.wire is None
 
     def test_a_server_that_hangs_up_without_an_answer_is_reported_by_a_502(self, server, upstream, path):
         upstream.answer = lambda call: call.cut()
@@ -479,11 +511,13 @@ class TestFailures:
         upstream.answer = lambda call: call.has_client_left()
         with recording(path, upstream.url, upstream_timeout_s=0.05) as server:
             answer = ask(server)
-            assert (answer.status_code, server.calls[0].status) == (504, 504)
+            assert answer.status_code == 504
+            assert server.calls[0].status == 504
         assert f"no answer from {upstream.url} in time (ReadTimeout)" in answer.json()["error"]["message"]
         (exchange,) = exchanges(path)
         assert isinstance(exchange.fault, Timeout)
-        assert (exchange.fault.after_ms >= 50, exchange.latency_ms) == (True, 0.0)
+        assert exchange.fault.after_ms >= 50
+        assert exchange.latency_ms == 0.0
 
     def test_a_stream_that_falls_silent_is_reset_and_kept_as_silent(self, path, upstream):
         def answer(call):
@@ -499,14 +533,17 @@ class TestFailures:
 
     def test_a_step_that_cannot_be_a_key_is_refused_before_anything_is_asked(self, server, upstream):
         answer = ask(server, headers={"x-offbook-step": "_meta"})
-        assert (answer.status_code, answer.headers["x-should-retry"]) == (400, "false")
+        assert answer.status_code == 400
+        assert answer.headers["x-should-retry"] == "false"
         assert "starts with '_'" in answer.json()["error"]["message"]
-        assert (server.calls[0].outcome, upstream.calls) == ("refused", [])
+        assert server.calls[0].outcome == "refused"
+        assert upstream.calls == []
 
     def test_a_path_that_makes_no_url_is_refused(self, path, upstream):
         with recording(path, f"{upstream.url}/{'p' * 40_000}") as server:
             answer = HTTP.get(f"{server.url}/v1/{'x' * 30_000}")
-        assert (answer.status_code, upstream.calls) == (400, [])
+        assert answer.status_code == 400
+        assert upstream.calls == []
 
     def test_what_cannot_be_written_is_not_passed_off_as_answered(self, tmp_path, upstream, caplog):
         path = tmp_path / "folder" / "run.json"
@@ -538,8 +575,10 @@ class TestClientsThatLeave:
         assert has_stopped.wait(PATIENCE_S)
         server.stop()
         (exchange,) = exchanges(path)
-        assert (exchange.fault, exchange.content) == (StreamTruncate(2, "clean"), "Hello")
-        assert (exchange.wire.content(), server.calls[0].outcome) == (read, "recorded")
+        assert exchange.fault == StreamTruncate(2, "clean")
+        assert exchange.content == "Hello"
+        assert exchange.wire.content() == read
+        assert server.calls[0].outcome == "recorded"
 
     def test_one_that_leaves_behind_the_last_event_has_got_all(self, upstream, path):
         has_stopped = threading.Event()
@@ -559,7 +598,9 @@ class TestClientsThatLeave:
                         break
             assert has_stopped.wait(PATIENCE_S)
         (exchange,) = exchanges(path)
-        assert (exchange.fault, exchange.content, exchange.finish_reason) == (None, "Hello", "stop")
+        assert exchange.fault is None
+        assert exchange.content == "Hello"
+        assert exchange.finish_reason == "stop"
 
     @pytest.mark.parametrize("begins", [True, False])
     def test_of_a_whole_answer_nothing_is_kept_that_nobody_waited_for(self, server, upstream, path, begins):
@@ -639,8 +680,10 @@ class TestFaults:
         upstream.answer = lambda call: call.whole(b'{"error": {"message": "no"}}', status=400)
         with recording(path, upstream.url, faults=["call=1: partial_response"]) as server:
             answer = ask(server)
-            assert (answer.status_code, answer.content) == (400, b'{"error": {"message": "no"}}')
-            assert (server.calls[0].status, server.calls[0].fault) == (400, None)
+            assert answer.status_code == 400
+            assert answer.content == b'{"error": {"message": "no"}}'
+            assert server.calls[0].status == 400
+            assert server.calls[0].fault is None
 
     def test_an_upstream_that_is_not_there_is_reported_also_where_a_fault_waited(self, path, upstream):
         upstream.answer = lambda call: call.cut()
@@ -651,7 +694,8 @@ class TestFaults:
         monkeypatch.setattr(capture, "MAX_KEPT_BYTES", 10)
         with recording(path, upstream.url, faults=["call=1: partial_response"]) as server:
             answer = ask(server)
-        assert (answer.status_code, exchanges(path)) == (502, [])
+        assert answer.status_code == 502
+        assert exchanges(path) == []
         assert "too large to apply a fault" in answer.json()["error"]["message"]
 
 

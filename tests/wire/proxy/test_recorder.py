@@ -61,7 +61,8 @@ def record(location, upstream, *texts, mode="append", **options):
 def test_fresh_replaces_the_recording_when_the_server_has_ended(location, upstream):
     record(location, upstream, "a", "b")
     with recording(location, upstream.url, record_mode="fresh") as server:
-        assert (said(server, "a"), said(server, "c")) == ("answer 3", "answer 4")
+        assert said(server, "a") == "answer 3"
+        assert said(server, "c") == "answer 4"
         assert sorted(contents(location)) == ["answer 1", "answer 2"]
     assert sorted(contents(location)) == ["answer 3", "answer 4"]
     record(location, upstream, mode="fresh")
@@ -79,7 +80,8 @@ def test_once_records_if_there_is_nothing_and_else_replays_strictly(location, up
     with recording(location, upstream.url, record_mode="once") as server:
         assert said(server, "a") == "answer 1"
         miss = ask(server, "b")
-        assert (miss.status_code, [call.outcome for call in server.calls]) == (422, ["served", "missed"])
+        assert miss.status_code == 422
+        assert [call.outcome for call in server.calls] == ["served", "missed"]
         assert location in server.misses[0].text
         assert "OPENAI_API_KEY" in server.env
     assert len(upstream.calls) == len(contents(location)) == 1

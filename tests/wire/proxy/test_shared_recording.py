@@ -88,9 +88,11 @@ def test_without_its_server_calls_are_refused_or_made_live_as_the_url_says(upstr
         servers = [serving(url, upstream).start() for url in urls]
         assert [ask(server).status_code for server in servers] == [200, 200]
     refused, live = [ask(server, "Ho") for server in servers]
-    assert (refused.status_code, live.status_code) == (422, 200)
+    assert refused.status_code == 422
+    assert live.status_code == 200
     assert "no connection to the server" in refused.text
     assert len(upstream.calls) == 3
-    assert (servers[0].totals().unrecorded.total(), servers[1].cache_counts.unreached) == (1, 1)
+    assert servers[0].totals().unrecorded.total() == 1
+    assert servers[1].cache_counts.unreached == 1
     for server in servers:
         server.stop()

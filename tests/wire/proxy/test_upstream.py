@@ -116,7 +116,9 @@ def test_servers_on_this_machine_are_known():
         "ollama",
     ]
     assert upstreams.address("google") == "http://[::1]:7"
-    assert (upstreams.vendor_at(7), upstreams.vendor_at(11434), upstreams.vendor_at(8)) == ("google", "ollama", None)
+    assert upstreams.vendor_at(7) == "google"
+    assert upstreams.vendor_at(11434) == "ollama"
+    assert upstreams.vendor_at(8) is None
 
 
 def test_an_unknown_vendor_is_an_error_that_names_the_nearest():

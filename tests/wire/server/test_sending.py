@@ -39,7 +39,8 @@ def answer_with(server):
         server.start_session(name, faults=[f"call=1: {line}"])
         received = ask(server.session_url(name), call, **options)
         after = ask(server.session_url(name), call_of(text="after"))
-        assert (after.status, after.end) == (200, "complete")
+        assert after.status == 200
+        assert after.end == "complete"
         return received
 
     return answer_after_fault
@@ -55,7 +56,9 @@ def clean_frames(call):
 def test_an_answer_arrives_as_it_is(server, protocol, stream):
     call = call_of(protocol, stream=stream)
     received, answer = ask(server.url, call), answer_to(session_of(ENTRY), call)
-    assert (received.status, received.body, received.end) == (200, answer.content, "complete")
+    assert received.status == 200
+    assert received.body == answer.content
+    assert received.end == "complete"
     assert received.headers["content-type"] == answer.headers["content-type"]
     assert ("transfer-encoding" in received.headers) is stream
     assert decode(received.body, protocol, is_streamed=stream).content == CONTENT
@@ -71,18 +74,23 @@ def test_a_connection_is_kept_for_further_calls(server):
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_reset_is_a_real_one(answer_with, stream):
     received = answer_with("connection_reset", call_of(stream=stream))
-    assert (received.status, received.body, received.end) == (None, b"", "reset")
+    assert received.status is None
+    assert received.body == b""
+    assert received.end == "reset"
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_silence_is_silent(answer_with, stream):
     received = answer_with("timeout", call_of(stream=stream), patience_s=0.05)
-    assert (received.status, received.body, received.end) == (None, b"", "silent")
+    assert received.status is None
+    assert received.body == b""
+    assert received.end == "silent"
 
 
 def test_silence_that_has_an_end_ends_by_a_reset(answer_with):
     received = answer_with("timeout 20", call_of())
-    assert (received.status, received.end) == (None, "reset")
+    assert received.status is None
+    assert received.end == "reset"
 
 
 @pytest.mark.parametrize(
@@ -101,7 +109,8 @@ def test_silence_that_has_an_end_ends_by_a_reset(answer_with):
 def test_exactly_so_many_frames_arrive_before_a_stream_breaks_off(answer_with, protocol, after, how, end):
     call = call_of(protocol, stream=True)
     received = answer_with(f"stream_truncate {after} raise={how}", call)
-    assert (received.status, received.end) == (200, end)
+    assert received.status == 200
+    assert received.end == end
     assert frames_in(received.body) == clean_frames(call)[:after]
     assert received.headers["transfer-encoding"] == "chunked"
 
@@ -109,7 +118,9 @@ def test_exactly_so_many_frames_arrive_before_a_stream_breaks_off(answer_with, p
 def test_a_stream_can_fall_silent_in_the_middle(answer_with):
     call = call_of(stream=True)
     received = answer_with("stream_truncate 2 raise=TimeoutError", call, patience_s=0.5)
-    assert (received.status, received.body, received.end) == (200, b"".join(clean_frames(call)[:2]), "silent")
+    assert received.status == 200
+    assert received.body == b"".join(clean_frames(call)[:2])
+    assert received.end == "silent"
 
 
 @pytest.mark.parametrize(
@@ -121,7 +132,8 @@ def test_a_stream_can_fall_silent_in_the_middle(answer_with):
 )
 def test_a_stream_can_end_in_what_its_clients_take_for_an_error(answer_with, protocol, how):
     received = answer_with(f"stream_truncate 3 raise={how}", call_of(protocol, stream=True))
-    assert (received.status, received.end) == (200, "complete")
+    assert received.status == 200
+    assert received.end == "complete"
     with pytest.raises(ProviderError):
         decode(received.body, protocol, is_streamed=True)
 
@@ -132,7 +144,9 @@ def test_half_of_a_whole_answer_arrives_before_it_breaks_off(answer_with, how, e
         answer_with(f"stream_truncate 1 raise={how}", call_of()),
         answer_to(session_of(ENTRY), call_of()).content,
     )
-    assert (received.status, received.body, received.end) == (200, whole[: len(whole) // 2], end)
+    assert received.status == 200
+    assert received.body == whole[: len(whole) // 2]
+    assert received.end == end
 
 
 def test_an_http_client_takes_a_cut_for_what_it_is(server):
@@ -192,7 +206,8 @@ def test_a_wrong_content_type_arrives_with_the_right_bytes(answer_with):
 )
 def test_answers_that_no_client_can_read_arrive_whole(answer_with, line, protocol):
     received = answer_with(line, call_of(protocol, stream=True))
-    assert (received.status, received.end) == (200, "complete")
+    assert received.status == 200
+    assert received.end == "complete"
     assert received.body
 
 
@@ -201,7 +216,9 @@ def test_every_status_arrives(answer_with, status):
     received = answer_with(
         f"http_error {status} headers.X-Note=é headers.Transfer-Encoding=chunked headers.Content-Length=3", call_of()
     )
-    assert (received.status, received.end, received.headers["x-note"]) == (status, "complete", "é")
+    assert received.status == status
+    assert received.end == "complete"
+    assert received.headers["x-note"] == "é"
     assert CODECS["openai_chat"].decode_error(received.body) == "an injected error"
 
 
@@ -210,7 +227,9 @@ def test_a_status_that_has_no_body_gets_none(server, status):
     server.start_session("bodiless", faults=[f"call=1: http_error {status} body=xyz"])
     with RawClient(server.session_url("bodiless")) as client:
         received = client.ask(call_of())
-        assert (received.status, received.body, received.headers.get("content-length", "0")) == (status, b"", "0")
+        assert received.status == status
+        assert received.body == b""
+        assert received.headers.get("content-length", "0") == "0"
         assert client.ask(call_of(text="b")).status == 200
 
 

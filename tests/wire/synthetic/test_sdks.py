@@ -81,7 +81,8 @@ class TestEmbeddings:
         answer = openai_client.embeddings.create(model="text-embedding-3-small", input=["hello", "world"])
         assert [each.embedding for each in answer.data] == [unit_vector(HELLO, 1536), unit_vector(WORLD, 1536)]
         assert [each.index for each in answer.data] == [0, 1]
-        assert (answer.model, answer.usage.prompt_tokens) == ("text-embedding-3-small", 4)
+        assert answer.model == "text-embedding-3-small"
+        assert answer.usage.prompt_tokens == 4
 
     def test_openai_reads_floats_of_the_dimensions_it_asks_for(self, openai_client):
         answer = openai_client.embeddings.create(model="m", input="hello", encoding_format="float", dimensions=5)
@@ -91,7 +92,8 @@ class TestEmbeddings:
         one = openai_client.embeddings.create(model="m", input=[1, 2, 3])
         two = openai_client.embeddings.create(model="m", input=[[1, 2, 3], [4]])
         assert one.data[0].embedding == two.data[0].embedding != two.data[1].embedding
-        assert (one.usage.total_tokens, two.usage.total_tokens) == (3, 4)
+        assert one.usage.total_tokens == 3
+        assert two.usage.total_tokens == 4
 
     def test_openai_is_told_of_bad_input_in_its_own_shape(self, openai_client):
         with pytest.raises(openai.BadRequestError, match="input: expected"):
@@ -116,7 +118,8 @@ class TestEmbeddings:
     def test_ollama_reads_embeddings(self, ollama_client):
         answer = ollama_client.embed(model="nomic-embed-text", input=["hello", "world"])
         assert answer.embeddings == [unit_vector(HELLO, 768), unit_vector(WORLD, 768)]
-        assert (answer.model, answer.prompt_eval_count) == ("nomic-embed-text", 4)
+        assert answer.model == "nomic-embed-text"
+        assert answer.prompt_eval_count == 4
         assert ollama_client.embed(model="m", input="hello", dimensions=3).embeddings == [unit_vector(HELLO, 3)]
 
     def test_ollama_reads_the_embedding_of_the_older_endpoint(self, ollama_client):
@@ -132,7 +135,10 @@ class TestModels:
     def test_openai_lists_and_retrieves(self, openai_client):
         assert [model.id for model in openai_client.models.list()] == ["first", "second"]
         model = openai_client.models.retrieve("second")
-        assert (model.id, model.object, model.created, model.owned_by) == ("second", "model", 0, "offbook")
+        assert model.id == "second"
+        assert model.object == "model"
+        assert model.created == 0
+        assert model.owned_by == "offbook"
 
     def test_openai_finds_no_model_that_is_not_there(self, openai_client):
         with pytest.raises(openai.NotFoundError):
@@ -141,9 +147,13 @@ class TestModels:
     def test_anthropic_lists_and_retrieves(self, anthropic_client):
         page = anthropic_client.models.list(limit=1)
         assert [model.id for model in page] == ["first", "second"]
-        assert (page.first_id, page.last_id, page.has_more) == ("first", "second", False)
+        assert page.first_id == "first"
+        assert page.last_id == "second"
+        assert not page.has_more
         model = anthropic_client.models.retrieve("second")
-        assert (model.id, model.display_name, model.lifecycle) == ("second", "second", "active")
+        assert model.id == "second"
+        assert model.display_name == "second"
+        assert model.lifecycle == "active"
         assert model.created_at == datetime(1970, 1, 1, tzinfo=UTC)
         assert model.max_input_tokens is None
 
@@ -154,7 +164,8 @@ class TestModels:
     def test_google_lists_and_retrieves(self, google_client):
         assert [model.name for model in google_client.models.list()] == ["models/first", "models/second"]
         model = google_client.models.get(model="second")
-        assert (model.name, model.display_name) == ("models/second", "second")
+        assert model.name == "models/second"
+        assert model.display_name == "second"
         assert "generateContent" in model.supported_actions
 
     def test_google_finds_no_model_that_is_not_there(self, google_client):
@@ -195,4 +206,5 @@ class TestTokenCounts:
 
     def test_openai_counts(self, openai_client):
         counted = openai_client.responses.input_tokens.count(model="m", input="x" * 40, instructions="y" * 8)
-        assert (counted.object, counted.input_tokens) == ("response.input_tokens", 16)
+        assert counted.object == "response.input_tokens"
+        assert counted.input_tokens == 16

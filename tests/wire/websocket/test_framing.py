@@ -49,7 +49,8 @@ def test_what_is_encoded_is_parsed_however_it_arrives(sent, cuts, is_masked):
     parser = FrameParser(expects_mask=is_masked)
     data = b"".join(encode(message, is_masked=is_masked) for message in sent)
     parsed = [message for piece in pieces_of(data, cuts) for message in parser.feed(piece)]
-    assert (parsed, parser.unparsed) == (sent, b"")
+    assert parsed == sent
+    assert parser.unparsed == b""
 
 
 @given(st.binary(max_size=40), st.binary(max_size=40), st.binary(min_size=1, max_size=20))

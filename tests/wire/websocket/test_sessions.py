@@ -84,7 +84,8 @@ def test_a_session_comes_back_to_the_byte(recording):
         with offbook.serving(path, latency_model=model) as server:
             with client(server) as socket:
                 assert talk(socket) == heard
-            assert (server.misses, server.unused()) == ([], [])
+            assert server.misses == []
+            assert server.unused() == []
 
 
 def test_the_entries_hold_what_both_sides_sent_with_its_times(recording):
@@ -109,10 +110,8 @@ def test_a_message_that_was_not_recorded_closes_the_session_and_is_a_miss(record
             read(socket, "session.created")
             with pytest.raises(ConnectionClosed) as caught:
                 ask(socket, {"type": "session.update", "session": {"type": "transcription"}}, until="session.updated")
-        assert (caught.value.rcvd.code, caught.value.rcvd.reason) == (
-            4422,
-            "not in the recording: expected session.update",
-        )
+        assert caught.value.rcvd.code == 4422
+        assert caught.value.rcvd.reason == "not in the recording: expected session.update"
         (miss,) = server.misses
         assert miss.kind == "drifted"
         assert "WS /v1/realtime?model=gpt-realtime: the message 'session.update'" in miss.text
@@ -457,6 +456,7 @@ def test_a_program_whose_messages_diverge_ends_with_3(recording):
     offbook_command = Path(sys.executable).with_name("offbook")
     command = [offbook_command, "exec", "--replay", recording[0], "--", sys.executable, "-c"]
     done = subprocess.run([*command, ANOTHER_MESSAGE], capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stdout) == (3, "4422\n")
+    assert done.returncode == 3
+    assert done.stdout == "4422\n"
     assert "the message 'session.update'" in done.stderr
     assert '+  "type": "transcription"' in done.stderr

@@ -76,7 +76,8 @@ def test_a_page_that_is_not_there_is_no_failure_of_the_tool(status):
 def test_any_other_status_is_reported(status):
     with pytest.raises(ToolFailureError, match=f"answered {status}") as caught:
         fetched({"/": page("", status=status)})
-    assert (caught.value.status_code, caught.value.tool) == (int(status[:3]), "fetch")
+    assert caught.value.status_code == int(status[:3])
+    assert caught.value.tool == "fetch"
 
 
 def test_what_is_no_text_is_reported_by_its_type():

@@ -130,7 +130,8 @@ def test_a_file_that_cannot_be_opened_is_reported(reader):
 def test_a_root_that_leaves_the_folder_is_refused(folder, root):
     with pytest.raises(InputError, match="leaves the folder of the workflow") as caught:
         read_file("read", root=root, folder=folder)
-    assert (caught.value.source, caught.value.place) == ("tools.read", "root")
+    assert caught.value.source == "tools.read"
+    assert caught.value.place == "root"
 
 
 def test_a_root_that_is_a_link_out_of_the_folder_is_refused(tmp_path):

@@ -58,7 +58,9 @@ def test_a_function_beside_the_workflow_becomes_a_tool_of_the_declared_name(tmp_
     write(tmp_path, my_tools='def add(a: int, b: int = 1):\n    """Add numbers."""\n    return a + b\n')
     path = list(sys.path)
     tool = loaded(tmp_path, "my_tools:add", name="plus")
-    assert (tool.name, tool.spec.name, tool.spec.description) == ("plus", "plus", "Add numbers.")
+    assert tool.name == "plus"
+    assert tool.spec.name == "plus"
+    assert tool.spec.description == "Add numbers."
     assert result_of(tool, a="2") == 3
     assert sys.path == path
 
@@ -93,11 +95,16 @@ full = ToolDef(ToolSpec("old", "Full.", {"type": "object", "properties": {"a": {
 """,
     )
     look, full = loaded(tmp_path, "ready:look", name="see"), loaded(tmp_path, "ready:full", name="whole")
-    assert (look.name, look.spec.description, look.timeout_s, look.prerequisites) == ("see", "Look.", 3, ["x"])
+    assert look.name == "see"
+    assert look.spec.description == "Look."
+    assert look.timeout_s == 3
+    assert look.prerequisites == ["x"]
     assert look.side_effect
     assert look.repeatable
     assert result_of(look, at="here") == "here"
-    assert (full.name, full.spec.description, full.timeout_s) == ("whole", "Full.", 4)
+    assert full.name == "whole"
+    assert full.spec.description == "Full."
+    assert full.timeout_s == 4
     assert full.spec.function["function"]["name"] == "whole"
     assert result_of(full, a=1) == 1
 

@@ -81,7 +81,8 @@ def test_mappings_and_lists_are_filled_through():
 def test_what_is_no_template_is_refused(text, reason, hint):
     with pytest.raises(TemplateError) as caught:
         Template.parse(text)
-    assert (caught.value.reason, caught.value.hint) == (reason, hint)
+    assert caught.value.reason == reason
+    assert caught.value.hint == hint
 
 
 @pytest.mark.parametrize(

@@ -159,12 +159,11 @@ def test_the_message_names_file_line_place_and_fix():
     )
     assert str(caught.value) == message
     error = caught.value
-    assert (error.source, error.place, error.hint) == (
-        "flow.yaml",
-        "steps[0].sytem_prompt",
-        "did you mean 'system_prompt'?",
-    )
-    assert (error.problems[0].line, error.problems[0].column) == (9, 5)
+    assert error.source == "flow.yaml"
+    assert error.place == "steps[0].sytem_prompt"
+    assert error.hint == "did you mean 'system_prompt'?"
+    assert error.problems[0].line == 9
+    assert error.problems[0].column == 5
 
 
 def test_a_definition_made_in_python_is_checked_without_lines():

@@ -16,7 +16,9 @@ def test_a_workflow_file_is_read(tmp_path):
     (tmp_path / "flow.yaml").write_text(EXAMPLE)
     flow = load_workflow(tmp_path / "flow.yaml")
     assert [type(step) for step in flow.steps] == [LlmCallStep, RouterStep, AgentStep, LlmCallStep]
-    assert (flow.name, flow.config.budget_usd, flow.config.model) == ("classify-and-respond", 0.5, "gpt-4o-mini")
+    assert flow.name == "classify-and-respond"
+    assert flow.config.budget_usd == 0.5
+    assert flow.config.model == "gpt-4o-mini"
     assert flow.steps[2].terminal_tool == ("reply",)
     assert flow.tools["reply"].function == "my_tools:reply"
     assert parse_workflow(EXAMPLE) == flow
@@ -49,7 +51,8 @@ def test_words_mean_what_yaml_1_2_says_they_do():
 
 def test_a_quoted_word_is_a_text_and_a_block_keeps_its_lines():
     flow = parse_workflow("name: 'true'\nsteps:\n  - id: a\n    type: llm_call\n    prompt: |\n      one\n      two\n")
-    assert (flow.name, flow.steps[0].prompt) == ("true", "one\ntwo\n")
+    assert flow.name == "true"
+    assert flow.steps[0].prompt == "one\ntwo\n"
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,9 @@ async def test_what_is_done_when_a_run_crashes_is_not_done_again(desk):
     assert prompts_of(provider) == ["two 1"]
     assert result.state == {"topic": "dogs", "first": "1", "second": "2"}
     (summary,) = chain.store.summaries()
-    assert (summary.status, summary.settled_steps, summary.cost_usd) == ("succeeded", 2, 1.0)
+    assert summary.status == "succeeded"
+    assert summary.settled_steps == 2
+    assert summary.cost_usd == 1.0
 
 
 async def test_a_finished_step_never_answers_for_one_that_asks_the_same(desk):
@@ -141,7 +143,8 @@ steps:
 """)
     await flow.work(flow.start(), response("1"), Crash())
     result, provider = await flow.work(flow.store.resume("last"), response("2"))
-    assert (result.state, prompts_of(provider)) == ({"copied": "1", "after": "2"}, ["after 1"])
+    assert result.state == {"copied": "1", "after": "2"}
+    assert prompts_of(provider) == ["after 1"]
     assert set(result.steps) == {"sub", "sub.ask", "after"}
 
 
@@ -151,7 +154,8 @@ async def test_a_stream_is_answered_again_as_it_was(desk):
     )
     await flow.work(flow.start(), [TextDelta("a"), response("a")], [TextDelta("b"), Crash()])
     result, provider = await flow.work(flow.store.resume("last"), [TextDelta("c"), response("c")])
-    assert (result.state["second"], prompts_of(provider)) == ("c", ["two a"])
+    assert result.state["second"] == "c"
+    assert prompts_of(provider) == ["two a"]
 
 
 async def test_skipped_steps_run_once_what_made_them_be_skipped_is_repaired(desk):
@@ -201,7 +205,8 @@ async def test_what_failed_and_then_worked_is_remembered_as_it_worked(desk):
     assert failed.steps["sell"].error_type == "ToolExecutionError"
     await flow.work(flow.store.resume("last"), call("charge"), Crash(), tools=till.tools)
     result, provider = await flow.work(flow.store.resume("last"), call("done"), tools=till.tools)
-    assert (result.state["sold"], prompts_of(provider)) == ("sold", ["charged 2"])
+    assert result.state["sold"] == "sold"
+    assert prompts_of(provider) == ["charged 2"]
 
 
 async def test_a_step_that_failed_and_was_then_cut_off_keeps_its_last_answer(desk):
@@ -209,7 +214,8 @@ async def test_a_step_that_failed_and_was_then_cut_off_keeps_its_last_answer(des
     await flow.work(flow.start(tools=till.tools), call("charge"), tools=till.tools)
     await flow.work(flow.store.resume("last"), call("done"), tools=till.tools)
     result, provider = await flow.work(flow.store.resume("last"), tools=till.tools)
-    assert (result.state["sold"], prompts_of(provider)) == ("sold", [])
+    assert result.state["sold"] == "sold"
+    assert prompts_of(provider) == []
 
 
 async def test_calls_outside_of_steps_are_kept_too(desk):

@@ -49,7 +49,9 @@ def test_show_lists_calls_of_tools_under_those_of_models(run, record):
     assert lines[1].startswith("greet")
     assert lines[2].split() == ["tool", "ends", "ms", "arguments", "result"]
     name, ends, _, *rest = lines[3].split()
-    assert (name, ends, rest) == ("get_weather", "result", ['{"city":"Oslo"}', '{"sky":"rain"}'])
+    assert name == "get_weather"
+    assert ends == "result"
+    assert rest == ['{"city":"Oslo"}', '{"sky":"rain"}']
     assert "error: LookupError" in lines[4]
     assert "no such city" in lines[4]
     assert lines[5] == f"{path}: 1 exchange of 1 key, 2 calls of 1 tool"
@@ -177,7 +179,8 @@ def test_diff_reports_when_a_call_answers_any_arguments_no_longer(run, write):
     code, out, _ = run("recording", "diff", first, second, "--json")
     assert code == 1
     (change,) = json.loads(out)["changes"]
-    assert (change["key"], change["kind"]) == ("_tools.get", "request")
+    assert change["key"] == "_tools.get"
+    assert change["kind"] == "request"
 
 
 @pytest.mark.parametrize("output", ["all.json", "sqlite:///all.db"])
@@ -186,7 +189,8 @@ def test_merge_keeps_all_calls_and_each_only_once(run, write, tmp_path, monkeypa
     a = write("a.json", get=[{"result": 1}, {"result": 1.0}])
     b = write("b.json", {"greet": {"content": "Hi"}}, get=[{"result": 2}, {"result": 1}], put={"result": 3})
     code, out, _ = run("recording", "merge", a, b, a, "-o", output)
-    assert (code, out) == (0, f"{output}: 5 exchanges of 1 key and 2 tools\n")
+    assert code == 0
+    assert out == f"{output}: 5 exchanges of 1 key and 2 tools\n"
     assert open_store(output).load().tools["put"].answer == 3
     assert [call.answer for call in open_store(output).load().tools["get"]] == [1, 1.0, 2]
 
@@ -233,4 +237,5 @@ def test_prune_removes_what_is_old_failed_or_named(run, write):
     assert results(path) == {"get": [2, 4]}
     assert "removed 2, 1 left" in run("recording", "prune", path, "--key", "_tools.get")[1]
     document = open_store(path).load()
-    assert (document.tools, document.entries["get"].content) == ({}, "a step")
+    assert document.tools == {}
+    assert document.entries["get"].content == "a step"
