@@ -95,22 +95,8 @@ DEVIATES = {
     | on("tools", "a result that inject_tools loses is used up in the replayed tools behind it"),
     "misses after faults": on(("provider", "tools"), "misses lack the faults that the injector adds to the error"),
     "failing runs": on("httpx2", "an error that leaves the block of a client does not keep the recording as it was"),
-    "calls that are noted": on("websocket", "a message of a socket that was answered is noted as failed"),
-    "default answers that are noted": on(WIRE, "a call over HTTP that got the default is noted as diverged"),
-    "stopped runs": on(TOOLS, "tools are still answered in a run that was stopped"),
-    "what diverged": on(("provider", "tools"), "what diverged lacks the faults that the injector adds to the error"),
     "live": on(WIRE, "live stops the run of an HTTP client, and asks nobody"),
     "results that are named": on("tools", "a result that was not recorded is named as the answer of a model"),
-    "faces together": on(
-        ("provider and httpx2", "provider and requests"), "a run that uses HTTP clients and a provider is refused"
-    ),
-    "stopped together": on("tools and provider", "tools are still answered after a model call that stops the run")
-    | on("tools and httpx2", "tools are still answered after an HTTP request that stops the run")
-    | on("httpx2 and tools", "HTTP clients are still answered after a tool call that stops the run")
-    | on("server and mcp_http", "a program's models are still answered after an MCP call that stops the run")
-    | on("mcp_http and server", "a program's MCP tools are still answered after a model call that stops the run"),
-    "the order of faults": on("httpx2 and tools", "what fired over HTTP is listed after what fired at tools"),
-    "the hint of a miss": on(MCP, "the hint names record=, and the option of a server is record_mode="),
 }
 
 

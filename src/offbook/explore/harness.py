@@ -77,16 +77,11 @@ class Harness:
         self._on_hung: Callable[[str], object] = raise_endless
         self.answer_s = ANSWER_WAIT_S
         self._interceptions: list[InProcessInterception] = []
-        self._divergences: list[str] = []
         self._wrapped: dict[str, ToolDeclaration] = {}
         self._open_http, self._reporting = open_http, reporting
         self._models, self._replayed_tools, self._declared = models, tools, declarations
         self._users = RecordedUsers(models)
         self._fault_log, self._tool_observer = FaultLog(), ToolObserver(max_calls=limits.tools)
-        models.on_diverged = self._divergences.append
-        if tools is not None:
-            tools.on_diverged = self._divergences.append
-            tools.on_end = models.end
         self.on_crash: Callable[[], NoReturn] = refuse_crash
         self._plan, self._order, self._numbers = plan, CallOrder(), CallNumbers()
         injector = FaultInjector(
@@ -246,7 +241,11 @@ class Harness:
     def diverged(self) -> list[str]:
         """The requests that were never recorded; of HTTP clients, the first one."""
         over_http = "" if self._opened_http is None else self._opened_http.diverged
-        return [*self._divergences, *filter(None, [over_http])]
+        models, tools = self._models.diverged, self._replayed_tools
+        errors = [*([] if models is None else [models]), *([] if tools is None else tools.diverged)]
+        fired = [str(planned) for planned in self._fault_log.fired]
+        explained = [error.replace(fired=fired, hint="") if fired else error for error in errors]
+        return [*map(str, explained), *filter(None, [over_http])]
 
     @property
     def continuation(self) -> str:
@@ -378,12 +377,12 @@ class HarnessFactory:
             continuation=continuation,
             mark=gave_up_mark(plan),
         )
-        index = self._reader.tools
+        models, index = ExploredModels(source, self._divergence), self._reader.tools
         tools = ScriptedTools(index, self._tool_script) if len(index) else None
         harness = Harness(
             plan,
-            models=ExploredModels(source, self._divergence),
-            tools=None if tools is None else ExploredTools(tools, self._divergence, continuation),
+            models=models,
+            tools=None if tools is None else ExploredTools(tools, self._divergence, continuation, models=models),
             limits=self._call_limits(),
             declarations=self._declarations,
             open_http=partial(self._open_http, plan, is_clean=not self.has_script),

@@ -24,6 +24,7 @@ from offbook.recording.match.mismatch import nearest_success
 from offbook.session.call import ProviderCall
 from offbook.session.provider import Playback
 from offbook.session.script import ScriptedModels, ScriptedTools
+from offbook.session.sources import MISSING_TOOL
 from offbook.tools import ToolDef
 from offbook.tools.definition import WrappedTool
 
@@ -33,13 +34,13 @@ _AttemptKey: TypeAlias = tuple[str, str | None, int, int]
 class ExploredModels(Provider):
     """Answers the model calls of one run from its `source`.
 
-    `on_diverged` is called with the first request that was never recorded.
+    `diverged` is the error of the first request that was never recorded, if there was one.
     """
 
     name = "explore"
 
     def __init__(self, source: ScriptedModels, divergence: Divergence) -> None:
-        self.on_diverged: Callable[[str], object] = lambda _: None
+        self.diverged: RecordingMismatchError | None = None
         self.source, self._divergence = source, divergence
         self._answered: dict[_AttemptKey, RequestKey] = {}
         self._unrecorded = set[_AttemptKey]()
@@ -96,7 +97,7 @@ class ExploredModels(Provider):
         self._unrecorded.add(_attempt_key(request))
         if not source.continued_by:
             refusal = source.refusal(call, request.step_id, match)
-            self.on_diverged(str(refusal))
+            self.diverged = self.diverged or refusal
             if not source.can_continue:
                 self.end(refusal)
                 raise refusal
@@ -133,19 +134,23 @@ class RecordedUsers(Provider):
 class ExploredTools:
     """Answers the tool calls of one run from its `source`.
 
-    `on_diverged` is called with each call that was never recorded, `on_end` with the refusal that ends the run.
-    `continued_by` names what answered such calls; it is empty if nothing had to.
+    `diverged` are the errors of the calls that were never recorded, and `continued_by` names what answered them; it is
+    empty if nothing had to. A call that stops the run stops its `models`, and the other way round.
     """
 
-    def __init__(self, source: ScriptedTools, divergence: Divergence, continuation: Continuation) -> None:
-        self.on_diverged: Callable[[str], object] = lambda _: None
-        self.on_end: Callable[[RecordingMismatchError], object] = lambda _: None
+    def __init__(
+        self, source: ScriptedTools, divergence: Divergence, continuation: Continuation, *, models: ExploredModels
+    ) -> None:
+        self.diverged: list[RecordingMismatchError] = []
         self.continued_by = ""
-        self._source, self._divergence, self._continuation = source, divergence, continuation
+        self._source, self._models = source, models
+        self._divergence, self._continuation = divergence, continuation
 
     def answer(self, tool: ToolDef, arguments: JsonObject) -> Any:
         """Return the result of the call. Raises the error that was recorded, if one was."""
         given = json_arguments(arguments)
+        if self._models.source.has_ended:
+            raise self._source.refusal(tool.name, given, MISSING_TOOL)
         match = self._source.look_up(tool.name, hash_arguments(given))
         if match.mismatch is not None or match.stored is None:
             return self._answer_unrecorded(tool, given, match)
@@ -158,10 +163,10 @@ class ExploredTools:
     def _answer_unrecorded(self, tool: ToolDef, arguments: JsonObject, match: ExchangeMatch[ToolExchange]) -> Any:
         """Answer by the policy. Raises RecordingMismatchError if the run is to stop."""
         refusal = self._source.refusal(tool.name, arguments, match)
-        self.on_diverged(str(refusal))
+        self.diverged.append(refusal)
         divergence = self._divergence
         if self._source.is_clean or divergence.policy in ("stop", "live"):
-            self.on_end(refusal)
+            self._models.end(refusal)
             raise refusal
         self.continued_by = divergence.policy if divergence.policy == "default" else self._continuation
         if divergence.policy == "default":

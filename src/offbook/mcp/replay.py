@@ -47,6 +47,7 @@ from offbook.recording.latency import NO_LATENCY, Latency
 from offbook.recording.match.cursor import Cursor, ExchangeMatch, UnusedEntry
 from offbook.recording.match.mismatch import nearest_success, tool_mismatch_error
 from offbook.recording.stores.store import ExchangeIndex, StoredExchange
+from offbook.session.script import ScriptedModels
 
 PROTOCOL = "mcp"
 """The protocol of the wire records of MCP: their frames are the lines that a server wrote."""
@@ -270,7 +271,7 @@ class ExploredMcpReplay(McpReplay):
 
     A call that was answered gets its last answer again, however often. One with other arguments gets the result of the
     recorded call of the tool that is most alike, unless `on_diverged`, which is called with the mismatch, raises it or
-    returns another result.
+    returns another result. Once the run of its `models` has ended, nothing is answered.
     """
 
     def __init__(
@@ -278,12 +279,15 @@ class ExploredMcpReplay(McpReplay):
         server: str,
         index: ExchangeIndex[ToolExchange],
         *,
+        models: ScriptedModels,
         on_diverged: Callable[[RecordingMismatchError], str | None],
     ) -> None:
         super().__init__(server, index)
-        self._on_diverged = on_diverged
+        self._models, self._on_diverged = models, on_diverged
 
     def find(self, request: Message) -> FoundAnswer:
+        if self._models.has_ended and request.tool:
+            raise self._mismatch(request, ExchangeMatch("default", mismatch="missing"))
         try:
             return super().find(request)
         except RecordingMismatchError as error:

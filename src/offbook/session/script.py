@@ -154,7 +154,8 @@ class ScriptedModels(RecordedModels):
 
     A request that the script does not have is a miss, unless the recording has exactly that request, or an answer that
     was written by hand for it. `on_miss` says what happens then. `mark` is part of the text of a continuation that
-    gives up. `continued_by` names what answered misses: a continuation, `default` or `live`; empty if nothing had to.
+    gives up. `continued_by` names what answered misses: a continuation, `default` or `live`; empty if nothing had to. A
+    run that `has_ended` because of a miss gets no answers any more, of tools neither.
     """
 
     def __init__(
@@ -167,7 +168,7 @@ class ScriptedModels(RecordedModels):
         mark: str = "",
     ) -> None:
         super().__init__(tape)
-        self.script, self.continued_by, self._has_ended = script, "", False
+        self.script, self.continued_by, self.has_ended = script, "", False
         self._run, self._on_miss, self._continuation, self._mark = script.start_run(), on_miss, continuation, mark
         self._written = WrittenAnswers(lambda: tape.written)
 
@@ -177,7 +178,7 @@ class ScriptedModels(RecordedModels):
         return self._run.is_first
 
     def look_up(self, call: Call, step: str | None) -> ExchangeMatch[Exchange]:
-        if self._has_ended:
+        if self.has_ended:
             return MISSING
         key = (step or "", call.request_hash)
         scripted = self._run.next_answer(key)
@@ -215,7 +216,7 @@ class ScriptedModels(RecordedModels):
     @property
     def can_continue(self) -> bool:
         """Whether misses are answered: not in the clean run, and not after the run was to stop."""
-        return not self._has_ended and not self._run.is_first and self._on_miss != "stop"
+        return not self.has_ended and not self._run.is_first and self._on_miss != "stop"
 
     def continued(self, call: Call, step: str | None) -> ExchangeMatch[Exchange] | None:
         """Return what answers a call that missed; None if it is to be refused, as all calls after it are then.
@@ -223,7 +224,7 @@ class ScriptedModels(RecordedModels):
         Only whoever made the call can ask a real model instead.
         """
         if not self.can_continue or call.is_message or self._on_miss == "live":
-            self._has_ended = self._has_ended or call.request is not None or call.is_message
+            self.has_ended = self.has_ended or call.request is not None or call.is_message
             return None
         if call.request is None:
             return ExchangeMatch("default")
@@ -235,7 +236,7 @@ class ScriptedModels(RecordedModels):
 
     def end(self) -> None:
         """Answer nothing any more: a run that was stopped must not go on, even if it has swallowed the refusal."""
-        self._has_ended = True
+        self.has_ended = True
 
     def use(self, match: ExchangeMatch[Exchange]) -> None:
         super().use(match)

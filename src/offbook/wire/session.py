@@ -315,7 +315,7 @@ class WireSession(Session):
 
     def note_tool_miss(self, call: WireCall, error: RecordingMismatchError) -> RecordingMismatchError:
         """Note a request to an MCP server that the recording has no answer for, and return the error for its client."""
-        error = self._after_faults(error)
+        error = self._after_faults(error.replace(hint=_MISS_HINTS[error.kind]))
         self._note_miss(error, call=0, place=call.place, number=call.number, attempt=1, method=call.method)
         self.diverged = self.diverged or str(error)
         if self._explored_run is None:

@@ -311,13 +311,13 @@ class WireObserver:
         )
 
     def _outcome(self, call: _ObservedCall) -> CallOutcome:
-        if call.outcome in ("missed", "default"):
+        if call.outcome == "missed":
             return "diverged"
         return "answered" if self._has_arrived(call) else "failed"
 
     def _has_arrived(self, call: _ObservedCall) -> bool:
         """Return whether the client got a complete answer."""
-        if spoils_answer(call.attempt.fault, call.answer) or call.answer.status != 200:
+        if spoils_answer(call.attempt.fault, call.answer) or call.answer.status not in _ANSWERED:
             return False
         return call.answer.end_ms <= 0 or call.attempt.number in self._delivered
 
@@ -362,13 +362,16 @@ def _follows(call: _ObservedCall, before: Sequence[_ObservedCall]) -> Follows:
 _SERVER_STATE = frozenset(("previous_response_id", "conversation"))
 """Fields of a request whose conversation the API has."""
 
+_ANSWERED = (200, 101)
+"""The statuses of an answer: of a model call, or of a message to a socket."""
+
 _UNRECORDED = ("missed", "default", "continued")
 
 
 def _failure_text(call: _ObservedCall) -> str:
     """Describe what the client got instead of an answer."""
     status, fault = call.answer.status, call.attempt.fault
-    if fault is not None and (status is None or status == 200):
+    if fault is not None and (status is None or status in _ANSWERED):
         return fault.type
     return f"HTTP {status}"
 

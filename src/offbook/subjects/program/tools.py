@@ -25,6 +25,7 @@ from offbook.messages import JsonObject, result_text
 from offbook.recording.format.exchange import ToolExchange
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import ExchangeIndex
+from offbook.session.script import ScriptedModels
 from offbook.text import shorten
 from offbook.tools.effects import Effect, EffectOutcome, ToolDeclaration
 from offbook.wire.session import WireSession
@@ -177,17 +178,21 @@ class McpStandIn:
 
     def _source(self, server: str, session: WireSession) -> McpSource | None:
         run = self._runs.get(session.name)
-        if run is None or session.source is None:
+        if run is None or not isinstance(session.source, ScriptedModels):
             return None
         index = session.source.tape.reader.tools
         if run.is_clean:
             return McpReplay(server, index)
-        return ExploredMcpReplay(server, index, on_diverged=lambda error: self._diverged(session, run, error))
+        return ExploredMcpReplay(
+            server, index, models=session.source, on_diverged=lambda error: self._diverged(session, run, error)
+        )
 
     def _diverged(self, session: WireSession, run: _McpRun, error: RecordingMismatchError) -> str | None:
         """Return the answer to a call that was never recorded; None for the one of the nearest call."""
         policy = self._settings.on_divergence
         if policy in ("stop", "live"):
+            if isinstance(session.source, ScriptedModels):
+                session.source.end()
             raise error
         noted = error.replace(fired=[str(planned) for planned in session.fired], hint="")
         session.diverged = session.diverged or str(noted)
