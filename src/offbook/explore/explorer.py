@@ -32,7 +32,7 @@ from offbook.explore.schedule import (
 )
 from offbook.explore.sharing import KnownRuns, leading_ids
 from offbook.explore.start_check import ForkingSubject, check_starts, sample_budget
-from offbook.explore.verdict import FINDINGS, LABELS, Assessment, Verdict, assess
+from offbook.explore.verdict import FINDINGS, LABELS, Assessment, Reason, Verdict, assess
 from offbook.faults import FaultPlan
 from offbook.recording.match.continuation import CONTINUATIONS, Continuation
 
@@ -83,6 +83,11 @@ class CaseResult(Struct, frozen=True):
     @property
     def verdict(self) -> Verdict:
         return self.assessment.verdict
+
+    @property
+    def reason(self) -> Reason:
+        """The finer kind of the verdict, in families that have several."""
+        return self.assessment.reason
 
     @property
     def evidence(self) -> tuple[str, ...]:
