@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offbook import explore_function, tool
-from offbook.explore.cases import FaultCase, HeatmapCell, cases_of, minimise, order_cases, pairs_of
+from offbook.explore.cases import HeatmapCell, cases_of, minimise, order_cases
 from offbook.explore.options import select_variants
 from offbook.explore.run import ModelCall, Run, sites_of
 from offbook.faults import At, parse_fault
@@ -115,16 +115,6 @@ def test_cases_that_would_do_the_same_are_one():
     sites = sites_of(clean_run(calls=(model_call(1), model_call(1))))
     case, _ = cases_of(sites, select_variants("http_error 401"))
     assert case.cells == (HeatmapCell("1", "http_error 401"), HeatmapCell("1", "http_error 401"))
-
-
-def test_a_pair_has_a_second_fault_at_another_site():
-    first = FaultCase("0001", (parse_fault("call=1 attempt=1: connection_reset"),), ())
-    pairs = list(pairs_of(first, TWO, select_variants("timeout,tool_lost")))
-    assert ["; ".join(map(str, lines)) for lines, _ in pairs] == [
-        "call=1 attempt=1: connection_reset; call=2 attempt=1: timeout 60000",
-        "call=1 attempt=1: connection_reset; tool=refund call=1: tool_lost",
-    ]
-    assert [row for _, row in pairs] == ["2", "refund 1"]
 
 
 LINES = [parse_fault(f"call={number}: connection_reset") for number in range(1, 7)]

@@ -5,9 +5,10 @@ from hypothesis import strategies as st
 
 from offbook.explore.cases import FaultCase, cases_of
 from offbook.explore.options import select_variants
-from offbook.explore.pairs import Pairs, Waves
+from offbook.explore.pairs import Pairs, Waves, pairs_of
 from offbook.explore.run import sites_of
 from offbook.explore.schedule import schedule
+from offbook.faults import parse_fault
 from tests.explore.runs import clean_run, model_call, tool_run
 
 RUN = clean_run(calls=tuple(model_call(number) for number in range(1, 6)), tools=(tool_run(),))
@@ -25,6 +26,19 @@ def pairs_behind(run, singles, findings=()):
 
 def single(text, run=RUN):
     return next(case for case in cases_of(sites_of(run), VARIANTS) if str(case) == text)
+
+
+TWO_CALLS = sites_of(clean_run(calls=(model_call(1), model_call(2, has_tools=True)), tools=(tool_run(),)))
+
+
+def test_a_pair_has_a_second_fault_at_another_site():
+    first = FaultCase("0001", (parse_fault("call=1 attempt=1: connection_reset"),), ())
+    pairs = list(pairs_of(first, TWO_CALLS, select_variants("timeout,tool_lost")))
+    assert ["; ".join(map(str, lines)) for lines, _ in pairs] == [
+        "call=1 attempt=1: connection_reset; call=2 attempt=1: timeout 60000",
+        "call=1 attempt=1: connection_reset; tool=refund call=1: tool_lost",
+    ]
+    assert [row for _, row in pairs] == ["2", "refund 1"]
 
 
 def test_pairs_are_numbered_as_they_are_found_and_each_is_one_whichever_fault_was_first():

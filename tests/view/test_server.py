@@ -151,9 +151,9 @@ def test_the_heatmaps_of_several_versions_are_one(ask):
     row, column = found["rows"].index("refund(42)"), found["columns"].index("tool_lost")
     (cell,) = [cell for cell in found["cells"] if (cell["row"], cell["column"]) == (row, column)]
     assert cell["results"] == [
-        ["repeated effect", "0006"],
-        ["repeated effect", "0006"],
-        ["recovered", "0006"],
+        ["repeated effect", "0006", "repeated effect"],
+        ["repeated effect", "0006", "repeated effect"],
+        ["recovered", "0006", "recovered"],
     ]
 
 

@@ -1,5 +1,5 @@
-"""The cases of an exploration: every variant at every site, pairs of faults, the orders in which calls can end, and the
-smallest plan that still fails."""
+"""The cases of an exploration: every variant at every site, the orders in which calls can end, and the smallest plan
+that still fails."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def cases_of(sites: Sequence[ExploredSite], variants: Iterable[FaultVariant]) ->
     of_models = [site for site in sites if not site.is_tool]
     for variant in variants:
         its_sites = of_models[spread.index(variant) :: len(spread)] if variant in spread else sites
-        for column, line, site in _planned_faults(variant, its_sites):
+        for column, line, site in planned_faults(variant, its_sites):
             found.setdefault(str(line), (line, []))[1].append(HeatmapCell(site.row, column))
     numbered = enumerate(found.values(), 1)
     return [FaultCase(f"{number:04}", (line,), tuple(cells)) for number, (line, cells) in numbered]
@@ -106,7 +106,7 @@ def require_case(cases: Sequence[FaultCase], variants: Iterable[FaultVariant]) -
         raise InputError(f"no call of the run can fail so: {names}", source="faults", hint=hint)
 
 
-def _planned_faults(
+def planned_faults(
     variant: FaultVariant, sites: Sequence[ExploredSite]
 ) -> Iterator[tuple[str, PlannedFault, ExploredSite]]:
     """Yield the faults of a variant with their columns: once at each site, then as faults that last."""
@@ -127,19 +127,6 @@ def _lasting(variant: FaultVariant, at: At) -> At:
     if at.tool is not None:
         return replace(at, call=None)
     return replace(at, attempt=None, call=None, since=at.call) if variant.outlasts_call else replace(at, attempt=None)
-
-
-def pairs_of(
-    first: FaultCase, sites: Sequence[ExploredSite], variants: Iterable[FaultVariant]
-) -> Iterator[tuple[tuple[PlannedFault, ...], str]]:
-    """Yield the case with a second fault at each of `sites`, and the row of that site.
-
-    The sites are those that the run of the case reached after the first fault.
-    """
-    for variant in variants:
-        for _, line, site in _planned_faults(replace(variant, is_persistent=False), sites):
-            if all(other.at != site.at for other in first.lines):
-                yield (*first.lines, line), site.row
 
 
 def minimise(

@@ -31,8 +31,8 @@ from offbook.explore.schedule import (
     schedule,
 )
 from offbook.explore.sharing import KnownRuns, leading_ids
-from offbook.explore.start_check import ForkingSubject, FreshRuns, check_starts, sample_budget
-from offbook.explore.verdict import FINDINGS, LABELS, Assessment, Verdict, assess
+from offbook.explore.start_check import ForkingSubject, check_starts, sample_budget
+from offbook.explore.verdict import FINDINGS, LABELS, Assessment, Reason, Verdict, assess
 from offbook.faults import FaultPlan
 from offbook.recording.match.continuation import CONTINUATIONS, Continuation
 
@@ -50,11 +50,15 @@ class Subject(Protocol):
         ...
 
 
-def runs_of(subject: Subject, plan: FaultPlan) -> tuple[Run, ...]:
-    """Run a case: once, and if a request was never recorded, also with the other continuations."""
-    runs = [subject.run(plan)]
+def runs_of(subject: Subject, plan: FaultPlan, *, is_fresh: bool = False) -> tuple[Run, ...]:
+    """Run a case: once, and if a request was never recorded, also with the other continuations.
+
+    With `is_fresh`, a subject that forks its runs starts them anew.
+    """
+    run = subject.run_fresh if is_fresh and isinstance(subject, ForkingSubject) else subject.run
+    runs = [run(plan)]
     while (continuation := next_continuation(runs)) is not None:
-        runs.append(subject.run(plan, continuation))
+        runs.append(run(plan, continuation))
     return tuple(runs)
 
 
@@ -79,6 +83,11 @@ class CaseResult(Struct, frozen=True):
     @property
     def verdict(self) -> Verdict:
         return self.assessment.verdict
+
+    @property
+    def reason(self) -> Reason:
+        """The finer kind of the verdict, in families that have several."""
+        return self.assessment.reason
 
     @property
     def evidence(self) -> tuple[str, ...]:
@@ -182,10 +191,10 @@ class CaseExecutor(Protocol):
     def run(self, cases: Iterable[FaultCase], deadline: BudgetDeadline = NO_DEADLINE) -> Iterator[ExecutedCase]: ...
 
 
-def execute(subject: Subject, case: FaultCase) -> ExecutedCase:
+def execute(subject: Subject, case: FaultCase, *, is_fresh: bool = False) -> ExecutedCase:
     """Run a case, and measure how long that takes."""
     start_s = SYSTEM_CLOCK.monotonic_s()
-    runs = runs_of(subject, case.plan)
+    runs = runs_of(subject, case.plan, is_fresh=is_fresh)
     return ExecutedCase(case, runs, SYSTEM_CLOCK.monotonic_s() - start_s)
 
 
@@ -356,7 +365,7 @@ class Explorer:
         self._sampled = check_starts(
             self._subject,
             planned,
-            self._execute,
+            lambda case, is_fresh: execute(self._subject, case, is_fresh=is_fresh),
             lambda executed: self._worst(executed.runs)[1].title,
             budget=sample_budget(self._deadline.left_s, run_s=self._pace.clean_s),
         )
@@ -419,13 +428,6 @@ class Explorer:
     def _note(self, executed: ExecutedCase) -> CaseResult:
         self._known.add(executed.case, executed.runs)
         return self._assess(executed)
-
-    def _execute(self, case: FaultCase, is_fresh: bool) -> ExecutedCase:
-        """Run a case, by runs that are started anew if `is_fresh`."""
-        subject: Subject = self._subject
-        if is_fresh and isinstance(subject, ForkingSubject):
-            subject = FreshRuns(subject, subject.name)
-        return execute(subject, case)
 
     def _assess(self, executed: ExecutedCase, *, same_as: str = "") -> CaseResult:
         """Return the worst of the runs of a case, and report it unless it is the case of another shard."""

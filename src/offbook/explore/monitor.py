@@ -37,7 +37,7 @@ from offbook.explore.options import DEFAULT_DEADLINES, Deadlines
 from offbook.explore.run import Run, RunFailure, error_text, normalize_text
 from offbook.faults.order import run_task
 from offbook.recording.format.exchange import json_form
-from offbook.tools.effects import Effect, collect_effects
+from offbook.tools.effects import collect_effects
 
 _FOREIGN_FOLDERS = tuple(
     f"{Path(folder).resolve()}/"
@@ -197,7 +197,6 @@ class RunMonitor:
         if on_crash is not None:
             harness.on_crash = lambda: on_crash(self._run())
         self._took_s = 0.0
-        self._reported: list[Effect] = []
 
     def observe(self, work: Callable[[], Any]) -> Run:
         """Call `work` and report the run. What it raises is part of the report, and so is sys.exit.
@@ -212,8 +211,7 @@ class RunMonitor:
     def _observe(self, work: Callable[[], Any]) -> Run:
         result, error, hung = None, None, ""
         try:
-            with real_time_limit(self._deadlines.real_s), collect_effects() as self._reported:
-                self._harness.reported = self._reported
+            with real_time_limit(self._deadlines.real_s), collect_effects() as self._harness.reported:
                 result = work()
         except BaseException as raised:
             hung = _hang_reason(raised)
@@ -242,6 +240,9 @@ class RunMonitor:
     @contextmanager
     def _ending(self, case: CaseProcess) -> Iterator[None]:
         """End this process when the run is late, makes too many calls or calls os._exit, after reporting it."""
+        # An agent may catch any error, even a BaseException, and an error that a timer raises inside native code never
+        # arrives. So the run is reported and the process ended from wherever it is found out. os._exit is replaced
+        # because a process that ends by it would report nothing.
         virtual_s, real_s = self._deadlines.virtual_s, self._deadlines.real_s
 
         def end(**fields: Any) -> NoReturn:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from zlib import crc32
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.explore.cases import FaultCase, pairs_of
+from offbook.explore.cases import FaultCase, planned_faults
 from offbook.explore.options import FaultVariant
 from offbook.explore.run import ExploredSite, Run, sites_of
 from offbook.explore.schedule import CaseSchedule, rank, rows_near_effects
+from offbook.faults import PlannedFault
 
 PAIRED_FAULTS = ("connection_reset", "http_error 500", "timeout", "tool_error", "tool_lost")
 """The faults that are tried as the second of a pair: the most likely ones."""
@@ -32,6 +33,19 @@ class FaultPair(Struct, frozen=True):
     promise: int
     distance: int
     spread: int
+
+
+def pairs_of(
+    first: FaultCase, sites: Sequence[ExploredSite], variants: Iterable[FaultVariant]
+) -> Iterator[tuple[tuple[PlannedFault, ...], str]]:
+    """Yield the case with a second fault at each of `sites`, and the row of that site.
+
+    The sites are those that the run of the case reached after the first fault.
+    """
+    for variant in variants:
+        for _, line, site in planned_faults(replace(variant, is_persistent=False), sites):
+            if all(other.at != site.at for other in first.lines):
+                yield (*first.lines, line), site.row
 
 
 class Pairs:

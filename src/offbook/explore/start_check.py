@@ -45,16 +45,6 @@ class ForkingSubject(Protocol):
         ...
 
 
-class FreshRuns:
-    """The same subject, started anew for each run."""
-
-    def __init__(self, subject: ForkingSubject, name: str) -> None:
-        self.name, self._subject = name, subject
-
-    def run(self, plan: FaultPlan, continuation: Continuation = "stubborn") -> Run:
-        return self._subject.run_fresh(plan, continuation)
-
-
 def sample_of(cases: Sequence[FaultCase]) -> list[FaultCase]:
     """Return the cases to run both ways: the first of each type of fault, at least three, and at most 5 % or eight.
 

@@ -386,7 +386,7 @@ class ExploredTest:
         if result.title in self._explored.marker.fail_on:
             again = f"pytest {shlex.quote(self._item.nodeid)}"
             cause = cause_of(result)
-            if result.assessment.reason == "failed check" and ending.place:
+            if result.reason == "failed check" and ending.place:
                 cause = result.title, ending.place
             self._fail_once(cause, finding_text(result.assessment, str(result.case), again), subject)
 

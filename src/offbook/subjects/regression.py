@@ -130,8 +130,8 @@ class RegressionFolder:
         regression = replace(
             self._kind,
             verdict=explored.verdict,
-            reason=explored.assessment.reason,
-            evidence=explored.assessment.evidence,
+            reason=explored.reason,
+            evidence=explored.evidence,
             faults=lines,
             folder=os.path.relpath(Path.cwd(), self._folder.resolve()),
         )

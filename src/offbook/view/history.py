@@ -10,7 +10,7 @@ from msgspec import Struct
 from offbook.explore.explorer import CaseResult, Exploration
 from offbook.explore.verdict import FINDING_LABELS, LABELS
 from offbook.files import read_regular
-from offbook.report.exploration.heatmap import VERDICT_STYLES, heatmap_of, row_labels
+from offbook.report.exploration.heatmap import VERDICT_STYLES, heatmap_of, results_by_cell, row_labels
 from offbook.report.exploration.json_report import load_exploration
 from offbook.report.scenarios.figures import figures_of
 from offbook.report.scenarios.json_report import load_suite
@@ -43,11 +43,11 @@ class HeatVersion(Struct, frozen=True, kw_only=True):
 
 
 class HeatCell(Struct, frozen=True):
-    """A call and a fault, and for each version its verdict and the id of the case; None if it has no such case."""
+    """A call and a fault, and for each version the label, the id and the title of the case; None if it has none."""
 
     row: int
     column: int
-    results: tuple[tuple[str, str] | None, ...]
+    results: tuple[tuple[str, str, str] | None, ...]
 
 
 class HeatHistory(Struct, frozen=True):
@@ -69,7 +69,7 @@ def heat_history(subject: str, runs: Sequence[tuple[ListedRun, Path]]) -> HeatHi
     """
     latest = sorted(runs, key=lambda run: (run[0].modified_at, run[0].id))[-MAX_VERSIONS:]
     explorations = [load_exploration(path) for _, path in latest]
-    found = [_cells(exploration) for exploration in explorations]
+    found = [results_by_cell(exploration) for exploration in explorations]
     rows = dict.fromkeys(name for each in explorations for name in [row.name for row in heatmap_of(each).rows])
     columns = dict.fromkeys(name for each in explorations for name in each.columns)
     labels = {row: label for each in explorations for row, label in row_labels(each).items()}
@@ -97,16 +97,8 @@ def verdict_signs() -> tuple[VerdictSign, ...]:
     )
 
 
-def _cells(exploration: Exploration) -> dict[tuple[str, str], CaseResult]:
-    found: dict[tuple[str, str], CaseResult] = {}
-    for each in exploration.results:
-        for cell in each.case.cells:
-            found.setdefault((cell.row, cell.column), each)
-    return found
-
-
-def _result(found: CaseResult | None) -> tuple[str, str] | None:
-    return None if found is None else (found.label, found.case.id)
+def _result(found: CaseResult | None) -> tuple[str, str, str] | None:
+    return None if found is None else (found.label, found.case.id, found.title)
 
 
 def _version(run: ListedRun, exploration: Exploration) -> HeatVersion:

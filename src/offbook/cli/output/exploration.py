@@ -133,7 +133,7 @@ def print_regression(regression: Regression, explored: CaseResult) -> None:
     is_same = explored.title == before
     was = "" if is_same else f" (it was: {before})"
     label = ("still " if is_same else "now ") if explored.is_finding else "fixed: "
-    print_message(f"{label}{explored.title}{was}: ", "\n".join(explored.assessment.evidence), style=style)
+    print_message(f"{label}{explored.title}{was}: ", "\n".join(explored.evidence), style=style)
 
 
 def regression_document(regression: Regression, explored: CaseResult) -> bytes:
@@ -142,8 +142,8 @@ def regression_document(regression: Regression, explored: CaseResult) -> bytes:
         "case": str(regression),
         "before": regression.assessment.title,
         "verdict": explored.verdict,
-        "reason": explored.assessment.reason,
+        "reason": explored.reason,
         "is_finding": explored.is_finding,
-        "evidence": explored.assessment.evidence,
+        "evidence": explored.evidence,
     }
     return msgspec.json.encode(document)

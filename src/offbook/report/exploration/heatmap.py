@@ -42,17 +42,22 @@ class Heatmap(Struct, frozen=True):
 
 def heatmap_of(exploration: Exploration) -> Heatmap:
     """Return the heatmap of an exploration: rows in the order of the calls, columns in that of the cases."""
-    columns = tuple(exploration.columns)
-    found: dict[tuple[str, str], CaseResult] = {}
-    for each in exploration.results:
-        for cell in each.case.cells:
-            found.setdefault((cell.row, cell.column), each)
+    columns, found = tuple(exploration.columns), results_by_cell(exploration)
     names = dict.fromkeys([*exploration.rows, *(row for row, _ in found)])
     labels = row_labels(exploration)
     rows = (
         HeatRow(name, labels.get(name, name), tuple(found.get((name, column)) for column in columns)) for name in names
     )
     return Heatmap(columns, tuple(rows))
+
+
+def results_by_cell(exploration: Exploration) -> dict[tuple[str, str], CaseResult]:
+    """Return the results by the row and the column of their cells."""
+    found: dict[tuple[str, str], CaseResult] = {}
+    for each in exploration.results:
+        for cell in each.case.cells:
+            found.setdefault((cell.row, cell.column), each)
+    return found
 
 
 def row_labels(exploration: Exploration) -> dict[str, str]:

@@ -311,7 +311,7 @@ class _CaseBuilder:
             faults=tuple(map(str, case.lines)),
             verdict=explored.label,
             title=explored.title,
-            evidence=explored.assessment.evidence,
+            evidence=explored.evidence,
             reproduce=self._report_input.reproduce(case),
             timeline=tuple(map(self._steps.number, timeline.steps)),
             fired=timeline.fired,

@@ -18,12 +18,12 @@ async function explorationsView() {
 function versionsTable({ rows, columns, cells, versions, verdicts }, onlyChanged) {
   const signs = new Map(verdicts.map((verdict) => [verdict.name, verdict]));
   const placed = new Map(cells.map((cell) => [`${cell.row}/${cell.column}`, cell]));
-  const hasChanged = (cell) => new Set(cell.results.map((result) => result?.[0])).size > 1;
+  const hasChanged = (cell) => new Set(cell.results.map((result) => result?.[2])).size > 1;
   const kept = cells.filter((cell) => !onlyChanged || hasChanged(cell));
   const keptRows = rows.map((_, index) => index).filter((index) => kept.some((cell) => cell.row === index));
   const keptColumns = columns.map((_, index) => index).filter((index) => kept.some((cell) => cell.column === index));
   const sign = (result, at, cell) => result === null ? element("span", { class: "sign none", title: `${versions[at].id}: no such case` }, " ")
-    : element("a", { class: `sign ${shade(result[0])}`, href: `/report?id=${encodeURIComponent(versions[at].id)}#case-${result[1]}`, "aria-label": `${rows[cell.row]}, ${columns[cell.column]}, ${versions[at].id}: ${spokenVerdict(result[0], signs.get(result[0]).sign)}`, title: `${versions[at].id}: ${result[0]}` }, signs.get(result[0]).sign);
+    : element("a", { class: `sign ${shade(result[0])}`, href: `/report?id=${encodeURIComponent(versions[at].id)}#case-${result[1]}`, "aria-label": `${rows[cell.row]}, ${columns[cell.column]}, ${versions[at].id}: ${spokenVerdict(result[0], signs.get(result[0]).sign)}`, title: `${versions[at].id}: ${result[2]}` }, signs.get(result[0]).sign);
   const cellOf = (row, column) => {
     const cell = placed.get(`${row}/${column}`);
     return element("td", cell && hasChanged(cell) ? { class: "changed" } : {}, ...(cell && kept.includes(cell) ? [element("div", { class: "versions" }, ...cell.results.map((result, at) => sign(result, at, cell)))] : []));
