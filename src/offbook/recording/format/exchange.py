@@ -101,15 +101,15 @@ class Exchange(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_field
     def response(self, *, model: str, provider: str) -> Response:
         """Return the recorded response. `model` and `provider` are used if the entry has none."""
         return Response(
-            self.content,
-            self.model or model,
-            self.provider or provider,
-            self.usage or _NO_USAGE,
-            self.cost_usd,
-            self.latency_ms,
-            self.ending if self.finish_reason is UNSET else self.finish_reason,
-            tuple([_tool_call_from_record(call) for call in self.tool_calls]) if self.tool_calls else (),
-            self.reasoning,
+            content=self.content,
+            model=self.model or model,
+            provider=self.provider or provider,
+            usage=self.usage or _NO_USAGE,
+            cost_usd=self.cost_usd,
+            latency_ms=self.latency_ms,
+            finish_reason=self.ending,
+            tool_calls=tuple([_tool_call_from_record(call) for call in self.tool_calls]) if self.tool_calls else (),
+            reasoning=self.reasoning,
         )
 
     @property

@@ -257,7 +257,13 @@ class _ScriptWalk:
             last, failed = each, each.failed_calls(self._known)
             is_failure = bool(failed) or each.is_answered_by_failure(self._known)
         return _ScriptPlace(
-            self._turns, answered, last, is_recorded, failed, is_failure, self._is_asked_again(messages)
+            turns=self._turns,
+            answered=answered,
+            last=last,
+            is_recorded=is_recorded,
+            failed=failed,
+            is_failure=is_failure,
+            is_asked_again=self._is_asked_again(messages),
         )
 
     def _match(self, said: Utterance, answered: int, *, is_repeated: bool) -> int | None:

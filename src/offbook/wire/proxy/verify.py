@@ -156,7 +156,15 @@ def _recorded_call(
     exchange = _with_embedding_usage(exchange, parsed, prices)
     usage = _usage(exchange) if _is_billed(parsed) else Usage()
     cost_usd = prices.cost_usd(provider_name_of(parsed), exchange.model or parsed.model, usage)
-    return RecordedCall(number, about, exchange, request, parsed, usage, cost_usd)
+    return RecordedCall(
+        number=number,
+        about=about,
+        exchange=exchange,
+        request=request,
+        parsed=parsed,
+        usage=usage,
+        cost_usd=cost_usd,
+    )
 
 
 def _is_billed(parsed: ParsedRequest) -> bool:
