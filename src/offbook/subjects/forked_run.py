@@ -109,8 +109,7 @@ class IsolatedSubject(ABC):
             if is_clean:
                 report = replace(report, script=self._harnesses.script)
         except InputError as error:
-            fields = {"reason": error.reason, "source": error.source, "place": error.place, "hint": error.hint}
-            report = CaseReport(refusal=fields)
+            report = CaseReport(refusal=error.fields)
         except BaseException:
             report = CaseReport(error=format_exc())
         return report.to_bytes()

@@ -81,9 +81,8 @@ def serve(connection: socket.socket) -> None:
                     results.append((tuple(CaseReport(run=run).to_bytes() for run in executed.runs), executed.real_s))
                 send_frame(connection, number, msgspec.msgpack.encode(_Batch(tuple(results))))
     except InputError as error:
-        fields = {"reason": error.reason, "source": error.source, "place": error.place, "hint": error.hint}
         for number, _ in frames:
-            send_frame(connection, number, msgspec.msgpack.encode(_Batch(refusal=fields)))
+            send_frame(connection, number, msgspec.msgpack.encode(_Batch(refusal=error.fields)))
 
 
 if __name__ == "__main__":

@@ -109,7 +109,7 @@ class SuiteWorker:
         try:
             report = await self._run(asked.pair, asked.index)
         except InputError as error:
-            report = _Report(refusal=_fields(error))
+            report = _Report(refusal=error.fields)
         except OffbookError as error:
             report = _Report(error=str(error))
         except Exception:
@@ -197,11 +197,7 @@ def serve(connection: socket) -> None:
             run(worker.serve(connection), virtual_time=spec.is_virtual)
     except InputError as error:
         for number, _ in frames:
-            send_frame(connection, number, _encode(_Report(refusal=_fields(error))))
-
-
-def _fields(error: InputError) -> dict[str, str]:
-    return {"reason": error.reason, "source": error.source, "place": error.place, "hint": error.hint}
+            send_frame(connection, number, _encode(_Report(refusal=error.fields)))
 
 
 class SuiteConversations:
