@@ -70,7 +70,7 @@ class LeftOutCalls(Struct, frozen=True):
 
 
 class McpVerification(Struct, kw_only=True):
-    """How a live server compares with its recording."""
+    """The differences between a live server and its recording."""
 
     compared: int = 0
     changes: list[SurfaceChange] = field(default_factory=list)
@@ -118,7 +118,7 @@ class LiveClient:
         """Return the response to a request.
 
         Raises:
-            InputError: there is none, or not in time.
+            InputError: there is no response in time.
         """
         self._last_id += 1
         meta = {VERSION_META: MODERN_VERSIONS[-1], CAPABILITIES_META: {}}

@@ -66,7 +66,7 @@ class ScenarioSpec(SubjectSpec, frozen=True, tag="scenario"):
 
 
 class ProgramSpec(SubjectSpec, frozen=True, tag="program"):
-    """A program and its arguments, and the config of its MCP servers, if we stand in for those, too."""
+    """A program and its arguments, and the config of its MCP servers, if we also stand in for those."""
 
     command: tuple[str, ...]
     mcp: str | None = None
@@ -90,13 +90,13 @@ def _json(value: object) -> str:
 
 
 class ExploreSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """How a subject is run.
+    """Settings of the runs of a subject.
 
     `optional` names steps and tools that a run may go on without.
     `declared` names the errors that it raises when it gives up; for a program, also its exit codes. `deadline_s` is how
     long a run may take: in virtual time in this process; for a program, how long it may wait for an answer.
 
-    `side_effects`, `read_only`, `idempotent` and `undoes` declare tools, beside what those declare themselves. An item
+    `side_effects`, `read_only`, `idempotent` and `undoes` declare tools, in addition to their own declarations. An item
     of `idempotent` is like `pay` or, with the argument that is the idempotency key, `pay:key`; one of `undoes` is like
     `cancel_hotel=book_hotel`. `effects` is a file to which a program adds a line for each of its effects. `results` are
     the files that it writes, as names or patterns, and `check` a command that fails if something is wrong after a run.
@@ -165,7 +165,7 @@ class ExploreSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, for
 
     @property
     def declarations(self) -> dict[str, ToolDeclaration]:
-        """What the settings declare about tools, by their names.
+        """Declarations of tools in the settings, by their names.
 
         Raises:
             InputError: two declarations of a tool contradict each other, or one cannot be read.

@@ -17,10 +17,10 @@ from offbook.report.scenarios.json_report import load_suite
 from offbook.view.summary import ListedRun
 
 MAX_VERSIONS = 12
-"""How many explorations a heatmap shows beside each other: the latest."""
+"""The number of explorations that a heatmap shows side by side: the latest."""
 
 MAX_SUITES = 50
-"""Of how many scenario runs pass rates are shown: the latest."""
+"""The number of scenario runs whose pass rates are shown: the latest."""
 
 
 class VerdictSign(Struct, frozen=True):

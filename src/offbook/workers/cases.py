@@ -25,7 +25,7 @@ from offbook.workers.process import receive_frames, send_frame
 
 
 class CasesSpec(Struct, frozen=True):
-    """Whose cases to run, and how. `folder` is the working directory; None means that of the worker."""
+    """The subject and settings of cases to run. `folder` is the working directory; None means that of the worker."""
 
     subject: AnySubjectSpec
     settings: ExploreSettings
@@ -36,7 +36,7 @@ class CasesSpec(Struct, frozen=True):
 
 
 class _Batch(Struct, frozen=True):
-    """What a batch gave: for each case its runs, as their processes report them, and how long it took."""
+    """The results of a batch: for each case its runs, as their processes report them, and its duration."""
 
     cases: tuple[tuple[tuple[bytes, ...], float], ...] = ()
     refusal: dict[str, str] | None = None

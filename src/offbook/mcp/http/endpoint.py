@@ -87,7 +87,7 @@ class HttpEndpoint:
         return self._to_http(done, request)
 
     def _accept(self, request: HttpRequest) -> list[Message] | HttpResponse:
-        """Return the requests that are to be answered, or the response if there is none."""
+        """Return the requests to answer, or the response if there are none."""
         match request.method:
             case "POST":
                 return self._sse_clients.receive(request) or self._accept_post(request)

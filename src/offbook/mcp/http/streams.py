@@ -23,7 +23,7 @@ SSE_HEADERS = {"content-type": SSE_TYPE, "cache-control": "no-cache"}
 MAX_EVENTS = 1_000
 MAX_STREAMS = 64
 MAX_STREAM_BYTES = 1024 * 1024
-"""How many events of a stream, how many streams of a client, and how much of each are kept for one that resumes."""
+"""The limits of what is kept for a client that resumes: events of a stream, streams of a client, bytes of a stream."""
 
 STANDING = "0"
 """The name of the stream that a client opens by GET."""
@@ -90,7 +90,7 @@ class EventStream:
 
 
 class ClientStreams:
-    """What one client is sent: on the stream that it opens by GET, and on those of its calls."""
+    """The streams of one client: the one that it opens by GET, and those of its calls."""
 
     def __init__(self) -> None:
         self.sender = AnswerSender()
@@ -108,7 +108,7 @@ class ClientStreams:
         return self._streams.setdefault(STANDING, EventStream(STANDING))
 
     def stand(self) -> HttpResponse:
-        """Return the standing stream, from the first event that nobody has read."""
+        """Return the standing stream, from the first unread event."""
         stream = self._standing
         return _response(partial(stream.follow, stream.read_count))
 

@@ -71,7 +71,7 @@ Condition = Literal["tool_error", "empty", "any"]
 """When an answer is used that no call was recorded with: after a failed tool, after an empty answer, or always."""
 
 CONDITIONAL = "when "
-"""How the fingerprints of exchanges with a `when` start."""
+"""The prefix of the fingerprints of exchanges with a `when`."""
 
 
 class Exchange(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
@@ -365,8 +365,8 @@ class JsonForm(NamedTuple):
 def json_form(value: object) -> JsonForm:
     """Return a value as it is recorded: a JSON value that a model sees as the same text. Never raises.
 
-    Dataclasses, Structs, pydantic models and the like become objects and lists. A value without a JSON form (a date,
-    bytes, any other object) becomes the text that a model sees.
+    Dataclasses, Structs, pydantic models and similar values become objects and lists. A value without a JSON form (a
+    date, bytes, any other object) becomes the text that a model sees.
     """
     text = result_text(value)
     if not isinstance(value, str) and (_is_plain(value) or text.startswith(("{", "["))):

@@ -32,8 +32,8 @@ from offbook.recording.match.mismatch import similarity
 from offbook.recording.stores.store import ExchangeIndex, StoredExchange
 
 Continuation = Literal["stubborn", "resigned", "oblivious"]
-"""How a model goes on after a request that was never recorded: it asks for the failed tool again, says that it gave up,
-or gives the recorded next answer as if nothing had happened."""
+"""The behaviour of a model after a request that was never recorded: it asks for the failed tool again, says that it
+gave up, or gives the recorded next answer as if nothing had happened."""
 
 CONTINUATIONS: tuple[Continuation, ...] = get_args(Continuation)
 
@@ -91,7 +91,7 @@ def written_answers(index: ExchangeIndex[Exchange]) -> list[StoredExchange[Excha
 
 
 class ContinuedAnswer(Struct, frozen=True):
-    """What answers a request that was never recorded: a recorded exchange as it is, or else a response."""
+    """The answer to a request that was never recorded: an unchanged recorded exchange, or else a response."""
 
     response: Response
     stored: StoredExchange[Exchange] | None = None
@@ -109,7 +109,7 @@ class _Turn(Struct, frozen=True):
 
 
 class _ScriptPlace(Struct, frozen=True):
-    """Where a request stands in a conversation of the clean run.
+    """The position of a request in a conversation of the clean run.
 
     `answered` is the place of the recorded answer that the model gave last, -1 if none. `last` is what it said last,
     which `is_recorded` or not. `failed` are the positions of the tool calls therein that failed; `is_failure` is set if
@@ -132,7 +132,7 @@ class _ScriptPlace(Struct, frozen=True):
 
     @property
     def condition(self) -> Condition | None:
-        """The condition of answers written by hand that holds here, beside `any`."""
+        """The condition of answers written by hand that holds here, other than `any`."""
         if self.is_failure:
             return "tool_error"
         return "empty" if self.is_asked_again else None
@@ -157,7 +157,7 @@ class ConversationScript:
         return turn.call.key if turn is not None and _fits(turn, _tool_names(fields)) else None
 
     def condition(self, step: str, fields: JsonObject) -> Condition | None:
-        """Return which condition of answers written by hand the request meets, beside `any`."""
+        """Return which condition of answers written by hand the request meets, other than `any`."""
         place = self._place(step, fields)
         return None if place is None else place.condition
 

@@ -29,7 +29,7 @@ _NOTHING = ("", "null", "none", "undefined", "{}", "[]", '""')
 
 
 class Utterance(Struct, frozen=True):
-    """What a model said in one answer: its text, and its tool calls as pairs of a name and canonical arguments."""
+    """One answer of a model: its text, and its tool calls as pairs of a name and canonical arguments."""
 
     text: str = ""
     calls: tuple[tuple[str, str], ...] = ()
@@ -139,7 +139,7 @@ def _call_ids(message: JsonObject) -> tuple[str, ...]:
 
 
 def _tool_calls(message: JsonObject) -> list[JsonObject]:
-    """Return the tool calls of a message, without what is none in a malformed one."""
+    """Return the tool calls of a message, without malformed ones."""
     calls = message.get("tool_calls")
     return [call for call in calls if isinstance(call, dict)] if isinstance(calls, list | tuple) else []
 

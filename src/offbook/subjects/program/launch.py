@@ -33,12 +33,12 @@ from offbook.wire.server.session_clock import LOOP_CLOCK, ResponseClock, Session
 from offbook.wire.server.wire_server import WireServer
 
 MAX_RESTARTS = 8
-"""How often a fork server is started again, without the libraries that turned out to be unfit."""
+"""The maximum number of starts of a fork server, each without the libraries that turned out to be unfit."""
 MODULES_S = 5.0
 
 
 class RunPlace(Struct, frozen=True):
-    """Where a run happens: the name of its session, and a folder that is empty when it starts."""
+    """The place of a run: the name of its session, and a folder that is empty when it starts."""
 
     name: str
     folder: str
@@ -223,7 +223,7 @@ class ForkLauncher:
         self._libraries = libraries
 
     def _note_request(self, request: HttpRequest) -> None:
-        """Note a request of the clean run, so that the servers send it before further runs, too."""
+        """Note a request of the clean run, so that the servers send it before further runs."""
         self._sent.add(request)
 
     def _open_server(self, place: _ForkPlace, program: PythonCommand, environment: Mapping[str, str]) -> None:

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     import httpx2
 
 ANSWER_TIMEOUT_S = 600.0
-"""How long an API may send nothing, as in most SDKs."""
+"""Seconds that an API may send nothing, as in most SDKs."""
 _PATH_CHARS = "/:@!$&'()*+,;=~-._%"
 _MARK = b"<redacted"
 _EMBEDDING_PATH = re.compile(r"/models/([^/:?]+):")
@@ -219,7 +219,7 @@ the budget."""
 
 
 class VerifiedCall(Struct, frozen=True):
-    """How a call was answered this time."""
+    """The answer to a call this time."""
 
     number: int
     about: str
@@ -233,7 +233,7 @@ class VerifiedCall(Struct, frozen=True):
 
 
 class Verification(Struct, frozen=True):
-    """How the real APIs answer today. The same answers make the same values."""
+    """The answers of the real APIs today. The same answers make the same values."""
 
     calls: list[VerifiedCall]
     left_out: list[LeftOut]
@@ -252,7 +252,7 @@ class Verification(Struct, frozen=True):
 
     @property
     def recorded_cost_usd(self) -> float:
-        """What the calls that were answered have cost when they were recorded."""
+        """The recorded cost of the calls that were answered."""
         return sum(call.recorded_cost_usd for call in self.calls if call.outcome not in ("failed", "not asked"))
 
 
