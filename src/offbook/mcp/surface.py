@@ -375,12 +375,19 @@ def _resolved(schema: Any, root: Any) -> JsonObject:
         reference = schema.get("$ref") if isinstance(schema, dict) else None
         if not isinstance(reference, str):
             break
-        found = root
-        for part in reference.removeprefix("#").split("/")[1:]:
-            name = part.replace("~1", "/").replace("~0", "~")
-            found = found.get(name) if isinstance(found, dict) else None
-        schema = _object(found) | {name: value for name, value in schema.items() if name != "$ref"}
+        schema = _object(referenced(root, reference)) | {
+            name: value for name, value in schema.items() if name != "$ref"
+        }
     return {"not": {}} if schema is False else _object(schema)
+
+
+def referenced(root: Any, reference: str) -> Any:
+    """Return the part of a schema that a `$ref` names; None if it has no such part."""
+    found = root
+    for part in reference.removeprefix("#").split("/")[1:]:
+        name = part.replace("~1", "/").replace("~0", "~")
+        found = found.get(name) if isinstance(found, dict) else None
+    return found
 
 
 def _object(value: Any) -> JsonObject:

@@ -338,7 +338,8 @@ class _Asking:
     async def compare(self, key: str, method: str, calls: Iterable[tuple[ToolExchange, JsonObject]]) -> None:
         for index, (call, params) in enumerate(calls):
             response = await self._client.ask(method, params)
-            live = call_outcome(response) if method == "tools/call" else _outcome(response)
+            is_raw = method != "tools/call" and "error" not in response
+            live = ToolExchange(result=response.get("result")) if is_raw else call_outcome(response)
             before, after = self._comparable(call), self._comparable(live)
             self._verification.compared += 1
             if before != after:
@@ -352,10 +353,6 @@ class _Asking:
         if isinstance(answer, dict):
             answer = {name: value for name, value in answer.items() if name not in _VOLATILE_FIELDS}
         return apply_rules({"result": json_in_texts(self._redactor.value(answer))}, self._rules)
-
-
-def _outcome(response: JsonObject) -> ToolExchange:
-    return call_outcome(response) if "error" in response else ToolExchange(result=response.get("result"))
 
 
 def _reason_to_leave_out(tool: JsonObject | None, *, runs_tools: bool) -> str:

@@ -74,13 +74,13 @@ def differences_between(recorded: Exchange, live: Exchange) -> list[Difference]:
         *_unless_equal("finish_reason", "finish reason", recorded.ending, live.ending),
     ]
     model = _unless_equal("model", "model", recorded.model, live.model)
-    return [*kinds, *(() if kinds else _contents(recorded, live)), *model, *_costs(recorded, live)]
-
-
-def _contents(recorded: Exchange, live: Exchange) -> Iterator[Difference]:
-    yield from _fields(recorded.wire, live.wire)
-    yield from _json_fields(recorded.content, live.content)
-    yield from _unless_equal("text", "text", recorded.content, live.content)
+    if not kinds:
+        kinds = [
+            *_fields(recorded.wire, live.wire),
+            *_json_fields(recorded.content, live.content),
+            *_unless_equal("text", "text", recorded.content, live.content),
+        ]
+    return [*kinds, *model, *_costs(recorded, live)]
 
 
 def _unless_equal(kind: DriftKind, place: str, recorded: Any, live: Any) -> Iterator[Difference]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from offbook.explore.explorer import CaseResult, Exploration
+from offbook.explore.explorer import Exploration
 from offbook.explore.verdict import FINDINGS, VERDICTS, Verdict
 from offbook.files import read_regular
 from offbook.report.exploration.heatmap import VERDICT_STYLES, heatmap_of, row_labels
@@ -76,7 +76,7 @@ def heat_history(subject: str, runs: Sequence[tuple[ListedRun, Path]]) -> HeatHi
     row_at, column_at = ({name: place for place, name in enumerate(names)} for names in (rows, columns))
     places = dict.fromkeys(place for cells in found for place in cells)
     cells = [
-        HeatCell(row_at[row], column_at[column], tuple(_result(cells.get((row, column))) for cells in found))
+        HeatCell(row_at[row], column_at[column], tuple(cells.get((row, column)) for cells in found))
         for row, column in places
     ]
     return HeatHistory(
@@ -97,16 +97,12 @@ def verdict_signs() -> tuple[VerdictSign, ...]:
     )
 
 
-def _cells(exploration: Exploration) -> dict[tuple[str, str], CaseResult]:
-    found: dict[tuple[str, str], CaseResult] = {}
+def _cells(exploration: Exploration) -> dict[tuple[str, str], tuple[Verdict, str]]:
+    found: dict[tuple[str, str], tuple[Verdict, str]] = {}
     for each in exploration.results:
         for cell in each.case.cells:
-            found.setdefault((cell.row, cell.column), each)
+            found.setdefault((cell.row, cell.column), (each.verdict, each.case.id))
     return found
-
-
-def _result(found: CaseResult | None) -> tuple[Verdict, str] | None:
-    return None if found is None else (found.verdict, found.case.id)
 
 
 def _version(run: ListedRun, exploration: Exploration) -> HeatVersion:

@@ -213,18 +213,20 @@ class ConversationScript:
         """The conversations of each step, those with the same opening together; under None those of all steps."""
         found: dict[str | None, dict[str, list[_Turn]]] = {None: {}}
         for turn in self._turns:
+            opening = "\0".join(message_text(message) for message in opening_of(turn.messages))
             for step in (turn.call.key[0], None):
-                found.setdefault(step, {}).setdefault(_opening_text(turn.messages), []).append(turn)
+                found.setdefault(step, {}).setdefault(opening, []).append(turn)
         return {step: list(openings.values()) for step, openings in found.items()}
 
     def _is_to_resign(self, place: _ScriptPlace, fields: JsonObject, mark: str) -> bool:
         """Return whether a model that gives up does so here: where it is told of a failure, or asked once more."""
         messages = fields["messages"]
+        told = [message for message in messages if message.get("role") != "assistant" and message_text(message)]
         return (
             place.is_failure
             or place.is_asked_again
             or any(mark in message_text(message) for message in messages)
-            or any(reads_like_failure(message, self.known_texts) for message in messages if _is_told(message))
+            or any(reads_like_failure(message, self.known_texts) for message in told)
         )
 
     def _given(self, turn: _Turn, request: Request, mark: str) -> ContinuedAnswer:
@@ -271,16 +273,14 @@ class _ScriptWalk:
         if is_repeated and answered >= 0 and self._is_like(said, answered):
             return answered
         places = [*range(answered + 1, len(self._turns)), *range(answered, -1, -1)]
-        exact = (place for place in places if self._is_same(said, self._turns[place].said))
-        parts = (place for place in places if said.is_part_of(self._turns[place].said))
+        spoken = [(place, self._turns[place].said) for place in places]
+        exact = (place for place, own in spoken if said == own or (said.calls and said.calls == own.calls))
+        parts = (place for place, own in spoken if said.is_part_of(own))
         found = next(chain(exact, parts), None)
         following = answered + 1
         if found is None and following < len(self._turns) and self._is_like(said, following):
             return following
         return found
-
-    def _is_same(self, said: Utterance, recorded: Utterance) -> bool:
-        return said == recorded or (bool(said.calls) and said.calls == recorded.calls)
 
     def _is_like(self, said: Utterance, place: int) -> bool:
         recorded = self._turns[place].said
@@ -335,19 +335,11 @@ def _messages_hash(fields: JsonObject) -> str:
     return sha256(canonical_bytes(normalise_fields({"messages": fields["messages"]}))).hexdigest()
 
 
-def _opening_text(messages: Sequence[JsonObject]) -> str:
-    return "\0".join(message_text(message) for message in opening_of(messages))
-
-
 def _alikeness(opening: Sequence[JsonObject], messages: Sequence[JsonObject], texts: Sequence[str]) -> float:
     """Return how alike the beginning of a request is to an opening: the longest equal one is most alike."""
     if [message_text(message) for message in opening] == texts[: len(opening)]:
         return 100.0 + len(opening)
     return similarity({"messages": list(opening)}, {"messages": list(messages[: len(opening)])})
-
-
-def _is_told(message: JsonObject) -> bool:
-    return message.get("role") != "assistant" and bool(message_text(message))
 
 
 def _repeated(place: _ScriptPlace) -> _Turn:

@@ -362,7 +362,9 @@ class JsonFileWriter:
         self._add(_JournalLine(tool=tool, call=exchange))
 
     def _add(self, line: _JournalLine) -> None:
-        data = _on_one_line(_encoder.encode(line))
+        data = _encoder.encode(line)
+        if b"\n" in data:  # a request that was read from an indented file has some
+            data = msgspec.json.format(data, indent=-1)
         if not self._abandoned.alive:
             self._abandoned = weakref.finalize(self, _abandon, self._store, self._journal)
         try:
@@ -374,11 +376,6 @@ class JsonFileWriter:
         self._abandoned.detach()
         self._journal.close()
         self._store.settle()
-
-
-def _on_one_line(data: bytes) -> bytes:
-    """Return JSON without newlines. A request that was read from an indented file has some."""
-    return msgspec.json.format(data, indent=-1) if b"\n" in data else data
 
 
 def _abandon(store: JsonFileStore, journal: Journal) -> None:
