@@ -15,8 +15,7 @@ from offbook import __version__
 from offbook.codecs.framing import SseDecoder
 from offbook.comparison import difference_between
 from offbook.errors import InputError
-from offbook.mcp.http.endpoint import SESSION_ID, VERSION_HEADER, encode_header
-from offbook.mcp.http.streams import SSE_TYPE
+from offbook.mcp.http.endpoint import NAMED_PARAMS, SESSION_ID, SSE_TYPE, VERSION_HEADER, encode_header
 from offbook.mcp.http.upstream import CONNECT_TIMEOUT_S, LOOPBACK_HOSTS, checked_url
 from offbook.mcp.message import (
     CAPABILITIES_META,
@@ -51,7 +50,6 @@ ANSWER_LIMIT_S = 30.0
 _READ_METHODS = ("prompts/get", "resources/read", "completion/complete")
 _VOLATILE_FIELDS = ("resultType", "ttlMs", "cacheScope", "_meta")
 _MAX_PAGES = 1000
-_NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 
 class AnswerDifference(Struct, frozen=True):
@@ -249,7 +247,7 @@ class LiveUrl:
     def _request_headers(self, message: Message, era: Era) -> dict[str, str]:
         sent = {"content-type": "application/json", "accept": f"application/json, {SSE_TYPE}"} | self._headers
         if era == "modern":
-            named = message.params.get(_NAMED.get(message.method, ""))
+            named = message.params.get(NAMED_PARAMS.get(message.method, ""))
             sent |= {VERSION_HEADER: MODERN_VERSIONS[-1], "mcp-method": message.method}
             return sent | ({"mcp-name": encode_header(named)} if isinstance(named, str) else {})
         if message.method != "initialize":
