@@ -299,6 +299,10 @@ class JsonFileStore:
 
     def _swap_in(self, data: bytes, journal: Journal) -> None:
         """Replace the file by `data`, which includes the content of the journal."""
+        # A process may be killed between any two of these steps. Media files come first, because the new file refers
+        # to them, and unused ones are removed last. The new file is complete on the disk before the journal has its
+        # hash: who finds that hash swaps the files; who does not finds all lines in the journal, and folds again. So
+        # no line is lost, and none is in the file twice.
         try:
             mode = stat.S_IMODE(self.path.stat().st_mode) if self.path.exists() else None
             data, files = self._media.take_out(data)

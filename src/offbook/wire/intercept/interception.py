@@ -105,6 +105,9 @@ MAX_CONTEXTS = 256
 """For how many hosts certificates are kept. A pattern like `*.example.org` stands for any number."""
 
 
+# The key of an authority would let its holder read the TLS of everyone who trusts it. So each run makes one, keeps the
+# key in memory, and gives only the certificate to the programs that it starts. Nothing is added to the trust store of
+# the system, and the authority is worthless when the run has ended.
 class Authority:
     """A certificate authority for one run. `pem` is its certificate; its key is in the memory of this process alone.
 

@@ -121,6 +121,9 @@ class SharedTime(VirtualTime):
 
     def _is_everything_idle(self) -> bool:
         """Return whether nothing can happen in this program unless time passes or the server answers."""
+        # All threads of Python must be in a `wait`, with nothing there that ends it. A thread that was just woken still
+        # looks idle, and threads that are not of Python are in no `wait`: the kernel knows both. A child process, or a
+        # file that another process may write to, can end a wait at any time: then time is real.
         if self._is_asking or not self._are_threads_waiting():
             return False
         tasks = os.listdir("/proc/self/task")
