@@ -121,8 +121,8 @@ class VirtualTime:
         While they work, `pause(seconds)` really waits, in small steps. What it returns ends the wait, unless it is
         empty. Other threads go on as if this one worked when `is_woken`.
         """
-        # Time may pass only when no thread could still do something before `due_s`. Alone, that is certain at once. Else
-        # the others are looked at again and again, and while one of them works, this thread really waits, in small
+        # Time may pass only when no thread could still do something before `due_s`. Alone, that is certain at once.
+        # Else the others are looked at again and again, and while one of them works, this thread really waits, in small
         # steps, so that it is not late if the other one ends its wait.
         due_s = self.now_s + seconds
         if not self._threads.others() and math.isfinite(due_s):

@@ -360,10 +360,10 @@ class ForkGuarded(ABC):
         """Close the resource. Safe to call twice."""
 
 
-# A child would share open files, locks and connections with its parent: a lock of `flock` is released when either
-# closes it, SQLite databases are corrupted, and answers of Redis reach the wrong process. And a lock that another thread
-# holds during the fork is never released in the child. So a fork waits for all guards, closes what they guard, and both
-# processes open it again when they need it.
+# A child would share open files and connections with its parent: a lock on a file would last until both have closed
+# it, SQLite forbids to use a connection after a fork, and answers of Redis would reach the wrong process. And a lock
+# that another thread holds during the fork is never released in the child. So a fork waits for all guards, closes what
+# they guard, and both processes open it again when they need it.
 _guarded: WeakValueDictionary[int, ForkGuarded] = WeakValueDictionary()
 _held_during_fork: list[ForkGuarded] = []
 _forking = threading.RLock()
