@@ -76,6 +76,11 @@ class InputError(OffbookError):
         message = f"{where}: {reason}" if where else reason
         super().__init__(f"{message}\n  hint: {hint}" if hint else message)
 
+    @property
+    def fields(self) -> dict[str, str]:
+        """What another process makes the error of: `InputError(**fields)`."""
+        return {"reason": self.reason, "source": self.source, "place": self.place, "hint": self.hint}
+
 
 class RecordingFormatError(InputError):
     """A file cannot be read as a recording."""

@@ -73,7 +73,7 @@ class ServedMcp:
 
 
 class McpWireServer(WireServer):
-    """A WireServer that stands in for the MCP `servers`, too, at `/mcp/NAME` of each session and over stdio.
+    """A WireServer that also stands in for the MCP `servers`, at `/mcp/NAME` of each session and over stdio.
 
     `tool_calls` are the latest calls of their tools, of all sessions, in the order in which they were made. With a
     `recorder`, which is closed with the server, the real servers answer what it has no answer for. A `hub` of these

@@ -26,9 +26,9 @@ REAL: dict[str, Callable[..., Any]] = {
 }
 
 PAUSES_S = (0.001, 0.002, 0.005)
-"""How long to really wait before looking again whether other threads still work: longer and longer."""
+"""Real seconds to wait before checking again whether other threads still work: longer each time."""
 YIELD_S = 50e-6
-"""How long to let other threads run before believing that all of them wait."""
+"""Seconds to let other threads run before believing that all of them wait."""
 
 
 class Wait:
@@ -95,7 +95,7 @@ class VirtualTime:
 
     @property
     def passed_s(self) -> float:
-        """How much time has passed."""
+        """The seconds that have passed."""
         return self.now_s - self.start_s
 
     def call_at(self, limit_s: float, late: Callable[[], object]) -> None:
@@ -121,6 +121,9 @@ class VirtualTime:
         While they work, `pause(seconds)` really waits, in small steps. What it returns ends the wait, unless it is
         empty. Other threads go on as if this one worked when `is_woken`.
         """
+        # Time may pass only when no thread could still do something before `due_s`. Alone, that is certain at once.
+        # Else the others are looked at again and again, and while one of them works, this thread really waits, in small
+        # steps, so that it is not late if the other one ends its wait.
         due_s = self.now_s + seconds
         if not self._threads.others() and math.isfinite(due_s):
             found = pause(0.0)  # a thread may have ended the wait, and itself, just now
@@ -135,7 +138,7 @@ class VirtualTime:
         return answer
 
     def _pause(self, wait: Wait, real_due_s: float) -> Any:
-        """Pause until the wait is over: by what a pause returns, because nobody works, or in real time."""
+        """Pause until the wait is over: by what a pause returns, because no thread works, or in real time."""
         for pause_s in chain(PAUSES_S, repeat(PAUSES_S[-1])):
             is_over = self._is_nobody_working(wait) or REAL["monotonic"]() >= real_due_s
             found = wait.pause(0.0 if is_over else pause_s)
@@ -216,7 +219,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return self._jumping.clock.now_s
 
     def settle(self) -> None:
-        """Do not wait in real time for the files that are watched now: time goes on as if they were not."""
+        """Do not wait in real time for the files that are watched now: time passes as if they were not."""
         self._jumping.settle()
 
     def block_s(self, delay_s: float) -> None:
@@ -277,7 +280,7 @@ def _package(module: Mapping[str, Any]) -> str:
 
 
 class TimeReferences:
-    """Where loaded code holds functions of `time` under names of its own: `from time import sleep`, `sleep=time.sleep`.
+    """References of loaded code to functions of `time`: `from time import sleep`, `sleep=time.sleep`.
 
     Finding them reads all objects in memory. Modules that are loaded later take what `time` has then. Those of the
     standard library keep the real functions, unless `includes_standard_library`.
@@ -344,7 +347,7 @@ def _has_default(holder: object, is_kept: _IsKept) -> bool:
 
 
 STUCK_S = 5.0
-"""How long a thread may stand at one instruction until it counts as idle: nothing here knows how it waits."""
+"""Seconds at one instruction after which a thread counts as idle: it waits in a way that is not known here."""
 
 
 class NewThreads:
@@ -390,7 +393,7 @@ class NewThreads:
 
 
 def _count_sleeps(native_id: int | None) -> int | None:
-    """Return how often a thread of this process has fallen asleep; None if it is awake, 0 where nobody can know."""
+    """Return how often a thread of this process has fallen asleep; None if it is awake, 0 where that is unknown."""
     try:
         with open(f"/proc/self/task/{native_id}/status", "rb") as file:  # noqa: PTH123 - often
             lines = dict(line.split(b":", 1) for line in file)
@@ -422,7 +425,7 @@ def _place(frame: FrameType) -> tuple[str, str]:
 
 
 def _is_not_notified(local: _Locals, _: Mapping[int, FrameType]) -> bool:
-    """Return whether nobody has notified a condition: of an event, a queue, a future, a barrier, a semaphore."""
+    """Return whether no thread has notified a condition: of an event, a queue, a future, a barrier, a semaphore."""
     waiter = local.get("waiter")
     return waiter is not None and waiter.locked() and waiter in local["self"]._waiters  # noqa: SLF001
 
@@ -435,7 +438,7 @@ _WAITS: dict[tuple[str, str], Callable[[_Locals, Mapping[int, FrameType]], bool]
     _POOL_WAIT: lambda local, _: bool(local["work_queue"].empty()),
     ("socket", "socket.accept"): lambda *_: True,
 }
-"""Where threads wait for something of this process, and whether it has not come yet."""
+"""Places where threads wait for something of this process, and checks whether it has not come yet."""
 
 _FILE_WAITS: dict[tuple[str, str], Callable[[_Locals], bool]] = {
     ("concurrent.futures.process", "_ExecutorManagerThread.wait_result_broken_or_wakeup"): (

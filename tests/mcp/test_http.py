@@ -5,8 +5,7 @@ import json
 
 import pytest
 
-from offbook.mcp.http.endpoint import decode_header, encode_header
-from offbook.mcp.http.streams import MAX_EVENTS, EventStream
+from offbook.mcp.http.endpoint import MAX_EVENTS, EventStream, decode_header, encode_header
 from offbook.wire.request import HttpRequest
 from tests.mcp.wiring import MODERN, TOOLS, call, messages_in, opening, post, replaying, request
 

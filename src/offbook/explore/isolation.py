@@ -34,15 +34,15 @@ _MARK = b"\0report\0"
 _LENGTH = struct.Struct("<Q")
 _exit_now, _now_s = os._exit, time.monotonic
 GRACE_S = 2.0
-"""How much longer than its deadline a process may run before it is killed: it should have ended by itself."""
+"""Seconds after its deadline at which a process is killed: it should have ended by itself."""
 START_S = 1e6
 """The monotonic time at which a case starts: no program expects that its computer has just been started."""
 POLL_S = 0.1
-"""How often to look for a process that ended while another one, which it has started, holds its pipe open."""
+"""Seconds between looks for a process that ended while a child of it holds its pipe open."""
 
 
 class ProcessEnding(Struct, frozen=True):
-    """How a process of a case ended.
+    """The end of a process of a case.
 
     `report` is what it reported, empty if nothing. `exit_code` is -N if signal N ended it, and None if it was killed
     from here or is not known. `dump` shows where it was at its deadline, if it could not report that. `was_late` if it
@@ -76,7 +76,7 @@ class CaseProcess:
         """Send the report and end this process. Only the first report counts, and none of a copy."""
         if self.is_copy:
             _exit_now(1)
-        self._reporting.acquire()  # whoever comes second waits for the end of the process
+        self._reporting.acquire()  # a second reporter waits for the end of the process
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         if not self._is_silent:
             flush_output()
@@ -188,7 +188,7 @@ class ForkedProcess:
 
     @property
     def pipes(self) -> list[int]:
-        """What to wait for."""
+        """The pipes to wait for."""
         return [self._pipe] if self._is_open and self.ending is None else []
 
 
@@ -213,7 +213,7 @@ def _wait_for_input(pipes: Sequence[int], limit_s: float) -> None:
 
 
 def _beyond_standard_files(file: int) -> int:
-    """Return the same file under a number above 2: lower ones are free if this process was started without them."""
+    """Return a file under a number above 2: lower ones are free if this process was started without them."""
     if file > 2:
         return file
     moved = fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 3)

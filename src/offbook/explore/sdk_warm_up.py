@@ -17,7 +17,7 @@ from offbook.wire.request import HttpRequest
 from offbook.wire.session import WireSession
 
 MAX_REQUESTS, MAX_BYTES = 16, 1 << 20
-"""How many requests of a run are sent once more, and of which size in all: more build no new models."""
+"""The limits of the requests that are sent once more: their number and total size. More would build no new models."""
 
 
 SentRequest: TypeAlias = tuple[str, bytes]

@@ -51,7 +51,7 @@ INSTRUCTIONS: Mapping[str, re.Pattern[str]] = {
         r"(?:\.ssh/|\bid_(?:rsa|ed25519)\b|\.aws/credentials|/etc/(?:passwd|shadow)|(?<!\w)\.env\b)",
     }.items()
 }
-"""What text that a model reads should not say, by what that is called in a finding."""
+"""Patterns of text that a model should not read, by their description in a finding."""
 
 _HIDDEN = re.compile(
     "[\u200b\u2060-\u2064\u202a-\u202e\u2066-\u2069\ufeff\U000e0100-\U000e01ef\x1b]"
@@ -164,7 +164,7 @@ def _schema_problem(tool: JsonObject, field: str) -> str:
 def _prefixed_names(surfaces: Mapping[str, Surface]) -> Iterator[McpFinding]:
     """Yield the tools whose names do not work behind the prefix that clients put before them for a model.
 
-    What is recorded as `scenario/agent/1/server` is known to clients as `server`, beside those of that conversation.
+    What is recorded as `scenario/agent/1/server` is known to clients as `server`, among those of that conversation.
     """
     prefixed: dict[tuple[str, str], str] = {}
     for recorded_as, surface in surfaces.items():

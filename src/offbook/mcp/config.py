@@ -25,10 +25,10 @@ CONFIG_VARIABLE = "OFFBOOK_MCP_CONFIG"
 """The environment variable with the path of the config that leads to us."""
 
 PLACEHOLDER = "{mcp}"
-"""What stands in a command for the path of that config."""
+"""The placeholder in a command for the path of that config."""
 
 UNREACHED_HINT = f"give the program {PLACEHOLDER} in place of its own config, or let it read ${CONFIG_VARIABLE}"
-"""What to do if a program reaches its real servers instead of us."""
+"""The hint for a program that reaches its real servers instead of us."""
 
 _SECTIONS = ("mcpServers", "servers")
 _EXAMPLE = '{"mcpServers": {"github": {"command": "npx", "args": ["-y", "some-mcp-server"]}}}'
@@ -36,7 +36,7 @@ _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 _STDIO_KEYS = ("command", "args", "env")
 _HTTP_KEYS = ("url", "headers", "type")
 _CLOSE = 0.75
-"""How close a misspelt key is to one that we read. Keys that clients write for themselves are less close."""
+"""The minimum similarity of a misspelt key to a known one. Keys of other clients are less similar."""
 _HTTP_TYPES = ("http", "streamable-http", "streamableHttp", "streamable_http", "sse")
 
 

@@ -1,5 +1,5 @@
-"""What passes between a recorded server and its client: answers message by message, each when it is due, what the
-server asks, and what the client answers."""
+"""The dialogue of a recorded server and its client: answers message by message, each when it is due, requests of the
+server, and answers of the client."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from offbook.recording.match.mismatch import RECORD_AGAIN
 from offbook.recording.redact.rules import mask_json
 
 CLIENT_ANSWER_S = 120.0
-"""How long a request of the server waits for the client's answer in a replay."""
+"""Seconds that a request of the server waits for the client's answer in a replay."""
 
 
 class AnswerSink(Protocol):
-    """Where the messages of an answer go."""
+    """Receives the messages of an answer."""
 
     def write(self, raw: bytes) -> None:
         """Write one message, or noise, without a line end."""
@@ -38,7 +38,7 @@ class AnswerSink(Protocol):
 
 class OwnMessage(Struct, frozen=True, kw_only=True):
     """A message that a server sends on its own, outside of any call: a notification, or a request, whose answer
-    `on_answer` is called with; with None if there is none in time."""
+    `on_answer` is called with; None if none comes in time."""
 
     method: str
     params: dict[str, Any] | None = None
@@ -54,7 +54,7 @@ _LIST_CHANGES = {
     "notifications/prompts/list_changed": "promptsListChanged",
     "notifications/resources/list_changed": "resourcesListChanged",
 }
-"""What a `subscriptions/listen` asks for to get a notification."""
+"""The field of `subscriptions/listen` that asks for each notification."""
 
 
 def subscriber(request: Message, write: Callable[[bytes], None]) -> Callable[[OwnMessage], None]:

@@ -48,7 +48,7 @@ MAX_HELLO_BYTES = 4 * 1024 * 1024
 
 
 class _Hello(Struct):
-    """What a joining process says first."""
+    """The first message of a joining process."""
 
     token: str
     session: str
@@ -267,7 +267,7 @@ class McpHub:
         return name if name in self._configs and is_reached else None
 
     def _login_server(self, path: str) -> str:
-        """Return the real server whose metadata for a login a path is; empty if there is none."""
+        """Return the real server whose login metadata is at a path, or an empty text."""
         _, _, place = path.removeprefix(self.login_prefix).partition("/")
         server = self._server_at(split_session_path(f"/{place}")[1]) if self.is_live else None
         return server if server in self._upstreams else ""

@@ -209,7 +209,7 @@ def recorded_arguments(message: Message) -> JsonObject:
 
 
 def further_params(message: Message) -> JsonObject:
-    """Return the parameters of a tool call that matter beside its arguments, such as the `inputResponses` of a user."""
+    """Return the relevant parameters of a tool call except its arguments, such as the `inputResponses` of a user."""
     if not message.tool:
         return {}
     return {name: value for name, value in message.params.items() if name not in _CALL_PARAMS}

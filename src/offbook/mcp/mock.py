@@ -18,6 +18,7 @@ from offbook.errors import InputError, MockDriftError, MockError
 from offbook.mcp.answer import FoundAnswer, McpAnswer, McpSource, error_answer, result_answer
 from offbook.mcp.message import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, Message, text_result
 from offbook.mcp.replay import McpReplay
+from offbook.mcp.surface import referenced
 from offbook.messages import JsonObject, ToolCall, result_text
 from offbook.recording.stores.locate import read_document
 from offbook.scenarios.mocks import Mocks
@@ -26,7 +27,6 @@ from offbook.scenarios.mocks.mocked_tools import exception_text
 from offbook.scenarios.mocks.real_tool import (
     EXAMPLE_STRINGS,
     NoResultCheck,
-    RealTool,
     ResultCheck,
     build_real_tool,
     build_result_check,
@@ -179,12 +179,10 @@ def _function_tool(tool: ToolDef) -> MockTool:
 def _mocked_tools(mocks: Mocks) -> list[MockTool]:
     described = mocks.tools()
     running = mocks.conversation().toolbox([tool for tool, _ in described.values()])
-    return [_mocked_tool(tool, real, running[name]) for name, (tool, real) in described.items()]
-
-
-def _mocked_tool(tool: ToolDef | ToolSpec, real: RealTool, running: ToolDef) -> MockTool:
-    spec = tool.spec if isinstance(tool, ToolDef) else tool
-    return MockTool(_definition(spec, real.result, real.declaration), running, NoResultCheck())
+    return [
+        MockTool(_definition(tool, real.result, real.declaration), running[name], NoResultCheck())
+        for name, (tool, real) in described.items()
+    ]
 
 
 def _definition(tool: ToolDef | ToolSpec, result: ResultCheck, declaration: ToolDeclaration) -> JsonObject:
@@ -245,17 +243,16 @@ def _declared_tool(declared: Any, *, source: str, place: str) -> MockTool:
         result = NoResultCheck() if output is None else build_result_check(output, tool=name)
     except InputError as error:
         raise InputError(error.reason, source=source, place=f"{place} ({name})", hint=error.hint) from None
-    answer = declared["example"] if "example" in declared else _example_answer(name, output)
+    if "example" in declared:
+        answer = declared["example"]
+    else:
+        answer = f"{name} was called" if output is None else example_of(output)
     problems = [] if output is None or _is_result(answer) else result.problems(answer)
     if problems:
         hint = "give the tool an `example` that fits"
         reason = f"no value for its outputSchema: {problems[0]}"
         raise InputError(reason, source=source, place=f"{place} ({name})", hint=hint)
     return MockTool(definition, ToolDef(spec, lambda **_: deepcopy(answer)), NoResultCheck())
-
-
-def _example_answer(name: str, output: JsonObject | None) -> Any:
-    return f"{name} was called" if output is None else example_of(output)
 
 
 _MAX_DEPTH = 8
@@ -272,7 +269,7 @@ def example_of(schema: Any, root: Any = None, depth: int = 0) -> Any:
     if declared:
         return deepcopy(declared[0])
     if isinstance(schema.get("$ref"), str):
-        return example_of(_referenced(schema["$ref"], root), root, depth + 1) if depth < _MAX_DEPTH else None
+        return example_of(referenced(root, schema["$ref"]), root, depth + 1) if depth < _MAX_DEPTH else None
     return _example_of_shape(schema, root, depth)
 
 
@@ -321,11 +318,3 @@ def _example_number(schema: JsonObject, *, step: float) -> float:
     if multiple is not None and multiple > 0:
         return -(-lowest // multiple) * multiple
     return 1 if lowest <= 1 <= highest else lowest if "minimum" in schema or "exclusiveMinimum" in schema else highest
-
-
-def _referenced(reference: str, root: Any) -> Any:
-    found = root
-    for part in reference.removeprefix("#").split("/")[1:]:
-        name = part.replace("~1", "/").replace("~0", "~")
-        found = found.get(name) if isinstance(found, dict) else None
-    return found

@@ -45,7 +45,7 @@ _SECRET_VARIABLE = re.compile(
     r"token|secret|password|passwd|credential|api_?key|access_?key|private_?key", re.IGNORECASE
 )
 END_GRACE_S = 1.5
-"""How long a server may take to end after its input has ended, and again after SIGTERM."""
+"""Seconds that a server may take to end after the end of its input, and again after SIGTERM."""
 
 
 class LineBuffer:
@@ -78,7 +78,7 @@ class LineBuffer:
 
 
 class ClientLines(Protocol):
-    """Where what a server writes to its stdout goes, and how it ends."""
+    """Receives the stdout of a server, and its end."""
 
     def write(self, data: bytes) -> None:
         """Write bytes, in order."""
@@ -148,7 +148,7 @@ class LineServer:
         return False
 
     async def _take_turn(self, call: McpCall) -> None:
-        """Make a call that other processes may be making, too, or answer it when one of them has."""
+        """Make a call that other processes may also be making, or answer it when one of them has made it."""
         taken = await self._session.take_turn(call)
         if isinstance(taken, McpAnswer):
             self._sender.send(call.request, taken, self)
@@ -250,7 +250,7 @@ class LineServer:
 
 
 class _BatchSink:
-    """Where the answers to a batch go: the responses together, as a batch, and all else at once."""
+    """Receives the answers to a batch: sends responses together, as a batch, and everything else at once."""
 
     def __init__(self, server: LineServer, messages: Sequence[Message]) -> None:
         self._server = server
@@ -438,7 +438,7 @@ async def _read_stdin(server: LineServer) -> None:
 
 
 def _read_file(reader: asyncio.StreamReader, loop: asyncio.AbstractEventLoop) -> None:
-    with suppress(RuntimeError):  # the loop is closed: nobody reads on
+    with suppress(RuntimeError):  # the loop is closed
         while data := os.read(sys.stdin.fileno(), READ_BYTES):
             loop.call_soon_threadsafe(reader.feed_data, data)
         loop.call_soon_threadsafe(reader.feed_eof)

@@ -1,4 +1,4 @@
-"""What a server offers to its clients, read from a recording, and what of it moved: breaking, dangerous or harmless."""
+"""The surface of a recorded server, and its changes: breaking, dangerous or harmless."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ _MAX_DEPTH = 30
 
 
 class Surface(Struct, frozen=True, kw_only=True):
-    """What one server offers. `sections` has the items of each part by name; a part that was not listed is missing.
+    """The tools, prompts and resources of one server.
+
+    `sections` has the items of each part by name; a part that was not listed is missing.
 
     `about` is what the server said about itself; empty if it said nothing.
     """
@@ -206,7 +208,7 @@ _LEVEL_OF: dict[Side, dict[Move, Level]] = {
     "input": {"narrowed": "breaking", "widened": "harmless", "replaced": "breaking"},
     "output": {"narrowed": "harmless", "widened": "dangerous", "replaced": "breaking"},
 }
-"""What an argument may no longer be breaks callers; what a result may be besides is new to readers."""
+"""A narrower argument breaks callers; a wider result is new to readers."""
 
 
 def compare_schemas(old: Any, new: Any, place: str, *, side: Side) -> Iterator[SurfaceChange]:
@@ -373,12 +375,19 @@ def _resolved(schema: Any, root: Any) -> JsonObject:
         reference = schema.get("$ref") if isinstance(schema, dict) else None
         if not isinstance(reference, str):
             break
-        found = root
-        for part in reference.removeprefix("#").split("/")[1:]:
-            name = part.replace("~1", "/").replace("~0", "~")
-            found = found.get(name) if isinstance(found, dict) else None
-        schema = _object(found) | {name: value for name, value in schema.items() if name != "$ref"}
+        schema = _object(referenced(root, reference)) | {
+            name: value for name, value in schema.items() if name != "$ref"
+        }
     return {"not": {}} if schema is False else _object(schema)
+
+
+def referenced(root: Any, reference: str) -> Any:
+    """Return the part of a schema that a `$ref` names; None if it has no such part."""
+    found = root
+    for part in reference.removeprefix("#").split("/")[1:]:
+        name = part.replace("~1", "/").replace("~0", "~")
+        found = found.get(name) if isinstance(found, dict) else None
+    return found
 
 
 def _object(value: Any) -> JsonObject:

@@ -15,8 +15,7 @@ from offbook import __version__
 from offbook.codecs.framing import SseDecoder
 from offbook.comparison import difference_between
 from offbook.errors import InputError
-from offbook.mcp.http.endpoint import SESSION_ID, VERSION_HEADER, encode_header
-from offbook.mcp.http.streams import SSE_TYPE
+from offbook.mcp.http.endpoint import NAMED_PARAMS, SESSION_ID, SSE_TYPE, VERSION_HEADER, encode_header
 from offbook.mcp.http.upstream import CONNECT_TIMEOUT_S, LOOPBACK_HOSTS, checked_url
 from offbook.mcp.message import (
     CAPABILITIES_META,
@@ -51,7 +50,6 @@ ANSWER_LIMIT_S = 30.0
 _READ_METHODS = ("prompts/get", "resources/read", "completion/complete")
 _VOLATILE_FIELDS = ("resultType", "ttlMs", "cacheScope", "_meta")
 _MAX_PAGES = 1000
-_NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 
 class AnswerDifference(Struct, frozen=True):
@@ -70,7 +68,7 @@ class LeftOutCalls(Struct, frozen=True):
 
 
 class McpVerification(Struct, kw_only=True):
-    """How a live server compares with its recording."""
+    """The differences between a live server and its recording."""
 
     compared: int = 0
     changes: list[SurfaceChange] = field(default_factory=list)
@@ -118,7 +116,7 @@ class LiveClient:
         """Return the response to a request.
 
         Raises:
-            InputError: there is none, or not in time.
+            InputError: there is no response in time.
         """
         self._last_id += 1
         meta = {VERSION_META: MODERN_VERSIONS[-1], CAPABILITIES_META: {}}
@@ -249,7 +247,7 @@ class LiveUrl:
     def _request_headers(self, message: Message, era: Era) -> dict[str, str]:
         sent = {"content-type": "application/json", "accept": f"application/json, {SSE_TYPE}"} | self._headers
         if era == "modern":
-            named = message.params.get(_NAMED.get(message.method, ""))
+            named = message.params.get(NAMED_PARAMS.get(message.method, ""))
             sent |= {VERSION_HEADER: MODERN_VERSIONS[-1], "mcp-method": message.method}
             return sent | ({"mcp-name": encode_header(named)} if isinstance(named, str) else {})
         if message.method != "initialize":
@@ -338,7 +336,8 @@ class _Asking:
     async def compare(self, key: str, method: str, calls: Iterable[tuple[ToolExchange, JsonObject]]) -> None:
         for index, (call, params) in enumerate(calls):
             response = await self._client.ask(method, params)
-            live = call_outcome(response) if method == "tools/call" else _outcome(response)
+            is_raw = method != "tools/call" and "error" not in response
+            live = ToolExchange(result=response.get("result")) if is_raw else call_outcome(response)
             before, after = self._comparable(call), self._comparable(live)
             self._verification.compared += 1
             if before != after:
@@ -352,10 +351,6 @@ class _Asking:
         if isinstance(answer, dict):
             answer = {name: value for name, value in answer.items() if name not in _VOLATILE_FIELDS}
         return apply_rules({"result": json_in_texts(self._redactor.value(answer))}, self._rules)
-
-
-def _outcome(response: JsonObject) -> ToolExchange:
-    return call_outcome(response) if "error" in response else ToolExchange(result=response.get("result"))
 
 
 def _reason_to_leave_out(tool: JsonObject | None, *, runs_tools: bool) -> str:

@@ -24,7 +24,7 @@ NEAR_SIMILARITY = 8.0
 """The minimum similarity of a changed request: the same model, and half of the messages."""
 
 PAIRING_WINDOW = 25
-"""How far from its position among the others a changed request is searched."""
+"""The maximum distance between the positions of a changed request."""
 
 
 class PlacedExchange(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""How an answer of today differs from the recorded one to the same request: in kind, tools, fields, vectors, tokens."""
+"""Compares an answer of today with the recorded one to the same request: kind, tools, fields, vectors, tokens."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ DriftKind = Literal[
     "cost",
     "rounding",
 ]
-"""What differs. `text`, `tokens` (of the answer), `cost`, and `rounding` of embeddings vary from answer to answer: no
-drift. `vectors` is how many embeddings there are, `direction` how alike they are."""
+"""The kind of a difference. `text`, `tokens` (of the answer), `cost`, and `rounding` of embeddings vary from answer to
+answer and are no drift. `vectors` is the number of embeddings, `direction` their similarity."""
 
 _NO_DRIFT = ("text", "tokens", "cost", "rounding")
 SAME_DIRECTION = 0.999
@@ -74,13 +74,13 @@ def differences_between(recorded: Exchange, live: Exchange) -> list[Difference]:
         *_unless_equal("finish_reason", "finish reason", recorded.ending, live.ending),
     ]
     model = _unless_equal("model", "model", recorded.model, live.model)
-    return [*kinds, *(() if kinds else _contents(recorded, live)), *model, *_costs(recorded, live)]
-
-
-def _contents(recorded: Exchange, live: Exchange) -> Iterator[Difference]:
-    yield from _fields(recorded.wire, live.wire)
-    yield from _json_fields(recorded.content, live.content)
-    yield from _unless_equal("text", "text", recorded.content, live.content)
+    if not kinds:
+        kinds = [
+            *_fields(recorded.wire, live.wire),
+            *_json_fields(recorded.content, live.content),
+            *_unless_equal("text", "text", recorded.content, live.content),
+        ]
+    return [*kinds, *model, *_costs(recorded, live)]
 
 
 def _unless_equal(kind: DriftKind, place: str, recorded: Any, live: Any) -> Iterator[Difference]:
@@ -200,7 +200,7 @@ Vector: TypeAlias = Sequence[float]
 
 
 class Embeddings(Struct, frozen=True):
-    """What an answer holds. `model` is empty, and `tokens` is 0, if it does not say them."""
+    """The embeddings of an answer. `model` is empty, and `tokens` is 0, if it does not say them."""
 
     vectors: list[Vector]
     model: str = ""

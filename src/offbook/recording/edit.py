@@ -121,7 +121,7 @@ def _merge_into(merged: Entries[E], entries: Entries[E], conflict: MergeConflict
 
 
 class EditedRecording(Struct, frozen=True):
-    """How many exchanges of a recording were changed or removed, and how many it holds then."""
+    """The number of changed or removed exchanges of a recording, and of those that it holds then."""
 
     location: str
     changed: int
@@ -163,7 +163,7 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 
 
 class PruneFilter(Struct, frozen=True):
-    """Which exchanges to remove: those recorded before a moment, those of some keys, and those that failed.
+    """The exchanges to remove: those recorded before a moment, those of some keys, and those that failed.
 
     The key of a tool's exchanges is like `_tools.get_weather`.
     """

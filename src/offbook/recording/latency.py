@@ -1,4 +1,4 @@
-"""How long a replayed call takes."""
+"""The delay of replayed calls."""
 
 from __future__ import annotations
 

@@ -45,7 +45,8 @@ _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
 
 def error_command(message: str, properties: Mapping[str, str]) -> str:
     """Return the command that shows an error, without properties that are empty."""
-    written = ",".join(f"{name}={_escape_property(mask_text(value))}" for name, value in properties.items() if value)
+    escaped = {name: _escape_data(mask_text(value)) for name, value in properties.items() if value}
+    written = ",".join(f"{name}={value.replace(':', '%3A').replace(',', '%2C')}" for name, value in escaped.items())
     return f"::error {written}::{_escape_data(mask_text(message))}"
 
 
@@ -58,10 +59,6 @@ def print_command(command: str, out: TextIO | None = None) -> None:
 
 def _escape_data(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _escape_property(text: str) -> str:
-    return _escape_data(text).replace(":", "%3A").replace(",", "%2C")
 
 
 def escape_markdown(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What reporters share: how they are declared, their files, pages and console, and text that is safe to write."""
+"""Code that reporters share: declarations, files, pages, the console, and text that is safe to write."""
 
 from __future__ import annotations
 

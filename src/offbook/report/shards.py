@@ -27,7 +27,7 @@ class LoadedSuite(Struct, frozen=True):
 
     @property
     def shard(self) -> SuiteShard:
-        """Which shard it is.
+        """The shard that the report is about.
 
         Raises:
             InputError: it is the report of a whole run.

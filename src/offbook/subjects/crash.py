@@ -67,7 +67,7 @@ class ProgramLives:
 def run_until_crash(work: Callable[[OnCrash], Run]) -> tuple[Run, bool]:
     """Run `work` in a forked process, and return its run, and whether it has crashed.
 
-    It crashes by calling what `work` is given, with the run so far: the process ends there, and nothing in it goes on.
+    It crashes by calling what `work` is given, with the run so far: the process ends there, with everything in it.
     """
     reading, writing = os.pipe()
     pid = fork_quietly()

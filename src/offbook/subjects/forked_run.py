@@ -38,7 +38,7 @@ class IsolatedSubject(ABC):
     So nothing that a run does, loads or changes is there for the next one, except for what the clean run was answered.
     What it has loaded from outside the agent's own code is loaded here afterwards, so that other runs need not.
 
-    `notes` are what `run_here` has noted about the run beside its report: set there, and here after the last run.
+    `notes` are remarks of `run_here` in addition to its report: set there, and here after the last run.
     What runs print is discarded if the subject `is_silent`.
 
     Raises:
@@ -68,7 +68,7 @@ class IsolatedSubject(ABC):
             started.process.kill()
 
     def start(self, plan: FaultPlan, continuation: Continuation = "stubborn") -> StartedRun:
-        """Start a run in a process of its own. Several may run at once, but none beside the first, the clean run."""
+        """Start a run in a process of its own. Several may run at once, except during the first, the clean run."""
         if self._references is None:
             self._references = TimeReferences()
         _ = str(plan)  # what that takes is known then, in the process of the run, too
@@ -109,8 +109,7 @@ class IsolatedSubject(ABC):
             if is_clean:
                 report = replace(report, script=self._harnesses.script)
         except InputError as error:
-            fields = {"reason": error.reason, "source": error.source, "place": error.place, "hint": error.hint}
-            report = CaseReport(refusal=fields)
+            report = CaseReport(refusal=error.fields)
         except BaseException:
             report = CaseReport(error=format_exc())
         return report.to_bytes()
@@ -135,8 +134,8 @@ class IsolatedSubject(ABC):
 def _foreign_modules(before: int) -> tuple[str, ...]:
     """Return the modules that were loaded since there were `before`, without those of the agent.
 
-    They are the last ones. Whoever looks at a module writes to its memory, which is that of the parent as long as
-    nobody does: to look at all of them takes as long as a small run.
+    They are the last ones. Looking at a module writes to its memory, which is shared with the parent until then:
+    looking at all of them takes as long as a small run.
     """
     loaded = list(islice(reversed(sys.modules), max(len(sys.modules) - before, 0)))
     return tuple(name for name in reversed(loaded) if not is_own_module(sys.modules[name]))

@@ -32,7 +32,7 @@ class FunctionSubject(IsolatedSubject):
 
     Args:
         declared: the errors that the function raises when it gives up, as classes or names.
-        declarations: what is declared about tools by name, beside what they declare themselves.
+        declarations: declarations of tools by name, in addition to their own.
 
     Raises:
         InputError: the recording cannot be read.

@@ -181,7 +181,8 @@ class ScenarioSubject(IsolatedSubject):
         conversation = result.scenarios[0].conversations[0]
         note(conversation)
         for error in sorted(raised, key=lambda error: not is_test_error(error)):
-            raise _cause(error)
+            cause = error.__cause__
+            raise cause if isinstance(error, TargetError) and isinstance(cause, Exception) else error
         for failure in conversation.failures:
             if failure.kind == "error":
                 raise TargetError(failure.reason)
@@ -219,11 +220,6 @@ class _RecoveryEvents:
 
     def emit(self, event: Event) -> None:
         self.counter.emit(event)
-
-
-def _cause(error: Exception) -> Exception:
-    """Return what made an agent fail, if that is known."""
-    return error.__cause__ if isinstance(error, TargetError) and isinstance(error.__cause__, Exception) else error
 
 
 def config_of(file: str, config: str | None) -> Config:

@@ -60,7 +60,7 @@ class ScenarioSpec(SubjectSpec, frozen=True, tag="scenario"):
 
 
 class ProgramSpec(SubjectSpec, frozen=True, tag="program"):
-    """A program and its arguments, and the config of its MCP servers, if we stand in for those, too."""
+    """A program and its arguments, and the config of its MCP servers, if we also stand in for those."""
 
     command: tuple[str, ...]
     mcp: str | None = None

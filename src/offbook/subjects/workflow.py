@@ -182,7 +182,7 @@ class WorkflowSubject(IsolatedSubject):
             inner = next(step for step in result.failures if (failed.error or "").endswith(step.error or ""))
             kind = inner.error_type or ""
             declared_as = next((name for name in _bases(kind) if name in self._settings.declared), "")
-            is_declared = declared_as or _is_offbook_error(kind)
+            is_declared = declared_as or kind in {each.__name__ for each in _subclasses(OffbookError)}
             message = normalize_text(inner.error or "")
             yield RunFailure("declared" if is_declared else "undeclared", kind, message, declared_as)
 
@@ -199,11 +199,6 @@ def _is_dead_end(step: AnyStep, result: WorkflowResult) -> bool:
 def _written_by(step: AnyStep) -> set[str]:
     """Return the keys of the state that a step writes."""
     return {reference.text.partition(".")[0] for reference in writes_of(step)}
-
-
-def _is_offbook_error(name: str) -> bool:
-    """Return whether that is the name of an error of offbook."""
-    return name in {kind.__name__ for kind in _subclasses(OffbookError)}
 
 
 def _bases(name: str) -> list[str]:

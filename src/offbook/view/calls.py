@@ -18,10 +18,10 @@ from offbook.view.summary import end_ms, has_failed, place_of
 
 TITLE_CHARS = 120
 MAX_TEXT_CHARS = 20_000
-"""How much of a text the conversation shows; a call on its own has all of it."""
+"""The maximum length of a text in the conversation view. The view of a single call has all of it."""
 
 NEAR_CALLS = 8
-"""Among how many model calls before it the one is searched that a request continues."""
+"""The number of earlier model calls that are searched for the one that a request continues."""
 
 IDLE_MS, DRAWN_IDLE_MS = 5_000.0, 1_000.0
 

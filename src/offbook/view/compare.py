@@ -25,7 +25,7 @@ from offbook.view.summary import RunKind, Tone, load_recording, place_of
 from offbook.workflow.runs.resumable_run import LOG, read_progress
 
 MAX_ALIGNED = 2_000
-"""How many calls are aligned with care; of more, those at the same place stand side by side."""
+"""The number of calls that are aligned by content. If there are more, calls at the same position are paired."""
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ class Side(Struct, frozen=True, omit_defaults=True):
 
 
 class Pair(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What stands side by side; None where one of the runs does not have it. `difference` may have many lines."""
+    """Two parts of runs side by side; None where a run lacks the part. `difference` may have many lines."""
 
     left: Side | None
     right: Side | None

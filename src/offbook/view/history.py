@@ -17,10 +17,10 @@ from offbook.report.scenarios.json_report import load_suite
 from offbook.view.summary import ListedRun
 
 MAX_VERSIONS = 12
-"""How many explorations a heatmap shows beside each other: the latest."""
+"""The number of explorations that a heatmap shows side by side: the latest."""
 
 MAX_SUITES = 50
-"""Of how many scenario runs pass rates are shown: the latest."""
+"""The number of scenario runs whose pass rates are shown: the latest."""
 
 
 class VerdictSign(Struct, frozen=True):
@@ -76,7 +76,7 @@ def heat_history(subject: str, runs: Sequence[tuple[ListedRun, Path]]) -> HeatHi
     row_at, column_at = ({name: place for place, name in enumerate(names)} for names in (rows, columns))
     places = dict.fromkeys(place for cells in found for place in cells)
     cells = [
-        HeatCell(row_at[row], column_at[column], tuple(_result(cells.get((row, column))) for cells in found))
+        HeatCell(row_at[row], column_at[column], tuple(cells.get((row, column)) for cells in found))
         for row, column in places
     ]
     return HeatHistory(

@@ -21,11 +21,11 @@ from offbook.view.summary import ListedRun, pending_run, summarize, summarize_re
 from offbook.workflow.runs.resumable_run import CALLS, LOG, MANIFEST, is_locked
 
 MAX_FILES = 20_000
-"""How many files are looked at. A folder with more is not one of runs."""
+"""The maximum number of files to look at. A folder with more is not a folder of runs."""
 
 FIRST_S, SUMMARY_S = 0.08, 0.4
-"""How long the first look, and each later one, may summarise files; those that are left are listed as pending until the
-next one. The first is short, so that a page has rows at once: those in view are the latest, which are read first."""
+"""Seconds to spend on summaries in the first look, and in each later one. The other files are listed as pending until
+the next look. The first look is short, so that a page has rows at once; the latest files are read first."""
 
 LARGE_BYTES = 1024 * 1024
 """Files that are larger are read after all others."""
@@ -35,12 +35,12 @@ _SUFFIXES = (".json", *DATABASES)
 _SIDE_FILES = {".json": (".journal",), **dict.fromkeys(DATABASES, ("-wal",))}
 _SKIPPED = frozenset(("node_modules", "__pycache__", "site-packages"))
 _SKIPPED_FILES = frozenset(("package.json", "package-lock.json", "tsconfig.json", "deno.json", "composer.json"))
-"""Files that projects have beside their runs."""
+"""Files of projects that are not runs."""
 _OWN_FOLDER = ".offbook"
 _ASIDE = (".next", ".fresh-")
 
 Signature: TypeAlias = tuple[int, ...]
-"""What changes when one of the files of a run does: times and sizes."""
+"""The modification times and sizes of the files of a run."""
 
 
 class FoundRun(Struct, frozen=True, kw_only=True, dict=True):
@@ -96,7 +96,7 @@ class RunLibrary:
         """Return the run of that id.
 
         Raises:
-            InputError: there is none, or no longer.
+            InputError: there is no such run, or it was removed.
         """
         found = next((run for run in self.find() if run.id == id), None)
         if found is None:

@@ -129,7 +129,7 @@ def _static(path: str) -> HttpResponse:
 
 MAX_PAGE = 500
 KEPT = 6
-"""How many recordings and comparisons are kept in memory, by what was asked for last."""
+"""The number of recordings and comparisons to keep in memory: the most recently used."""
 
 _WAY_BACK = b'<header>\n<p class="faint"><a href="/#/runs">\xe2\x86\x90 all runs</a></p>'
 

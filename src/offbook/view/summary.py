@@ -1,4 +1,4 @@
-"""What a list of runs says of each: its kind, verdict, origin and figures; or why it cannot be read."""
+"""Summarises runs for a list: kind, verdict, origin and figures, or why a run cannot be read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from offbook.workflow.runs.store import summary_of
 
 RunKind = Literal["recording", "exploration", "scenarios", "workflow", "unreadable", "pending"]
 Tone = Literal["good", "bad", "plain", "busy"]
-"""How a verdict is shown."""
+"""The style in which a verdict is shown."""
 
 MAX_ORIGIN_CHARS = 120
 MAX_PROBLEM_CHARS = 400
@@ -99,7 +99,7 @@ def _of_folder(path: Path, run: ListedRun) -> ListedRun:
 
 
 class _Kind(Struct):
-    """What tells the kinds of JSON files apart."""
+    """The fields that tell the kinds of JSON files apart."""
 
     explored: Raw | UnsetType = msgspec.UNSET
     scenarios: Raw | UnsetType = msgspec.UNSET
@@ -198,7 +198,7 @@ def end_ms(recorded_at: str) -> float | None:
 
 
 class _ExplorationHead(Struct):
-    """What the list needs of an exploration. Its cases, which are most of it, are skipped."""
+    """The fields of an exploration that the list shows. Its cases, which are most of it, are skipped."""
 
     version: int
     subject: str
@@ -232,7 +232,7 @@ class _ScenarioHead(Struct):
 
 
 class _SuiteHead(Struct):
-    """What the list needs of a scenario run. Its conversations are skipped."""
+    """The fields of a scenario run that the list shows. Its conversations are skipped."""
 
     version: int
     passed: bool

@@ -26,7 +26,7 @@ from offbook.workers.process import receive_frames, send_frame
 
 
 class CasesSpec(Struct, frozen=True):
-    """Whose cases to run, and how. `folder` is the working directory; None means that of the worker."""
+    """The subject and settings of cases to run. `folder` is the working directory; None means that of the worker."""
 
     subject: AnySubjectSpec
     settings: ExploreSettings
@@ -37,7 +37,7 @@ class CasesSpec(Struct, frozen=True):
 
 
 class _Batch(Struct, frozen=True):
-    """What a batch gave: for each case its runs, as their processes report them, and how long it took."""
+    """The results of a batch: for each case its runs, as their processes report them, and its duration."""
 
     cases: tuple[tuple[tuple[bytes, ...], float], ...] = ()
     refusal: dict[str, str] | None = None
@@ -82,9 +82,8 @@ def serve(connection: socket.socket) -> None:
                     results.append((tuple(CaseReport(run=run).to_bytes() for run in executed.runs), executed.real_s))
                 send_frame(connection, number, msgspec.msgpack.encode(_Batch(tuple(results))))
     except InputError as error:
-        fields = {"reason": error.reason, "source": error.source, "place": error.place, "hint": error.hint}
         for number, _ in frames:
-            send_frame(connection, number, msgspec.msgpack.encode(_Batch(refusal=fields)))
+            send_frame(connection, number, msgspec.msgpack.encode(_Batch(refusal=error.fields)))
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from offbook.virtual_time import VirtualTimeLoop
 _HEAD = struct.Struct("<II")
 READ_BYTES = 1 << 18
 LEAVE_S = 5.0
-"""How long a worker may take to end by itself when it has nothing left to do."""
+"""Seconds that an idle worker may take to end by itself."""
 
 Handle: TypeAlias = Callable[[bytes], Awaitable[bytes]]
 """Handles a job in a worker."""

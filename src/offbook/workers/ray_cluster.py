@@ -33,15 +33,15 @@ from offbook.workers.process import WorkerEndedError, WorkerProcess, spawn_worke
 from offbook.workers.suite import SuiteSpec
 
 CONNECT_S = 10.0
-"""How long a cluster may take to accept a connection."""
+"""Seconds that a cluster may take to accept a connection."""
 BATCH_S = 0.25
-"""How long a batch of cases should take: long enough to make its way unimportant, short enough to share them out."""
+"""The target duration of a batch of cases: long compared with its transport, and short enough to balance the load."""
 MAX_BATCH = 64
 MAX_ATTEMPTS = 3
-"""How many workers may end on a batch before the exploration is given up."""
+"""The number of workers that may end on a batch before the exploration fails."""
 LOCAL_STORE_BYTES = 100_000_000
 LEFT_OUT = [".git", ".venv", "venv", "node_modules", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"]
-"""What is in a working directory, and not sent to a cluster."""
+"""Parts of a working directory that are not sent to a cluster."""
 LOOPBACK_ONLY = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 """Lets Ray use 127.0.0.1, as it does on those two systems by default; elsewhere it prefers the network."""
 
@@ -252,7 +252,7 @@ def _connected(address: str) -> Iterator[tuple[Any, int]]:
 def _import_ray(address: str) -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
-    if not address:  # nobody else may join it
+    if not address:  # no other user may join it
         os.environ |= LOOPBACK_ONLY | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token_hex(32)}
     os.environ.setdefault("RAY_RUNTIME_ENV_IGNORE_GITIGNORE", "1")  # recordings are often in .gitignore
     try:

@@ -53,7 +53,7 @@ class _Job(Struct, frozen=True):
 
 
 class _Report(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a worker reports: the conversation and the tools that were called, or the error that ends the run.
+    """The report of a worker: the conversation and the tools that were called, or the error that ends the run.
 
     `used` are the exchanges that the worker has served since its last report, by file. `borrowed` names a step that was
     answered by its content alone, with the answer of another one. `recorded` is what `RecordedCallCounter` has counted
@@ -109,7 +109,7 @@ class SuiteWorker:
         try:
             report = await self._run(asked.pair, asked.index)
         except InputError as error:
-            report = _Report(refusal=_fields(error))
+            report = _Report(refusal=error.fields)
         except OffbookError as error:
             report = _Report(error=str(error))
         except Exception:
@@ -139,11 +139,11 @@ class SuiteWorker:
 
 
 MAX_ATTEMPTS = 3
-"""How many workers may end during a conversation before the run is given up."""
+"""The number of workers that may end during a conversation before the run fails."""
 
 
 class SuiteSpec(Struct, frozen=True, kw_only=True):
-    """What a worker that is not a fork needs to know of a run.
+    """The data of a run that a worker needs if it is not a fork.
 
     `pairs` are the names of scenarios and agents that run, in order. `replay` is None for a live run. `folder` is the
     working directory; None means that of the worker.
@@ -197,11 +197,7 @@ def serve(connection: socket) -> None:
             run(worker.serve(connection), virtual_time=spec.is_virtual)
     except InputError as error:
         for number, _ in frames:
-            send_frame(connection, number, _encode(_Report(refusal=_fields(error))))
-
-
-def _fields(error: InputError) -> dict[str, str]:
-    return {"reason": error.reason, "source": error.source, "place": error.place, "hint": error.hint}
+            send_frame(connection, number, _encode(_Report(refusal=error.fields)))
 
 
 class SuiteConversations:

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from offbook.subjects.program.node import is_node_command
+from offbook.subjects.program.launch import is_node_command
 from tests.subjects.node_programs import HELLO, LONG_S, outputs, program, require_node
 
 

@@ -1,1 +1,1 @@
-"""MCP over HTTP: `endpoint` answers clients, by `streams` that they can resume; `upstream` is a real server."""
+"""MCP over HTTP: `endpoint` answers clients, by streams that they can resume; `upstream` is a real server."""

@@ -17,8 +17,7 @@ from offbook.codecs.framing import ServerSentEvent, SseDecoder, encode_sse_event
 from offbook.decoding import decode
 from offbook.errors import InputError
 from offbook.mcp.answer import McpAnswer
-from offbook.mcp.http.endpoint import SESSION_ID, batch_response, sse_frames, to_http
-from offbook.mcp.http.streams import SSE_TYPE, ClientStreams
+from offbook.mcp.http.endpoint import SESSION_ID, SSE_TYPE, ClientStreams, batch_response, sse_frames, to_http
 from offbook.mcp.message import (
     HEADER_MISMATCH,
     INTERNAL_ERROR,

@@ -23,7 +23,7 @@ class AnyExchange(Protocol):
 
     @property
     def fingerprint(self) -> str | None:
-        """What identifies the call that this exchange answers; None if it answers any call of its key."""
+        """The identity of the call that this exchange answers; None if it answers any call of its key."""
         ...
 
     @property
@@ -77,7 +77,7 @@ def new_meta() -> JsonObject:
 
 class Document(Struct):
     """A recording in memory. A single exchange answers every call of its key, a list answers in order. Exchanges with a
-    `when` do not count: one beside them alone is single.
+    `when` do not count: one that has only them next to it is single.
 
     `entries` has the model calls by key, `tools` the tool calls by the tool's name. `rest` holds further top-level
     metadata, which is written back unchanged.
@@ -155,7 +155,7 @@ def rules_from_meta(meta: JsonObject, *, source: str) -> NormaliseRules:
 
 
 LENIENT_ADVICE = "replay with strict=False"
-"""What to do about a recording that is too old for a strict replay. Commands name their own option instead."""
+"""The advice for a recording that is too old for a strict replay. Commands name their own option instead."""
 
 
 def check_strict(version: int, *, source: str) -> None:

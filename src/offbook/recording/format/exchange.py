@@ -71,7 +71,7 @@ Condition = Literal["tool_error", "empty", "any"]
 """When an answer is used that no call was recorded with: after a failed tool, after an empty answer, or always."""
 
 CONDITIONAL = "when "
-"""How the fingerprints of exchanges with a `when` start."""
+"""The prefix of the fingerprints of exchanges with a `when`."""
 
 
 class Exchange(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
@@ -101,15 +101,15 @@ class Exchange(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_field
     def response(self, *, model: str, provider: str) -> Response:
         """Return the recorded response. `model` and `provider` are used if the entry has none."""
         return Response(
-            self.content,
-            self.model or model,
-            self.provider or provider,
-            self.usage or _NO_USAGE,
-            self.cost_usd,
-            self.latency_ms,
-            self.ending if self.finish_reason is UNSET else self.finish_reason,
-            tuple([_tool_call_from_record(call) for call in self.tool_calls]) if self.tool_calls else (),
-            self.reasoning,
+            content=self.content,
+            model=self.model or model,
+            provider=self.provider or provider,
+            usage=self.usage or _NO_USAGE,
+            cost_usd=self.cost_usd,
+            latency_ms=self.latency_ms,
+            finish_reason=self.ending,
+            tool_calls=tuple([_tool_call_from_record(call) for call in self.tool_calls]) if self.tool_calls else (),
+            reasoning=self.reasoning,
         )
 
     @property
@@ -131,12 +131,13 @@ class Exchange(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_field
         """Return the recorded chunks as deltas with their times in ms; if there are none, the response word by word."""
         if self.chunks is not None:
             return [(at_ms, delta_from_piece(piece)) for at_ms, piece in self.chunks]
-        whole = deltas_of(self.response(model="", provider=""))
-        return [
-            (0.0, part)
-            for delta in whole
-            for part in (_split_words(delta) if isinstance(delta, TextDelta) else [delta])
-        ]
+        deltas: list[tuple[float, StreamDelta]] = []
+        for delta in deltas_of(self.response(model="", provider="")):
+            if isinstance(delta, TextDelta):
+                deltas += [(0.0, TextDelta(word)) for word in re.findall(r"\s*\S+|\s+$", delta.text)]
+            else:
+                deltas.append((0.0, delta))
+        return deltas
 
     def is_same(self, other: Exchange) -> bool:
         """Return whether the other is a copy of this exchange."""
@@ -173,10 +174,6 @@ class Exchange(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_field
 def is_conditional(fingerprint: str | None) -> bool:
     """Return whether this is the fingerprint of an exchange with a `when`."""
     return fingerprint is not None and fingerprint.startswith(CONDITIONAL)
-
-
-def _split_words(delta: TextDelta) -> list[TextDelta]:
-    return [TextDelta(word) for word in re.findall(r"\s*\S+|\s+$", delta.text)]
 
 
 def _tool_call_from_record(call: RecordedToolCall) -> ToolCall:
@@ -365,11 +362,11 @@ class JsonForm(NamedTuple):
 def json_form(value: object) -> JsonForm:
     """Return a value as it is recorded: a JSON value that a model sees as the same text. Never raises.
 
-    Dataclasses, Structs, pydantic models and the like become objects and lists. A value without a JSON form (a date,
-    bytes, any other object) becomes the text that a model sees.
+    Dataclasses, Structs, pydantic models and similar values become objects and lists. A value without a JSON form (a
+    date, bytes, any other object) becomes the text that a model sees.
     """
     text = result_text(value)
-    if not isinstance(value, str) and (_is_plain(value) or text.startswith(("{", "["))):
+    if not isinstance(value, str) and (isinstance(value, int | float | None) or text.startswith(("{", "["))):
         try:
             parsed = orjson.loads(text)
             if orjson.dumps(parsed) == text.encode():
@@ -378,10 +375,6 @@ def json_form(value: object) -> JsonForm:
             pass  # not JSON, or nested too deep: the text below is what is recorded, with the type that it stands for
     readable = text.encode(errors="replace").decode()
     return JsonForm(readable, None if isinstance(value, str) and readable == text else type(value).__name__)
-
-
-def _is_plain(value: object) -> bool:
-    return value is None or isinstance(value, int | float)
 
 
 def json_arguments(arguments: Mapping[str, object]) -> JsonObject:

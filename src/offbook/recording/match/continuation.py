@@ -32,8 +32,8 @@ from offbook.recording.match.mismatch import similarity
 from offbook.recording.stores.store import ExchangeIndex, StoredExchange
 
 Continuation = Literal["stubborn", "resigned", "oblivious"]
-"""How a model goes on after a request that was never recorded: it asks for the failed tool again, says that it gave up,
-or gives the recorded next answer as if nothing had happened."""
+"""The behaviour of a model after a request that was never recorded: it asks for the failed tool again, says that it
+gave up, or gives the recorded next answer as if nothing had happened."""
 
 CONTINUATIONS: tuple[Continuation, ...] = get_args(Continuation)
 
@@ -91,7 +91,7 @@ def written_answers(index: ExchangeIndex[Exchange]) -> list[StoredExchange[Excha
 
 
 class ContinuedAnswer(Struct, frozen=True):
-    """What answers a request that was never recorded: a recorded exchange as it is, or else a response."""
+    """The answer to a request that was never recorded: an unchanged recorded exchange, or else a response."""
 
     response: Response
     stored: StoredExchange[Exchange] | None = None
@@ -109,7 +109,7 @@ class _Turn(Struct, frozen=True):
 
 
 class _ScriptPlace(Struct, frozen=True):
-    """Where a request stands in a conversation of the clean run.
+    """The position of a request in a conversation of the clean run.
 
     `answered` is the place of the recorded answer that the model gave last, -1 if none. `last` is what it said last,
     which `is_recorded` or not. `failed` are the positions of the tool calls therein that failed; `is_failure` is set if
@@ -132,7 +132,7 @@ class _ScriptPlace(Struct, frozen=True):
 
     @property
     def condition(self) -> Condition | None:
-        """The condition of answers written by hand that holds here, beside `any`."""
+        """The condition of answers written by hand that holds here, other than `any`."""
         if self.is_failure:
             return "tool_error"
         return "empty" if self.is_asked_again else None
@@ -157,7 +157,7 @@ class ConversationScript:
         return turn.call.key if turn is not None and _fits(turn, _tool_names(fields)) else None
 
     def condition(self, step: str, fields: JsonObject) -> Condition | None:
-        """Return which condition of answers written by hand the request meets, beside `any`."""
+        """Return which condition of answers written by hand the request meets, other than `any`."""
         place = self._place(step, fields)
         return None if place is None else place.condition
 
@@ -213,18 +213,20 @@ class ConversationScript:
         """The conversations of each step, those with the same opening together; under None those of all steps."""
         found: dict[str | None, dict[str, list[_Turn]]] = {None: {}}
         for turn in self._turns:
+            opening = "\0".join(message_text(message) for message in opening_of(turn.messages))
             for step in (turn.call.key[0], None):
-                found.setdefault(step, {}).setdefault(_opening_text(turn.messages), []).append(turn)
+                found.setdefault(step, {}).setdefault(opening, []).append(turn)
         return {step: list(openings.values()) for step, openings in found.items()}
 
     def _is_to_resign(self, place: _ScriptPlace, fields: JsonObject, mark: str) -> bool:
         """Return whether a model that gives up does so here: where it is told of a failure, or asked once more."""
         messages = fields["messages"]
+        told = [message for message in messages if message.get("role") != "assistant" and message_text(message)]
         return (
             place.is_failure
             or place.is_asked_again
             or any(mark in message_text(message) for message in messages)
-            or any(reads_like_failure(message, self.known_texts) for message in messages if _is_told(message))
+            or any(reads_like_failure(message, self.known_texts) for message in told)
         )
 
     def _given(self, turn: _Turn, request: Request, mark: str) -> ContinuedAnswer:
@@ -257,7 +259,13 @@ class _ScriptWalk:
             last, failed = each, each.failed_calls(self._known)
             is_failure = bool(failed) or each.is_answered_by_failure(self._known)
         return _ScriptPlace(
-            self._turns, answered, last, is_recorded, failed, is_failure, self._is_asked_again(messages)
+            turns=self._turns,
+            answered=answered,
+            last=last,
+            is_recorded=is_recorded,
+            failed=failed,
+            is_failure=is_failure,
+            is_asked_again=self._is_asked_again(messages),
         )
 
     def _match(self, said: Utterance, answered: int, *, is_repeated: bool) -> int | None:
@@ -265,16 +273,14 @@ class _ScriptWalk:
         if is_repeated and answered >= 0 and self._is_like(said, answered):
             return answered
         places = [*range(answered + 1, len(self._turns)), *range(answered, -1, -1)]
-        exact = (place for place in places if self._is_same(said, self._turns[place].said))
-        parts = (place for place in places if said.is_part_of(self._turns[place].said))
+        spoken = [(place, self._turns[place].said) for place in places]
+        exact = (place for place, own in spoken if said == own or (said.calls and said.calls == own.calls))
+        parts = (place for place, own in spoken if said.is_part_of(own))
         found = next(chain(exact, parts), None)
         following = answered + 1
         if found is None and following < len(self._turns) and self._is_like(said, following):
             return following
         return found
-
-    def _is_same(self, said: Utterance, recorded: Utterance) -> bool:
-        return said == recorded or (bool(said.calls) and said.calls == recorded.calls)
 
     def _is_like(self, said: Utterance, place: int) -> bool:
         recorded = self._turns[place].said
@@ -329,19 +335,11 @@ def _messages_hash(fields: JsonObject) -> str:
     return sha256(canonical_bytes(normalise_fields({"messages": fields["messages"]}))).hexdigest()
 
 
-def _opening_text(messages: Sequence[JsonObject]) -> str:
-    return "\0".join(message_text(message) for message in opening_of(messages))
-
-
 def _alikeness(opening: Sequence[JsonObject], messages: Sequence[JsonObject], texts: Sequence[str]) -> float:
     """Return how alike the beginning of a request is to an opening: the longest equal one is most alike."""
     if [message_text(message) for message in opening] == texts[: len(opening)]:
         return 100.0 + len(opening)
     return similarity({"messages": list(opening)}, {"messages": list(messages[: len(opening)])})
-
-
-def _is_told(message: JsonObject) -> bool:
-    return message.get("role") != "assistant" and bool(message_text(message))
 
 
 def _repeated(place: _ScriptPlace) -> _Turn:

@@ -29,7 +29,7 @@ _NOTHING = ("", "null", "none", "undefined", "{}", "[]", '""')
 
 
 class Utterance(Struct, frozen=True):
-    """What a model said in one answer: its text, and its tool calls as pairs of a name and canonical arguments."""
+    """One answer of a model: its text, and its tool calls as pairs of a name and canonical arguments."""
 
     text: str = ""
     calls: tuple[tuple[str, str], ...] = ()
@@ -128,18 +128,15 @@ def exchanged(messages: Sequence[JsonObject]) -> list[Exchanged]:
     """Return the answers of the model in these messages, each with what follows it."""
     places = [place for place, message in enumerate(messages) if message.get("role") == "assistant"]
     ends = [*places[1:], len(messages)]
-    return [
-        Exchanged(Utterance.of_message(messages[place]), _call_ids(messages[place]), tuple(messages[place + 1 : end]))
-        for place, end in zip(places, ends[: len(places)], strict=True)
-    ]
-
-
-def _call_ids(message: JsonObject) -> tuple[str, ...]:
-    return tuple(str(call.get("id")) for call in _tool_calls(message))
+    found = []
+    for place, end in zip(places, ends[: len(places)], strict=True):
+        ids = tuple(str(call.get("id")) for call in _tool_calls(messages[place]))
+        found.append(Exchanged(Utterance.of_message(messages[place]), ids, tuple(messages[place + 1 : end])))
+    return found
 
 
 def _tool_calls(message: JsonObject) -> list[JsonObject]:
-    """Return the tool calls of a message, without what is none in a malformed one."""
+    """Return the tool calls of a message, without malformed ones."""
     calls = message.get("tool_calls")
     return [call for call in calls if isinstance(call, dict)] if isinstance(calls, list | tuple) else []
 

@@ -21,7 +21,7 @@ _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\*|\d+)\]")
 
 
 class NormaliseRules(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What fingerprints ignore.
+    """The parts of requests that fingerprints ignore.
 
     `ignore` lists paths to leave out, like `messages[*].content.timestamp`; a path may lead into a str that holds
     JSON. `mask` lists regular expressions whose matches count as equal. With `whitespace`, runs of whitespace count as

@@ -217,7 +217,7 @@ class _TurnCandidate:
         self.missing = list(turn.items)
 
     def take(self, message: SentMessage, is_same: _Comparison) -> SentMessage | None:
-        """Take a message that is next here. Return what is left of it if its audio goes on, None if it is another."""
+        """Take a message that is next here. Return its rest if its audio continues, None if it is another message."""
         audio = audio_of(message)
         if audio is not None:
             return self._take_audio(message, audio)
@@ -307,7 +307,7 @@ class SessionMatcher:
 
     @property
     def unmatched(self) -> list[SentMessage]:
-        """What the client has sent since the last exchange."""
+        """The messages of the client since the last exchange."""
         return self._unmatched
 
     @property
@@ -316,7 +316,7 @@ class SessionMatcher:
         return self._ids.renamed()
 
     def feed(self, message: SentMessage, *, prefers: Callable[[Turn], bool] = lambda _: True) -> list[Turn] | None:
-        """Return the exchanges that a message completes; None if the recording has none that goes on with it.
+        """Return the exchanges that a message completes; None if the recording has no exchange that continues with it.
 
         Where several would be complete, the first is returned for which `prefers` returns True.
         """

@@ -77,7 +77,7 @@ class SecretFinding(Struct, frozen=True):
 
 
 class RedactionRules(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a user adds to the built-in rules, as the section `[redaction]` of a config has it."""
+    """Rules that a user adds to the built-in ones: the section `[redaction]` of a config."""
 
     patterns: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
@@ -90,7 +90,7 @@ class Redactor:
     Args:
         patterns: further regular expressions; each match becomes `<redacted>`.
         fields: further names of JSON fields whose str and number values become `<redacted>`. Case is ignored, and
-            JSON inside a str is searched, too.
+            JSON inside a str is also searched.
         personal: kinds of personal data that become `<redacted>`: `email`, `phone`, `card`.
 
     A secret that matches a well-known pattern becomes `<redacted:kind:digest>`: equal secrets get the same mark.
@@ -491,7 +491,7 @@ def _encoded(value: Any, before: WireText) -> WireText:
 
 
 def _spelled_fields(message: Any) -> Iterator[tuple[str, dict[str, Any], str]]:
-    """Yield the path, the object and the name of each text that goes on in other messages."""
+    """Yield the path, the object and the name of each text that continues in other messages."""
     waiting: list[tuple[str, Any]] = [("", message)]
     while waiting:
         path, value = waiting.pop()

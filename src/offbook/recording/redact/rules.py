@@ -56,7 +56,7 @@ def redactor_in_force() -> Redactor:
 
 
 def has_rules_in_force() -> bool:
-    """Return whether there are rules for the run beside the built-in ones."""
+    """Return whether there are rules for the run in addition to the built-in ones."""
     return bool(_in_force)
 
 

@@ -29,7 +29,7 @@ PLAIN_MARK = "<redacted>"
 _WORD = r"(?:[A-Z][a-z]{0,20}+|[a-z]{1,20}+)"
 _JOINT = r"(?:[-_./]|\\{1,3}/)"
 _PROSE = rf"(?!{_WORD}(?:{_JOINT}++{_WORD}){{0,50}}+{_JOINT}*+(?![\w~+=%-]|\\{{1,3}}u002))"
-"""Does not match words joined by hyphens and the like, which are not random."""
+"""Does not match words joined by hyphens or similar signs, which are not random."""
 
 _ESCAPED = r"\\{1,3}(?:/|u002[BbFf])"
 """A slash or plus that is escaped in JSON."""
@@ -37,7 +37,7 @@ _ESCAPED = r"\\{1,3}(?:/|u002[BbFf])"
 _START = r"(?:(?<![A-Za-z0-9])|(?<=\\[bfnrt])|(?<=\\u[0-9A-Fa-f]{4})|(?<=%[0-9A-Fa-f]{2}))"
 _GAP = r"(?:[\s'\"`=]|\\{1,3}[nrt'\"])"
 _BETWEEN = rf"[ \t\w.-]{{0,30}}+{_GAP}{{0,6}}?(?:=>?|>|:{{1,3}}=?|\|\||\?=|,){_GAP}{{0,6}}+"
-"""What may stand between the word of a rule and the secret: the rest of a name, quotes, and a sign."""
+"""Text between the word of a rule and the secret: the rest of a name, quotes, and a sign."""
 
 
 class SecretSpan(Struct, frozen=True, order=True):
@@ -130,7 +130,7 @@ _end_of_text = re.compile(r"\Z")
 _basic = re.compile(rf"{_START}(?i:basic) {{1,9}}(?P<secret>[A-Za-z0-9+/]{{8,}}+={{0,2}})")
 _url_password = re.compile(r"://[^\s/?#:@\"'<>\\]{0,128}+:(?P<secret>[^\s/?#@\"'<>\\$*{}]{1,256})@")
 _QUERY_WORDS = ("token", "secret", "password", "passwd", "signature", "credential")
-"""How longer names of secret query parameters end, like `my_session_token`, in addition to those of `vendors`."""
+"""Endings of secret query parameters, like `my_session_token`, in addition to those of `vendors`."""
 _QUERY_ENDS = tuple(name.encode() for name in ("key", *_QUERY_WORDS, *sorted(SECRET_QUERY)))
 _query_secret = re.compile(
     rf"[?&;](?i:(?!next|page|sync|continu)[a-z_-]{{0,20}}(?:api[-_]?key|access[-_]?key|{'|'.join(_QUERY_WORDS)})"

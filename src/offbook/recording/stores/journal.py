@@ -54,6 +54,9 @@ class Journal(ForkGuarded):
                 fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     def _lock(self, operation: int) -> None:
+        # The process that had the lock before may have folded the journal and removed the file. A lock on a removed
+        # file excludes nobody, and a line that is written to it is lost. So the file must still have a name when we
+        # have its lock; if not, we lock the file that has the name now.
         while True:
             if self._fd < 0:
                 mode = stat.S_IMODE(self._beside.stat().st_mode) | 0o600 if self._beside.exists() else 0o666
@@ -66,6 +69,8 @@ class Journal(ForkGuarded):
 
     def write_locked(self, line: bytes) -> None:
         """Append one line while the lock is held. Raises like `append`."""
+        # A process that was killed while it wrote has left half a line. The next line starts on a line of its own then,
+        # so that only the half one is dropped. If our own write fails, the file gets its old length again.
         size = os.fstat(self._fd).st_size
         torn = size and size != self._end and os.pread(self._fd, 1, size - 1) != b"\n"
         data = b"\n" + line + b"\n" if torn else line + b"\n"

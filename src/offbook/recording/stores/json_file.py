@@ -299,6 +299,10 @@ class JsonFileStore:
 
     def _swap_in(self, data: bytes, journal: Journal) -> None:
         """Replace the file by `data`, which includes the content of the journal."""
+        # A process may be killed between any two of these steps. Media files come first, because the new file refers
+        # to them, and unused ones are removed last. The new file is complete on the disk before the journal has its
+        # hash: who finds that hash swaps the files; who does not finds all lines in the journal, and folds again. So
+        # no line is lost, and none is in the file twice.
         try:
             mode = stat.S_IMODE(self.path.stat().st_mode) if self.path.exists() else None
             data, files = self._media.take_out(data)
@@ -362,7 +366,9 @@ class JsonFileWriter:
         self._add(_JournalLine(tool=tool, call=exchange))
 
     def _add(self, line: _JournalLine) -> None:
-        data = _on_one_line(_encoder.encode(line))
+        data = _encoder.encode(line)
+        if b"\n" in data:  # a request that was read from an indented file has some
+            data = msgspec.json.format(data, indent=-1)
         if not self._abandoned.alive:
             self._abandoned = weakref.finalize(self, _abandon, self._store, self._journal)
         try:
@@ -374,11 +380,6 @@ class JsonFileWriter:
         self._abandoned.detach()
         self._journal.close()
         self._store.settle()
-
-
-def _on_one_line(data: bytes) -> bytes:
-    """Return JSON without newlines. A request that was read from an indented file has some."""
-    return msgspec.json.format(data, indent=-1) if b"\n" in data else data
 
 
 def _abandon(store: JsonFileStore, journal: Journal) -> None:

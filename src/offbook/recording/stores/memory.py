@@ -87,7 +87,7 @@ class MemoryIndex(Generic[E]):
 
 
 def _is_single(entry: E | list[E]) -> bool:
-    """Return whether an entry answers every call: alone, or beside exchanges with a `when`."""
+    """Return whether an entry answers every call: alone, or next to exchanges with a `when`."""
     if not isinstance(entry, list):
         return True
     plain = sum(not is_conditional(exchange.fingerprint) for exchange in entry)

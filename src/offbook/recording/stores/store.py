@@ -50,7 +50,7 @@ class ExchangeIndex(Protocol[E_co]):
     def repeating(self, key: str) -> StoredExchange[E_co] | None:
         """Return the exchange that answers every call of `key`; None if the key has a list, or nothing.
 
-        Exchanges with a `when` do not count: an exchange beside nothing but such ones answers every call.
+        Exchanges with a `when` do not count: an exchange that has only such ones next to it answers every call.
         """
         ...
 
@@ -106,7 +106,7 @@ class RecordingWriter(Protocol):
     def append(self, key: str, exchange: Exchange) -> None:
         """Append an exchange.
 
-        Works after `close`, too: the recording is opened again.
+        Also works after `close`: the recording is opened again.
 
         Raises:
             InputError: the exchange cannot be written; the recording is unchanged.
@@ -148,7 +148,7 @@ class SharedReader(SharedIndex[Exchange], RecordingReader, Protocol):
 
 
 class Claim(Struct, frozen=True):
-    """What became of a claim, and what all processes have done since the last one.
+    """The result of a claim, and what all processes have done since the last one.
 
     `id` is the exchange that is ours now; None if others had served all that were asked for. `changes` are the ids that
     were served since, in order, with ours as the last; those that were given back are negative. If it `is_restarted`,
@@ -166,10 +166,10 @@ class Claim(Struct, frozen=True):
 
 
 class SharedPosition(Protocol):
-    """How far a session is in a recording, for all processes that answer its calls."""
+    """The position of a session in a recording, shared by all processes that answer its calls."""
 
     def claim(self, *ids: int) -> Claim:
-        """Serve the first of these exchanges that nobody has served, for all processes at once.
+        """Serve the first of these exchanges that is not served yet, for all processes at once.
 
         Raises:
             InputError: the recording cannot be reached.
@@ -235,7 +235,7 @@ class Store(Protocol):
 
     @property
     def identity(self) -> str:
-        """What two stores that hold the same recording have in common, however their locations are written."""
+        """A text that is equal for all stores of the same recording, however their locations are written."""
         ...
 
     def exists(self) -> bool: ...
@@ -261,7 +261,7 @@ class Store(Protocol):
         ...
 
     def update(self, change: Callable[[Document], bool | None]) -> None:
-        """Change the recording while nobody else can write. It is created if it does not exist, unchanged on failure.
+        """Change the recording while no other process can write. It is created if it is missing, unchanged on failure.
 
         What others append meanwhile is there before `change` sees the recording, or it is added after. If `change`
         returns False, it has changed nothing, and nothing is written.
@@ -300,7 +300,7 @@ class Store(Protocol):
         ...
 
     def remove_if_empty(self) -> None:
-        """Remove a file that holds no exchange, while nobody else can write. What others append later makes a new one.
+        """Remove a file without exchanges, while no other process can write. What others append later makes a new one.
 
         A database stays: others may have it open, and would go on writing to what is gone.
 
@@ -360,6 +360,10 @@ class ForkGuarded(ABC):
         """Close the resource. Safe to call twice."""
 
 
+# A child would share open files and connections with its parent: a lock on a file would last until both have closed
+# it, SQLite forbids to use a connection after a fork, and answers of Redis would reach the wrong process. And a lock
+# that another thread holds during the fork is never released in the child. So a fork waits for all guards, closes what
+# they guard, and both processes open it again when they need it.
 _guarded: WeakValueDictionary[int, ForkGuarded] = WeakValueDictionary()
 _held_during_fork: list[ForkGuarded] = []
 _forking = threading.RLock()

@@ -84,13 +84,10 @@ class ConsoleReporter:
         usage = "".join(f"  {part}" for part in figures.usage)
         style = STYLES[scenario.passed]
         self._print((f"{self._marks[scenario.passed]} ", style), (f"{name}  ", "bold"), outcome, (usage, "dim"))
-        self._print_metrics(scenario)
+        for metric, spread in figures.metrics.items():
+            title = one_line(metric, MAX_NAME_CHARS)
+            self._print((f"  {self._bar} {title} {spread.mean:.2f} ± {spread.deviation:.2f}", "dim"))
         self._print_notes(scenario)
-
-    def _print_metrics(self, scenario: ScenarioResult) -> None:
-        for metric, spread in figures_of(scenario).metrics.items():
-            name = one_line(metric, MAX_NAME_CHARS)
-            self._print((f"  {self._bar} {name} {spread.mean:.2f} ± {spread.deviation:.2f}", "dim"))
 
     def _print_notes(self, scenario: ScenarioResult) -> None:
         notes = list(failure_notes(scenario))

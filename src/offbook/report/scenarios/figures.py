@@ -133,13 +133,13 @@ class FailureNote(Struct, frozen=True):
 
     @property
     def headline(self) -> str:
-        """What failed, on one line of printable text."""
+        """The failure on one line of printable text."""
         reason = one_line(self.failure.reason, MAX_REASON_CHARS)
         return ": ".join(part for part in (self.where, self.failure.kind, reason) if part)
 
     @property
     def detail(self) -> list[str]:
-        """What more there is to say, as lines of printable text, not too many and not too long."""
+        """Further lines of printable text about the failure, limited in number and length."""
         text = self.failure.detail.strip("\n")
         return cut_lines(text, lines=MAX_DETAIL_LINES, columns=MAX_DETAIL_COLUMNS) if text else []
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
@@ -22,6 +24,7 @@ from offbook.scenarios.result import (
 )
 
 VERSION = 1
+S = TypeVar("S", bound=Struct)
 
 
 class ConversationReport(Struct, frozen=True):
@@ -75,48 +78,20 @@ def json_report(result: SuiteResult) -> bytes:
 
 def compact_json(result: SuiteResult) -> bytes:
     """Return the run as JSON on one line."""
-    suite = SuiteReport(
-        version=VERSION,
-        passed=result.passed,
-        is_complete=result.is_complete,
-        origin=result.origin,
-        shard=UNSET if result.shard is None else result.shard,
-        tokens=result.tokens,
-        cost_usd=result.cost_usd,
-        latency_s=result.latency_s,
-        groups=result.groups,
-        scenarios=tuple(map(_scenario, result.scenarios)),
-    )
-    return encode_json(suite)
+    shard = UNSET if result.shard is None else result.shard
+    scenarios = tuple(map(_scenario, result.scenarios))
+    return encode_json(_copied(SuiteReport, result, version=VERSION, shard=shard, scenarios=scenarios))
 
 
 def _scenario(result: ScenarioResult) -> ScenarioReport:
-    return ScenarioReport(
-        name=result.name,
-        agent=result.agent,
-        source=result.source,
-        passed=result.passed,
-        figures=figures_of(result),
-        failures=result.failures,
-        never_called=result.never_called,
-        conversations=tuple(map(_conversation, result.conversations)),
-    )
+    conversations = tuple(_copied(ConversationReport, each) for each in result.conversations)
+    return _copied(ScenarioReport, result, figures=figures_of(result), conversations=conversations)
 
 
-def _conversation(result: ConversationResult) -> ConversationReport:
-    return ConversationReport(
-        id=result.id,
-        index=result.index,
-        passed=result.passed,
-        ending=result.ending,
-        failures=result.failures,
-        turns=result.turns,
-        assertions=result.assertions,
-        judgements=result.judgements,
-        tokens=result.tokens,
-        cost_usd=result.cost_usd,
-        latency_s=result.latency_s,
-    )
+def _copied(kind: type[S], source: object, **others: object) -> S:
+    """Return a value of a kind with the fields of another value of the same names, except for `others`."""
+    fields = {name: getattr(source, name) for name in kind.__struct_fields__ if name not in others}
+    return kind(**fields, **others)
 
 
 def load_suite(data: bytes, *, source: str) -> SuiteResult:
@@ -133,25 +108,9 @@ def load_suite(data: bytes, *, source: str) -> SuiteResult:
 
 
 def _read_scenario(report: ScenarioReport) -> ScenarioResult:
-    conversations = tuple(_read_conversation(each, report) for each in report.conversations)
-    return ScenarioResult(report.name, report.agent, report.source, conversations, report.failures, report.never_called)
-
-
-def _read_conversation(report: ConversationReport, scenario: ScenarioReport) -> ConversationResult:
-    return ConversationResult(
-        id=report.id,
-        scenario=scenario.name,
-        agent=scenario.agent,
-        index=report.index,
-        ending=report.ending,
-        turns=report.turns,
-        assertions=report.assertions,
-        judgements=report.judgements,
-        failures=report.failures,
-        tokens=report.tokens,
-        cost_usd=report.cost_usd,
-        latency_s=report.latency_s,
-    )
+    whose = {"scenario": report.name, "agent": report.agent}
+    conversations = tuple(_copied(ConversationResult, each, **whose) for each in report.conversations)
+    return _copied(ScenarioResult, report, conversations=conversations)
 
 
 def html_report(result: SuiteResult) -> bytes:

@@ -26,21 +26,21 @@ UNFIT = 78
 """The exit code of an interpreter that cannot be a fork server."""
 MAX_MESSAGE_BYTES = 1024 * 1024
 MAX_REQUESTS_CHARS = 100_000
-"""How much of requests is sent in a message, which has to fit into a socket's buffer. A longer one is left out."""
+"""The maximum size of requests in a message, which must fit into a socket's buffer. Longer ones are left out."""
 START_S = 120.0
-"""How long an interpreter may take to start, or to load libraries."""
+"""Seconds that an interpreter may take to start, or to load libraries."""
 MAX_POLL_S = 86_400.0
-"""How long to wait at once: `poll` refuses more than three weeks."""
+"""The longest single wait: `poll` refuses more than three weeks."""
 
 
 class Libraries(Struct, frozen=True):
-    """What a run has used from outside the program: modules in order, and its first requests by path and body."""
+    """The foreign modules of a run, in order, and its first requests by path and body."""
 
     modules: list[str]
     requests: list[tuple[str, str]] = []
 
     def without(self, unfit: Set[str]) -> Libraries:
-        """Return the same without some modules and those inside them."""
+        """Return these libraries without some modules and those inside them."""
 
         def is_fit(name: str) -> bool:
             return not any(name == each or name.startswith(f"{each}.") for each in unfit)

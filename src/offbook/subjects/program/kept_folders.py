@@ -89,7 +89,7 @@ class _CopiedFolder:
 
 
 class _SharedFolder:
-    """A folder that all runs share. Until `close`, what it had is in a backup beside it.
+    """A folder that all runs share. Until `close`, its original content is in a backup next to it.
 
     The backup is complete before a run begins, and stays if this process is killed: the next one that keeps the folder
     restores it, and `was_restored` then.

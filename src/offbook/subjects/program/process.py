@@ -22,11 +22,11 @@ from offbook.tools.child_process import ChildProcess, program_hint
 from offbook.tools.effects import Effect, parse_effects, read_effect_lines
 
 MAX_OUTPUT_BYTES = 1024 * 1024
-"""How much of each output is read, from its start."""
+"""The maximum to keep of each output, from its start."""
 
 
 class ProgramExit(Struct, frozen=True):
-    """How a program ended: its exit code, -N if signal N ended it, None if it was killed from here."""
+    """The end of a program: its exit code, -N if signal N ended it, None if it was killed from here."""
 
     code: int | None
     stdout: str
@@ -83,17 +83,17 @@ def check_command(command: Sequence[str]) -> None:
 
 
 CLEAN_RUN_S = 60.0
-"""How long the clean run may go without a call, at least: nothing is known yet about how long the program takes."""
+"""The minimum of seconds that the clean run may go without a call: the pace of the program is not known yet."""
 
 SLOWNESS = 10.0
-"""How many times as long as the clean run a program may go without a call."""
+"""The factor of the clean run's time that a program may go without a call."""
 
 MAX_WAITS = 6
-"""How many times as long a whole run may take by default: an agent may run into several timeouts of its own."""
+"""The default factor for a whole run: an agent may run into several timeouts of its own."""
 
 
 class Patience:
-    """How long the runs of a program may take, judged by how long they take on this machine now.
+    """Time limits of the runs of a program, judged by how long they take on this machine now.
 
     A run may wait `wait_s` for an answer that a fault holds back. Where nothing is held back it may go on without a
     call for at least as long, and for ten times as long as the clean run, or as recent runs under load. With a
@@ -114,14 +114,14 @@ class Patience:
 
     @property
     def idle_s(self) -> float:
-        """How long a run may go on without a call."""
+        """Seconds that a run may continue without a call."""
         if self._clean_s is None:
             return max(self.wait_s, CLEAN_RUN_S)
         return max(self.wait_s, SLOWNESS * max(self._clean_s, min(self._recent_s)))
 
     @property
     def total_s(self) -> float:
-        """How long a whole run may take."""
+        """Seconds that a whole run may take."""
         return self.idle_s * MAX_WAITS if self._deadline_s is None else self.idle_s
 
     def copy(self) -> Patience:
@@ -130,7 +130,7 @@ class Patience:
 
 
 class RunClock:
-    """How long one run of a program may still go on, by the clock that its calls are noted by.
+    """The time that one run of a program has left, by the clock that its calls are noted by.
 
     `hung` says what it waited for when its time was over.
     """
@@ -240,7 +240,7 @@ def _lines(stderr: str) -> list[str]:
 
 
 FOLDER_VARIABLES = ("$TMPDIR", "${TMPDIR}")
-"""How a path begins that is in the folder for temporary files of a run."""
+"""Prefixes of paths in the folder for temporary files of a run."""
 
 
 class Ledger:
@@ -267,7 +267,7 @@ class Ledger:
 
 
 class LedgerPart(Struct, frozen=True):
-    """What a run adds to a ledger: what comes after its first `start` bytes; all of it if the file is now shorter."""
+    """The part of a ledger that a run adds: everything after `start` bytes, or all of it if the file is now shorter."""
 
     name: str
     path: Path

@@ -28,8 +28,14 @@ from offbook.session.script import ModelScript
 from offbook.subjects.crash import ProgramLives, first_life
 from offbook.subjects.program.fork_server import UnfitProgramError
 from offbook.subjects.program.kept_folders import KeptFolders
-from offbook.subjects.program.launch import ForkLauncher, FreshLauncher, ProgramLauncher, ProgramLife
-from offbook.subjects.program.node import NodeLauncher, is_node_command
+from offbook.subjects.program.launch import (
+    ForkLauncher,
+    FreshLauncher,
+    NodeLauncher,
+    ProgramLauncher,
+    ProgramLife,
+    is_node_command,
+)
 from offbook.subjects.program.process import Ledger, Patience, ProgramExit, RunFiles, error_line, named_error
 from offbook.subjects.program.python_command import parse_python_command
 from offbook.subjects.program.results import NO_PRODUCTS, Products, ProgramProducts

@@ -33,7 +33,7 @@ _UV_VALUES = frozenset((
 # fmt: on
 UV_PROBE = "import json, os, sys; print(json.dumps([sys.executable, dict(os.environ)]))"
 PROBE_S = 300.0
-"""How long `uv` may take to make an environment ready."""
+"""Seconds that `uv` may take to prepare an environment."""
 
 
 class PythonCommand(Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""What a program leaves behind beside its output: the files that it writes, and a command that checks them."""
+"""The products of a program other than its output: the files that it writes, and a command that checks them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from offbook.text import shorten
 
 MAX_FILES = 500
 BACKUP_FOLDER = ".offbook-results"
-"""Where the result files are kept as they were before the exploration, until it has ended."""
+"""The folder with the result files as they were before the exploration, until it has ended."""
 
 _OUTSIDE_HINT = "it is relative to the working directory, or starts with $TMPDIR/"
 
@@ -76,7 +76,7 @@ class ResultPattern(Struct, frozen=True):
 class SharedFiles:
     """The result files in the working directory, which all runs share: each finds them as they were before the first.
 
-    They are kept in a backup beside them until `close` has restored them: after a kill, they are found there.
+    They are kept in a backup next to them until `close` has restored them: after a kill, they are found there.
 
     Raises:
         InputError: a file is a link or outside of the folder, another exploration uses the folder, or one that was cut
@@ -159,7 +159,7 @@ class SharedFiles:
 
 
 class Products(Struct, frozen=True):
-    """What a run has left behind: its files by name, normalised, and what the check says if it failed.
+    """The products of a run: its files by name, normalised, and what the check says if it failed.
 
     `missing` are the names and patterns of which there is no file.
     """

@@ -91,7 +91,7 @@ def _fault(response: JsonObject) -> HttpError:
 
 
 def _request(match: JsonObject) -> Raw:
-    """Return what is known of the request, for whoever reads the recording."""
+    """Return the known part of the request, for readers of the recording."""
     if not isinstance(match.get("userMessage"), str):
         return ABSENT
     message = {"role": "user", "content": match["userMessage"]}

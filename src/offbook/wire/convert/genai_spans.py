@@ -105,7 +105,8 @@ def _plain_messages(message: JsonObject) -> Iterator[JsonObject]:
     results = [part for part in parts if part["type"] == "tool_call_response"]
     for part in results:
         content = part.get("response", part.get("result"))
-        yield {"role": "tool", "tool_call_id": part.get("id"), "content": _result_text(content)}
+        text = content if isinstance(content, str) else orjson.dumps(content).decode()
+        yield {"role": "tool", "tool_call_id": part.get("id"), "content": text}
     if results:
         return
     plain: JsonObject = {"role": message["role"], "content": _text(parts) or None}
@@ -119,10 +120,6 @@ def _plain_messages(message: JsonObject) -> Iterator[JsonObject]:
 
 def _text(parts: Any) -> str:
     return "".join(part["content"] for part in parts if part["type"] == "text")
-
-
-def _result_text(value: Any) -> str:
-    return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
 def _chat_call(part: JsonObject) -> JsonObject:

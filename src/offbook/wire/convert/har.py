@@ -33,7 +33,7 @@ from offbook.wire.request import HttpRequest, parse_request
 from offbook.wire.response import Frame, HttpResponse, encode_exchange, recorded_response
 
 OWN_FIELD = "_offbook"
-"""Where an exported entry keeps what HAR has no field for. Other tools ignore fields that start with `_`."""
+"""The field for data that HAR has no field for. Other tools ignore fields that start with `_`."""
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _NO_MOMENT = "1970-01-01T00:00:00.000Z"
 

@@ -1,4 +1,4 @@
-"""What other tools have written about calls, and the recording that becomes of it."""
+"""Calls that other tools have written down, converted to a recording, and recorded requests as HTTP requests."""
 
 from __future__ import annotations
 

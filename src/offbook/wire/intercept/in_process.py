@@ -53,7 +53,7 @@ class InProcessInterception:
 
 
 class _ActiveInterceptions:
-    """What is intercepted in this process. Libraries are changed while it is something."""
+    """The active interceptions of this process. Libraries are patched while there is at least one."""
 
     def __init__(self) -> None:
         self._lock = RLock()

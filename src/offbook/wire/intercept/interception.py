@@ -1,4 +1,4 @@
-"""What a run intercepts: which hosts, for which clients, and what became of connections."""
+"""The interception of a run: its hosts, certificates and clients, and counts of connections."""
 
 from __future__ import annotations
 
@@ -105,6 +105,9 @@ MAX_CONTEXTS = 256
 """For how many hosts certificates are kept. A pattern like `*.example.org` stands for any number."""
 
 
+# The key of an authority would let its holder read the TLS of everyone who trusts it. So each run makes one, keeps the
+# key in memory, and gives only the certificate to the programs that it starts. Nothing is added to the trust store of
+# the system, and the authority is worthless when the run has ended.
 class Authority:
     """A certificate authority for one run. `pem` is its certificate; its key is in the memory of this process alone.
 
@@ -165,7 +168,7 @@ Decision = Literal["answer", "pass", "refuse"]
 
 
 class NetworkTally(Struct, frozen=True):
-    """How often connections to each host were passed, refused, or ended because the client does not trust us."""
+    """Counts of connections by host: passed, refused, and ended because the client does not trust us."""
 
     passed: dict[str, int]
     refused: dict[str, int]
@@ -173,7 +176,7 @@ class NetworkTally(Struct, frozen=True):
 
 
 class Interception:
-    """What the proxy of one run does with the connections of its programs.
+    """Decides what the proxy of one run does with the connections of its programs.
 
     Requests to `hosts` are answered, in TLS by certificates of an authority that is made here; None answers none. Other
     connections pass untouched, or are refused if it `blocks_network`; this machine stays reachable. `environment` may
@@ -198,7 +201,7 @@ class Interception:
 
     @property
     def tally(self) -> NetworkTally:
-        """What became of the connections so far."""
+        """The counts of connections so far."""
         return NetworkTally(dict(self.passed), dict(self.refused), dict(self.distrusted))
 
     def decide(self, host: str, port: int) -> Decision:
@@ -242,7 +245,7 @@ _TABLES = {"tcp": False, "tcp6": True}
 def proxy_user(token: str, *, client: tuple[str, int], server: tuple[str, int]) -> str | None:
     """Return the user, before `token` in a URL of its environment, of the process at the `client` end of a connection.
 
-    None if it has no such URL. Only what we start has it, with its children, and nobody else can know the token. Only
+    None if it has no such URL. Only what we start has it, and its children, and no other process knows the token. Only
     Linux shows this.
     """
     if sys.platform != "linux":

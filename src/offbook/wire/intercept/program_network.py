@@ -1,4 +1,4 @@
-"""How a program reaches the server: by base URLs, past any proxy, or by interception, with the variables for that."""
+"""Environment variables that lead a program to the server: by base URLs, past any proxy, or by interception."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from offbook.wire.server.wire_server import no_proxy_variables
 
 
 class NetworkOptions(Struct, frozen=True, kw_only=True):
-    """What a user wants: to intercept the hosts of vendors and `hosts`, and to block the rest of the network."""
+    """Network options of a user: intercept the hosts of vendors and `hosts`, and block the rest of the network."""
 
     intercepts: bool = False
     hosts: Sequence[str] = ()
@@ -40,7 +40,7 @@ class NetworkOptions(Struct, frozen=True, kw_only=True):
 
 
 class ProgramNetwork:
-    """How programs with this `environment` reach the server, until `close`.
+    """The network of programs with this `environment`, until `close`.
 
     Raises:
         InputError: an option has no effect or is not a host, or a package is missing.
@@ -58,7 +58,7 @@ class ProgramNetwork:
 
     @property
     def tally(self) -> NetworkTally | None:
-        """What became of connections to other hosts; None if they are not ours to see."""
+        """Counts of connections to other hosts; None if this process cannot see them."""
         return None if self.interception is None else self.interception.tally
 
     def environment_of(
@@ -105,7 +105,7 @@ BUNDLE_VARIABLES = (
 """The variables that name the only certificates that a client trusts: those of the system, and ours."""
 
 ADDED_VARIABLES = ("NODE_EXTRA_CA_CERTS", "DENO_CERT")
-"""The variables that name certificates that a client trusts beside those that it brings along."""
+"""Variables that name certificates that a client trusts in addition to its own."""
 
 _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 
@@ -114,7 +114,7 @@ class ProxyEnvironment:
     """The variables that lead the clients of a program to the proxy of a run.
 
     They name files with certificates, in a private folder that `close` removes: the authority of the
-    run, beside those that `environment` or the system names, so that hosts that are not intercepted are verified as
+    run, and those that `environment` or the system names, so that hosts that are not intercepted are verified as
     ever. No key is among them.
     """
 
@@ -127,7 +127,7 @@ class ProxyEnvironment:
         self._folder.cleanup()
 
     def variables(self, own: Mapping[str, str], url: str, *, session: str = "") -> dict[str, str]:
-        """Return the variables for the programs of a session of the server at `url`, beside its `own` ones.
+        """Return the variables for the programs of a session of the server at `url`, in addition to its `own` ones.
 
         Of those, base URLs are left out where the vendor's host is intercepted: the program uses its own.
         """

@@ -135,7 +135,7 @@ class InterceptedConnection(DirectConnection):
 
 
 class ProxyConnection(DirectConnection):
-    """A connection of a server that is a proxy, too. Its first bytes show what it is.
+    """A connection of a server that is also a proxy. Its first bytes show what it is.
 
     Only clients of this run may use the proxy; others get a 407. Requests to an intercepted host are handled by
     `intercepted` as if they came to that host.

@@ -23,7 +23,7 @@ class TunnelEnd(asyncio.Protocol):
     """One end of a tunnel: what it receives is written to the `other` transport, which waits if that is full.
 
     A connection that it is made for is not read before `resume_reading`. If one side ends, the other direction stays
-    open until it ends, too. `peer` is the other end, when there is one.
+    open until it ends as well. `peer` is the other end, when there is one.
     """
 
     def __init__(self, other: asyncio.Transport, *, on_lost: Callable[[], object] = lambda: None) -> None:

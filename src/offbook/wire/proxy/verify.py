@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     import httpx2
 
 ANSWER_TIMEOUT_S = 600.0
-"""How long an API may send nothing, as in most SDKs."""
+"""Seconds that an API may send nothing, as in most SDKs."""
 _PATH_CHARS = "/:@!$&'()*+,;=~-._%"
 _MARK = b"<redacted"
 _EMBEDDING_PATH = re.compile(r"/models/([^/:?]+):")
@@ -156,7 +156,15 @@ def _recorded_call(
     exchange = _with_embedding_usage(exchange, parsed, prices)
     usage = _usage(exchange) if _is_billed(parsed) else Usage()
     cost_usd = prices.cost_usd(provider_name_of(parsed), exchange.model or parsed.model, usage)
-    return RecordedCall(number, about, exchange, request, parsed, usage, cost_usd)
+    return RecordedCall(
+        number=number,
+        about=about,
+        exchange=exchange,
+        request=request,
+        parsed=parsed,
+        usage=usage,
+        cost_usd=cost_usd,
+    )
 
 
 def _is_billed(parsed: ParsedRequest) -> bool:
@@ -211,7 +219,7 @@ the budget."""
 
 
 class VerifiedCall(Struct, frozen=True):
-    """How a call was answered this time."""
+    """The answer to a call this time."""
 
     number: int
     about: str
@@ -225,7 +233,7 @@ class VerifiedCall(Struct, frozen=True):
 
 
 class Verification(Struct, frozen=True):
-    """How the real APIs answer today. The same answers make the same values."""
+    """The answers of the real APIs today. The same answers make the same values."""
 
     calls: list[VerifiedCall]
     left_out: list[LeftOut]
@@ -244,7 +252,7 @@ class Verification(Struct, frozen=True):
 
     @property
     def recorded_cost_usd(self) -> float:
-        """What the calls that were answered have cost when they were recorded."""
+        """The recorded cost of the calls that were answered."""
         return sum(call.recorded_cost_usd for call in self.calls if call.outcome not in ("failed", "not asked"))
 
 

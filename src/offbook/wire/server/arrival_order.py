@@ -10,7 +10,7 @@ from typing import Protocol
 from offbook.wire.session import WireSession
 
 MAX_WAIT_S = 0.25
-"""How long a request waits at most for those that began before it: their rest may depend on its answer."""
+"""The maximum wait of a request for those that began before it: their rest may depend on its answer."""
 
 
 class ArrivingRequest(Protocol):

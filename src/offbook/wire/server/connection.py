@@ -46,11 +46,11 @@ TRANSPORT = "offbook.transport"
 """The key of an ASGI scope that holds the transport of its connection."""
 
 MAX_UNREAD_BYTES = 64 * 1024
-"""How much of a body is kept that the application has not received. Above it, nothing more is read."""
+"""The maximum of a body to keep before the application receives it. Above it, reading pauses."""
 
 MAX_DISCARDED_BYTES = 256 * 1024 * 1024
-"""How much is read of a body that is already answered, so that its client reads the answer. Above it, the connection is
-closed."""
+"""The maximum to read of a body that is already answered, so that its client reads the answer. Above it, the
+connection is closed."""
 
 
 logger = logging.getLogger("offbook.wire.http")  # what clients send or leave unread is not logged
@@ -88,7 +88,7 @@ class RequestLimits(Struct, frozen=True, kw_only=True):
 REQUEST_LIMITS: RequestLimits = RequestLimits()
 
 _MAX_FRAMING = 8
-"""How many bytes of chunk sizes and extensions a byte of a body may have: one in a chunk of its own has five."""
+"""The maximum of framing bytes for each byte of a body: a byte in a chunk of its own has five."""
 
 
 class FlowControl:
@@ -267,14 +267,14 @@ class OpenConnections:
 
 
 Phase: TypeAlias = Literal["new", "idle", "head", "body", "response"]
-"""What a connection waits for: its first request, the next one, the rest of a head or of a body, or its response."""
+"""The thing that a connection waits for: its first request, the next one, the rest of a head or body, or a response."""
 
 
 class HttpConnection(asyncio.Protocol):
     """One connection of a client. Requests that are sent ahead wait until those before them are answered.
 
     Requests that are too large, or could be read in two ways (RFC 9112), are refused. The parser refuses the rest of
-    what is ambiguous: two lengths, a length beside chunks, folded headers, bare line feeds, and spaces before a colon.
+    what is ambiguous: two lengths, a length with chunks, folded headers, bare line feeds, and spaces before a colon.
     A request to upgrade to another protocol is answered as if it had no Upgrade header, unless `on_upgrade` does
     something else. Trailers are ignored.
 
@@ -322,7 +322,7 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def phase(self) -> Phase:
-        """What the connection waits for."""
+        """The thing that the connection waits for."""
         if self.is_in_head:
             return "head"
         if self.is_in_body:
@@ -344,7 +344,7 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def progress(self) -> tuple[object, ...]:
-        """What changes while a response is being read by its client, or may not be received yet."""
+        """Values that change while a client reads its response, or while reading from it is paused."""
         unsent_bytes = self.transport.get_write_buffer_size() if self.flow.is_writing_paused else 0
         return self.flow.is_reading_paused, self.flow.is_writing_paused, unsent_bytes
 
@@ -834,7 +834,7 @@ class DirectConnection(HttpConnection, asyncio.BufferedProtocol):
             super().on_message_complete()
 
     def _note_receiver(self, accepted: AcceptedCall | None) -> None:
-        """Note who gets an answer of an exploration, or that nobody does: it came after the client's own timeout."""
+        """Note the receiver of an answer of an exploration, or that the client had left after its own timeout."""
         if accepted is None or not accepted.session.is_explored:
             return
         self._receiver = accepted

@@ -26,11 +26,11 @@ BACKLOG = 2048
 MAX_PORT = 65_535
 ACCEPTS_A_TURN = 64
 LOOP_TURNS_TO_CONNECT = 5
-"""After how many turns of its loop, at most, a server has created the connections that it accepted."""
+"""The number of turns of its loop in which a server creates the connections that it accepted."""
 SWEEP_S = 1.0
 ACCEPT_PAUSE_S = 0.1
 STOP_S = 5.0
-"""How long a server may take to stop. One that is busy for longer is left behind; its thread ends with the process."""
+"""Seconds that a server may take to stop. A busier one is abandoned; its thread ends with the process."""
 NOTICE_S = 10.0
 MAX_CONNECTIONS = 10_000
 _PORT_HINT = "port 0 is any free port"
@@ -81,7 +81,7 @@ def bind_socket(host: str, port: int, *, is_shared: bool = False) -> socket.sock
 
 
 class ConnectionLimits(Struct, frozen=True, kw_only=True):
-    """How many connections there may be, and how long each may wait for its client, in seconds.
+    """The maximum number of connections, and how long each may wait for its client, in seconds.
 
     `head_s` is for a whole head, from the first byte or the start of the connection. `idle_s` is between requests. A
     body may take `body_s` and a second for each `body_bytes_a_second`. `unread_s` is for a client that reads nothing.
@@ -115,7 +115,7 @@ def default_limits(*, files_a_connection: int = 1) -> ConnectionLimits:
 
 
 class _Wait:
-    """What a connection waits for, since when, and how much it had received then."""
+    """A wait of a connection: its reason, its start, and the bytes received by then."""
 
     __slots__ = ("received_bytes", "since_s", "what")
 

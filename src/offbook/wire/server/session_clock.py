@@ -2,7 +2,7 @@
 
 A program that has been made to wait on a shared clock (`subjects/program/guest/`) says when it has nothing to do before
 some moment. If the server has nothing to do either, time moves to the next thing that happens: a timer of the program,
-an answer that is due, or the moment at which the run is given up. So nobody waits, and every wait has its length.
+an answer that is due, or the moment at which the run is given up. So every wait has its length, and takes no real time.
 
 The program is asked nothing. It sends `idle` and gets the time, and looks again at what it waits for: an answer may be
 there now, or its timer is due. If neither, it sends `idle` again. Time does not move while something is new to it:
@@ -27,10 +27,10 @@ MESSAGE = struct.Struct("<cd")
 IDLE, LATE, NOW, MODULES = b"i", b"l", b"t", b"m"
 MAX_MESSAGE_BYTES = 1024 * 1024
 QUIET_TURNS = 8
-"""After how many turns of its loop without anything new a server has nothing left to do."""
+"""The number of quiet turns of its loop after which a server has nothing left to do."""
 BUSY_S = 0.0005
 STEP_S = 1e-9
-"""How far apart two moments are that follow each other."""
+"""The distance of two successive moments."""
 
 
 class Activity:
@@ -164,7 +164,7 @@ class SessionClock:
                 self._life.note_modules(data[1:])
 
     def _receive(self) -> bytes | None:
-        """Return the next message, empty if there will be none; None if there is none yet."""
+        """Return the next message: empty if the program has ended, None if there is no message yet."""
         assert self._link is not None
         try:
             return self._link.recv(MAX_MESSAGE_BYTES)
@@ -197,8 +197,8 @@ class SessionClock:
     def _settle(self, link: socket.socket | None, due_s: float, quiet_turns: int, counts: tuple[int, int]) -> None:
         """Go through the loop until nothing is left to do, and then let time pass, unless something is new.
 
-        If the program at the other end of the `link` has ended meanwhile, its wait is nobody's, least of all the one of
-        its next life.
+        If the program at the other end of the `link` has ended meanwhile, its wait does not count: it must not be
+        taken for one of its next life.
         """
         loop = asyncio.get_running_loop()
         if link is not self._link or self._is_over:

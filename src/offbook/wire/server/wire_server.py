@@ -257,7 +257,7 @@ class WireServer(CallInspection):
     """A server that stands in for OpenAI, Anthropic, Gemini and Ollama while its `with` block runs.
 
     `url` is its URL, without a trailing slash. The base URL of OpenAI's clients is `url + "/v1"`. It listens on
-    `listener` if there is one. If it `has_peers`, other processes answer its sessions, too.
+    `listener` if there is one. If it `has_peers`, other processes also answer its sessions.
 
     Raises:
         InputError: an option is invalid, a recording cannot be read, or the server cannot listen at the address.
@@ -276,7 +276,7 @@ class WireServer(CallInspection):
         interception: Interception | None = None,
     ) -> None:
         if not is_loopback_name(host) and not api_key:
-            hint = "whoever can reach it could use it: set one by --api-key, or api_key=, and give it to the clients"
+            hint = "anyone who can reach it could use it: set one by --api-key, or api_key=, and give it to the clients"
             raise InputError(f"listening at {host} requires an API key", source="host", hint=hint)
         access = Access(api_key, bound_to=host, hosts=options.allow_hosts, origins=options.allow_origins)
         upstreams = Upstreams(options.upstreams, keys=options.upstream_keys, clients_use_own_key=bool(api_key))
@@ -383,7 +383,7 @@ class WireServer(CallInspection):
             raise
 
     def _connection_type(self) -> Callable[..., DirectConnection]:
-        """Return what creates connections: those of a proxy, too, if something is intercepted."""
+        """Return the factory of connections, which are also those of a proxy if something is intercepted."""
         if self._interception is None:
             return DirectConnection
         from offbook.wire.intercept.proxy_connection import ProxyConnection  # noqa: PLC0415 - few servers need it

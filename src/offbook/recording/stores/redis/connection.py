@@ -187,7 +187,7 @@ _KNOWN_ERRORS: tuple[tuple[str, type[InputError], str, str], ...] = (
     ("TimeoutError", RecordingUnavailableError, "no answer from the server in {at.timeout_s:g} s", _SERVER_HINT),
     ("ConnectionError", RecordingUnavailableError, "no connection to the server: {reason}", _SERVER_HINT),
 )
-"""What a text or a class of redis-py means. The first that fits counts."""
+"""The meanings of texts and classes of redis-py errors. The first that fits counts."""
 
 
 def _nothing() -> None:

@@ -14,7 +14,7 @@ from offbook.errors import InputError
 from offbook.text import did_you_mean, mask_password
 
 OnError: TypeAlias = Literal["fail", "live"]
-"""What a run in mode `new` does without its server: it fails, or makes the calls live."""
+"""The behaviour of a run in mode `new` without its server: fail, or make the calls live."""
 
 PASSWORD_VARIABLE = "OFFBOOK_REDIS_PASSWORD"  # noqa: S105 - a name
 """The environment variable with the password, if the URL has none."""
@@ -31,7 +31,7 @@ _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w
 
 
 class RedisLocation(Struct, frozen=True):
-    """Where a recording is in Redis. `ttl_ms` is how long an exchange lives after it was written; 0 is for ever.
+    """The location of a recording in Redis. `ttl_ms` is how long an exchange lives after it was written; 0 is for ever.
 
     `ca`, `cert` and `key` are files for TLS: who certifies the server, and how this client identifies itself.
     """
@@ -53,7 +53,7 @@ class RedisLocation(Struct, frozen=True):
 
     @property
     def identity(self) -> str:
-        """What two locations of the same recording have in common."""
+        """A text that is equal for all locations of the same recording."""
         return f"redis://{self.host.lower()}:{self.port}/{self.database}?prefix={self.prefix}"
 
     def beside(self, suffix: str) -> RedisLocation:

@@ -41,8 +41,7 @@ BATCH = 1000
 FIRST_AHEAD = 16
 MAX_AHEAD = 128
 NEAR = 3
-"""How many ids apart two exchanges may be that a replay in the order of the recording asks for in turn: models and
-tools have their ids from one sequence."""
+"""The maximum distance of the ids of successive exchanges in a replay in order: models and tools share one sequence."""
 
 PAGE_SIZE = 250
 
@@ -51,7 +50,7 @@ POSITION_TTL_S = 3600
 
 
 class RecordingFields(NamedTuple):
-    """What a recording says of itself, and how many exchanges of models and tools it has."""
+    """The metadata of a recording, and its numbers of model and tool exchanges."""
 
     version: int
     meta: JsonObject
@@ -127,7 +126,7 @@ class _KeySlot(Generic[E]):
         self.next, self.is_current = self.next or (b"%d" % self.rows[-1].id if self.rows else b"-1"), False
 
     def settle(self) -> None:
-        """Mark the one that answers every call: the only one, unless it is listed with no conditional ones beside."""
+        """Mark the one that answers every call: the only one, unless it is listed without conditional ones."""
         plain = [place for place, stored in enumerate(self.rows) if not stored.is_conditional]
         if len(plain) == 1 and not self.next and (not self.listed[plain[0]] or len(self.rows) > 1):
             self.rows[plain[0]] = replace(self.rows[plain[0]], repeats=True)
@@ -188,7 +187,7 @@ class RedisIndex(Generic[E]):
 
     A key is read in one round trip, or more if it has more than 1,000 exchanges, and kept. A replay that follows the
     order of the recording finds that the next keys have been read with it: more of them each time, and fewer if
-    nobody asks for them. `gone` counts the exchanges that were looked for, but had expired or were evicted.
+    they are not asked for. `gone` counts the exchanges that were looked for, but had expired or were evicted.
     """
 
     def __init__(self, connection: RedisConnection, kind: Kind, parse: ExchangeParser[E], *, size: int) -> None:

@@ -40,7 +40,7 @@ class Script:
 
 
 BASE = "local base = string.sub(KEYS[1], 1, -5)\n"
-"""What the names of all keys begin with."""
+"""The beginning of the names of all keys."""
 
 _DATA = BASE + "local root = base .. (redis.call('HGET', KEYS[1], 'at') or '')\n"
 
@@ -189,7 +189,7 @@ end
 return id
 """
 )
-"""Append an exchange, and release the lease of its call. The exchange itself comes last: until then, nobody sees it.
+"""Append an exchange, and release the lease of its call. The exchange itself comes last: until then, no reader sees it.
 
 ARGV: lock token, kind, key, fingerprint, value, ttl in ms, and if there is a lease, its call and its token.
 """

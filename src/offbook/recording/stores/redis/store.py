@@ -43,21 +43,21 @@ _encoder = msgspec.json.Encoder()
 LOCK = "lock"
 """The name of the lease of the process that edits the recording."""
 _CALL_LEASE = "lease:"
-"""What the name of the lease of a call begins with."""
+"""The prefix of the lease of a call."""
 
 BATCH = 250
 BATCH_BYTES = 1_000_000
 
 
 LEASE_S = 10.0
-"""After how many seconds the lease of a dead process is free."""
+"""Seconds after which the lease of a dead process is free."""
 
 MAX_HELD_S = 1800.0
-"""A lease that is held for longer is not renewed: whoever holds it has forgotten it."""
+"""A lease that is held for longer is not renewed: its holder has forgotten it."""
 
 
 class Leases:
-    """What this process holds of a recording. A thread renews it as long as it holds anything."""
+    """The leases of this process. A thread renews them while there are any."""
 
     def __init__(self, connection: RedisConnection) -> None:
         self._connection = connection
@@ -132,7 +132,7 @@ _MS = int(LEASE_S * 1000)
 class RedisStore:
     """A recording under the prefix of a Redis URL.
 
-    Each exchange expires `ttl` after it was written, whoever reads it. `location` does not have the password.
+    Each exchange expires `ttl` after it was written, even if it is read. `location` does not have the password.
     """
 
     def __init__(self, url: str | RedisLocation) -> None:

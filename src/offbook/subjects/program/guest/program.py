@@ -28,7 +28,7 @@ class Program:
 
     @property
     def folders(self) -> list[str]:
-        """Where the program's own modules are: beside its file, and in the working directory."""
+        """The folders of the program's own modules: that of its file, and the working directory."""
         beside = [os.path.dirname(os.path.realpath(self._target))] if self._kind == "file" else []
         return [*beside, os.getcwd()]
 

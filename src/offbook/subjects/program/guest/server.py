@@ -26,7 +26,7 @@ from .shared_time import SharedTime
 
 MAX_MESSAGE_BYTES = 1024 * 1024
 MAX_HOLD_S = 60.0
-"""How long a program may take to the place where its runs are forked."""
+"""Seconds that a program may take to the place where its runs are forked."""
 _HELD = b"held"
 _PR_SET_PDEATHSIG = 1
 _exit_now, _fork = os._exit, os.fork

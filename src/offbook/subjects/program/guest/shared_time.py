@@ -23,16 +23,16 @@ else:  # it is beside this file, under the name of the guest
 T = TypeVar("T")
 
 MESSAGE = struct.Struct("<cd")
-"""What is sent in both directions: what is asked or answered, and a moment."""
+"""A message in either direction: its kind, and a moment."""
 IDLE, LATE, NOW = b"i", b"l", b"t"
 """Nothing happens in the program before this moment; it has really waited until then; the time is that."""
 READ_S, SPIN_S, SPIN_READS = 1e-7, 1e-5, 1000
-"""How long it takes to read the clock, and how long after so many times without a wait: a loop that waits for a moment
-by looking at the clock again and again comes to its end."""
+"""The virtual time of reading the clock, its time after many reads without a wait, and how many those are: a loop that
+waits for a moment by reading the clock again and again must end."""
 OTHERS_S = 0.05
-"""How long to really wait for another thread, without a limit, before looking whether all of them wait."""
+"""Real seconds to wait for another thread, without a limit, before checking whether all threads wait."""
 BRIEF_S = 0.005
-"""How long to really wait for an answer before asking the server whether one comes."""
+"""Real seconds to wait for an answer before asking the server whether one comes."""
 _SYN_SENT = 2
 _PEER_CREDENTIALS = struct.Struct("3i")
 _listen, _peek = socket.SO_ACCEPTCONN, os.WNOHANG | os.WEXITED | os.WNOWAIT
@@ -50,7 +50,7 @@ class SharedTime(VirtualTime):
     """Virtual time of this process, which passes only as far as the server lets it: see `wire/server/session_clock.py`.
 
     `link` is the socket to the server, and `address` where it listens for calls. Every way to wait in Python is a
-    `wait` here, so that a thread that is in none works, or waits for something that nobody here knows. Then, and while
+    `wait` here, so that a thread that is in none works, or waits for something unknown here. Then, and while
     a child process runs or a file is waited for that somebody else may write to, waits last as long as they really do.
     """
 
@@ -104,7 +104,7 @@ class SharedTime(VirtualTime):
         raise AssertionError("unreachable")
 
     def _move(self, kind: bytes, due_s: float) -> None:
-        """Ask the server to let time pass. While another thread asks, do nothing: the wait goes on."""
+        """Ask the server to let time pass. While another thread asks, do nothing: the wait continues."""
         if self._is_asking:
             return
         self._is_asking = True
@@ -113,7 +113,7 @@ class SharedTime(VirtualTime):
             self._link.send(MESSAGE.pack(kind, due_s))
             answer = self._link.recv(MESSAGE.size)
             if len(answer) < MESSAGE.size:
-                os._exit(1)  # nobody is there who could be told how this run ends
+                os._exit(1)  # the server has ended
             self.now_s = max(self.now_s, MESSAGE.unpack(answer)[1])
             self._is_prompt = self._is_prompt or self.now_s == before_s
         finally:
@@ -121,6 +121,9 @@ class SharedTime(VirtualTime):
 
     def _is_everything_idle(self) -> bool:
         """Return whether nothing can happen in this program unless time passes or the server answers."""
+        # All threads of Python must be in a `wait`, with nothing there that ends it. A thread that was just woken still
+        # looks idle, and threads that are not of Python are in no `wait`: the kernel knows both. A child process, or a
+        # file that another process may write to, can end a wait at any time: then time is real.
         if self._is_asking or not self._are_threads_waiting():
             return False
         tasks = os.listdir("/proc/self/task")

@@ -1,7 +1,7 @@
 """Puts all that Python waits by on a shared clock: `time`, `datetime`, locks, threads, queues, sockets and selectors.
 
-The functions and methods are replaced where they are, once, before the program's libraries are loaded, so that whoever
-holds them has those of here. They are the real ones until `Waits.clock` is set, in the process of a run.
+The functions and methods are replaced where they are, once, before the program's libraries are loaded, so that all
+references to them are to those of here. They are the real ones until `Waits.clock` is set, in the process of a run.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Waits:
 
 
 def install() -> None:
-    """Replace what waits, and what reads the time. A process that a run forks goes on in real time."""
+    """Replace what waits, and what reads the time. A process that a run forks continues in real time."""
     TimeReferences(includes_standard_library=True).replace(_time_functions())
     _replace_calendar()
     _replace_locks()
