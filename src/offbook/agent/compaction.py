@@ -185,7 +185,7 @@ _SUMMARY_TEXT = re.compile(
 
 
 class TranscriptSummary(Struct, frozen=True):
-    """How many messages were dropped, how often each tool was called in them, and which steps have been done."""
+    """The number of dropped messages, the number of calls of each tool in them, and the steps that have been done."""
 
     left_out: int
     calls: Mapping[str, int]

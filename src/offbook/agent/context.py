@@ -17,7 +17,7 @@ from offbook.text import estimate_tokens
 CountTokens: TypeAlias = Callable[[Message], int]
 
 TOKENS_PER_MESSAGE = 4
-"""The tokens of a message beside its text: its role and its delimiters."""
+"""The tokens of a message in addition to its text, for its role and delimiters."""
 
 
 def estimated_tokens(message: Message) -> int:
@@ -173,7 +173,7 @@ OnCompact: TypeAlias = Callable[[ContextCompacted], None]
 OnWarning: TypeAlias = Callable[[ContextWarned], str | None]
 
 REGROWTH_SHARE = 1 / 32
-"""How much a transcript must grow before compaction is tried again, after nothing could be compacted."""
+"""The share by which a transcript must grow before compaction is tried again after it found nothing."""
 
 
 class ContextManager:

@@ -200,7 +200,7 @@ def encode_request(request: Request) -> WireRequest:
 
 
 def encode_options(request: Request) -> JsonObject:
-    """Return the options: the limits of the request, and those beside them; empty if there are none."""
+    """Return the options of the request, its limits among them; empty if it has none."""
     limits = without_none({"temperature": request.temperature, "num_predict": request.max_tokens})
     options = limits | convert_request(request.extra.get("options") or {}, dict[str, Any])
     return {"options": options} if options else {}

@@ -181,7 +181,7 @@ def _own_frames(error: BaseException | None) -> list[str]:
 
 
 def _relative(file: str) -> str:
-    """Return the path of a file as it is seen from the working directory, if it is below that."""
+    """Return the path of a file relative to the working directory, if it is below that."""
     path, here = Path(file), Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 

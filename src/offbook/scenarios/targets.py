@@ -82,7 +82,7 @@ class AgentMcpServers(Protocol):
 
 
 class AgentEnvironment(Struct, frozen=True):
-    """What a conversation provides to its agent.
+    """The tools, provider and MCP servers that a conversation provides to its agent.
 
     `tools` answers the agent's tool calls. `provider` serves its model calls, which are recorded and replayed with
     the conversation, and so are the calls of its MCP servers, which `mcp` has by name.
@@ -172,9 +172,8 @@ Handler: TypeAlias = Callable[[list[JsonObject], "HandlerContext"], HandlerAnswe
 class HandlerContext(Struct, frozen=True):
     """The second argument of a handler.
 
-    `provider` serves the model calls that the handler makes through offbook; they are recorded and replayed with the
-    conversation. `mcp` has the MCP servers of the agent by name, which are, too. `conversation_id` identifies the
-    conversation.
+    `provider` serves the model calls that the handler makes through offbook, and `mcp` has the MCP servers of the agent
+    by name. Both are recorded and replayed with the conversation, which `conversation_id` identifies.
     """
 
     environment: AgentEnvironment

@@ -256,7 +256,7 @@ class Inclusion:
 def load_workflow(path: str | os.PathLike[str], *, tools: Iterable[str] = ()) -> WorkflowDefinition:
     """Load and validate the workflow in a YAML file, with the sub-workflows that it includes.
 
-    `tools` are further tools, beside those that the file declares, that its steps may call.
+    `tools` are tools that its steps may call in addition to those that the file declares.
 
     Raises:
         WorkflowError: the file, or one that it includes, cannot be read or is not a valid workflow.
