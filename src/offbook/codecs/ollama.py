@@ -15,6 +15,7 @@ from offbook.codecs.base import (
     convert_request,
     decode_answer,
     error_message,
+    renamed,
     stream_error,
     undeclared_fields,
     without_none,
@@ -298,7 +299,7 @@ def encode_partial_response(response: Response, message: JsonObject) -> JsonObje
 
 def encode_end(response: Response) -> JsonObject:
     """Return the fields that only the last line has. Durations are in nanoseconds."""
-    reason = _DONE_REASONS.get(response.finish_reason or "", response.finish_reason)
+    reason = renamed(response.finish_reason, _DONE_REASONS)
     return without_none({"done": True, "done_reason": reason}) | {
         "total_duration": 0,
         "load_duration": 0,
