@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 
 from offbook.errors import InputError
 from offbook.recording.redact.rules import CONFIG_FILE, PROJECT_FILE, read_rules
-from offbook.scenarios.judge import Severity
+from offbook.scenarios.result import Severity
 from offbook.schema_errors import read_toml
 from offbook.text import did_you_mean
 from offbook.vendors import ProviderName
