@@ -26,8 +26,7 @@ from offbook.scenarios.conversation import (
     mismatch_failure,
 )
 from offbook.scenarios.judge import below_thresholds
-from offbook.scenarios.mocks import Mocks
-from offbook.scenarios.mocks.mocked_tools import ToolWrapper, UnmockedPolicy, unwrapped
+from offbook.scenarios.mocks import Mocks, ToolWrapper, UnmockedPolicy, unwrapped
 from offbook.scenarios.result import (
     AssertionOutcome,
     ConversationResult,

@@ -10,9 +10,8 @@ from typing import Any, TypeAlias, get_args
 from msgspec import Struct
 
 from offbook.errors import InputError
-from offbook.scenarios.mocks import Mocks
-from offbook.scenarios.mocks.mocked_tools import UnmockedPolicy, mocks_by_tool
-from offbook.scenarios.mocks.real_tool import GivenSchema
+from offbook.scenarios.mocks import Mocks, UnmockedPolicy, mocks_by_tool
+from offbook.scenarios.real_tool import GivenSchema
 from offbook.scenarios.result import ConversationEnding
 from offbook.scenarios.trajectory.trajectory import Trajectory, parse_assertions
 from offbook.text import did_you_mean, suggestion
