@@ -132,9 +132,15 @@ def did_you_mean_file(path: str | os.PathLike[str], otherwise: str = "") -> str:
     return otherwise
 
 
+def shown_path(path: Path) -> Path:
+    """Return the path relative to the working directory, if it is below that."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
+
+
 def _near_file(missing: Path) -> str:
     folder = missing.parent
-    shown = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
+    shown = shown_path(folder)
     if not folder.is_dir():
         return f"there is no folder {str(shown)!r}"
     if (hidden := folder / f".{missing.name}").exists():
