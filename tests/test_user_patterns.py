@@ -13,7 +13,7 @@ from offbook import InputError, NormaliseRules
 from offbook.errors import ToolArgumentsError
 from offbook.recording.match.fingerprint import apply_rules
 from offbook.recording.redact.redactor import Redactor
-from offbook.scenarios.mocks.real_tool import SchemaResultCheck
+from offbook.scenarios.real_tool import SchemaResultCheck
 from offbook.scenarios.trajectory.arguments import matches
 from offbook.text import UserPattern, compile_pattern
 from offbook.tools.schema_parameters import SchemaParameters

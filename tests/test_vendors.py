@@ -10,7 +10,7 @@ import pytest
 
 from offbook.errors import MalformedResponseError
 from offbook.pipeline import live_provider
-from offbook.providers.catalog import PROVIDERS
+from offbook.providers.http import PROVIDERS
 from offbook.recording.redact.redactor import SECRET_FIELDS
 from offbook.vendors import (
     CODEC_NAMES,

@@ -30,10 +30,10 @@ from offbook.messages import StreamEnd as StreamEnd
 from offbook.messages import TextDelta as TextDelta
 from offbook.messages import ToolCall as ToolCall
 from offbook.messages import Usage as Usage
-from offbook.providers.catalog import AnthropicProvider as AnthropicProvider
-from offbook.providers.catalog import GoogleProvider as GoogleProvider
-from offbook.providers.catalog import OllamaProvider as OllamaProvider
-from offbook.providers.catalog import OpenAIProvider as OpenAIProvider
+from offbook.providers.http import AnthropicProvider as AnthropicProvider
+from offbook.providers.http import GoogleProvider as GoogleProvider
+from offbook.providers.http import OllamaProvider as OllamaProvider
+from offbook.providers.http import OpenAIProvider as OpenAIProvider
 from offbook.providers.provider import Provider as Provider
 from offbook.recording.match.fingerprint import NormaliseRules as NormaliseRules
 from offbook.recording.redact.redactor import Redactor as Redactor

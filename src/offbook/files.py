@@ -1,6 +1,6 @@
 """Opens regular files, and nothing that could hang or lead elsewhere; replaces files as a whole.
 
-Whoever reads a file that is being replaced sees the old content or the new one, never a part.
+A reader of a file that is being replaced sees the old content or the new one, never a part.
 """
 
 import errno
@@ -33,7 +33,7 @@ def open_regular(path: str | os.PathLike[str], flags: int, mode: int = 0o666, *,
     """Open a regular file, and return its descriptor. Never waits, as opening a named pipe would.
 
     Args:
-        follow: whether `path` may be a link. Leave files alone that a link beside ours leads to.
+        follow: whether `path` may be a link. False for files next to ours, where a link could lead elsewhere.
 
     Raises:
         OSError: the file cannot be opened, or is not a regular file.
@@ -83,10 +83,10 @@ def read_regular(path: str | os.PathLike[str], *, limit: int = -1) -> bytes:
 def open_output(path: str | os.PathLike[str], *, append: bool = False) -> int:
     """Open a file to write to, and return its descriptor. It is created if it does not exist, else emptied.
 
-    A terminal, a device and a named pipe that somebody reads are allowed, too.
+    A terminal, a device and a named pipe with a reader are allowed as well.
 
     Raises:
-        OSError: it cannot be written, or nobody reads the pipe.
+        OSError: it cannot be written, or the pipe has no reader.
     """
     flags = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if append else os.O_TRUNC)
     try:
@@ -106,7 +106,7 @@ def write_output(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 def next_path(path: Path) -> Path:
-    """Return the path beside `path` at which its next content is written: `report.html.next`."""
+    """Return the path next to `path` to which its next content is written: `report.html.next`."""
     return path.with_name(path.name + ".next")
 
 

@@ -298,7 +298,7 @@ def live_provider(name: str, *, base_url: str | None = None) -> Provider:
     key = vendor.key(os.environ)
     if not key and not base_url and vendor.needs_key:
         raise _missing_key(name, vendor)
-    from offbook.providers.catalog import PROVIDERS  # noqa: PLC0415 - a replay does not need it
+    from offbook.providers.http import PROVIDERS  # noqa: PLC0415 - a replay does not need it
 
     return PROVIDERS[name](api_key=key or "", base_url=base_url or "")
 

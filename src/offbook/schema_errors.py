@@ -105,7 +105,7 @@ def explain_msgspec_error(error: Exception) -> tuple[str, str]:
 
 
 def reword(reason: str) -> str:
-    """Return msgspec's message in plain words: what was expected, and what is there."""
+    """Return msgspec's message in plain words: what was expected, and what was found."""
     for pattern, words in _REWORDINGS:
         reason = re.sub(pattern, words, reason)
     return re.sub(

@@ -119,8 +119,10 @@ _CLOSE_FILE = 0.6
 
 
 def did_you_mean_file(path: str | os.PathLike[str], otherwise: str = "") -> str:
-    """Return a hint for a path at which there is nothing: the closest name in its folder, else the files of its kind
-    there, beside what to do `otherwise`. It is that alone if there is something at the path, or nothing like it."""
+    """Return a hint for a missing path: the closest name in its folder, or else the files there with its suffix.
+
+    `otherwise` is added to it, and is the whole hint if the path exists or nothing is like it.
+    """
     with suppress(OSError, ValueError):  # a folder that cannot be read, or text that is no path
         if not Path(path).exists():
             near = _near_file(Path(path))
@@ -130,9 +132,15 @@ def did_you_mean_file(path: str | os.PathLike[str], otherwise: str = "") -> str:
     return otherwise
 
 
+def shown_path(path: Path) -> Path:
+    """Return the path relative to the working directory, if it is below that."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
+
+
 def _near_file(missing: Path) -> str:
     folder = missing.parent
-    shown = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
+    shown = shown_path(folder)
     if not folder.is_dir():
         return f"there is no folder {str(shown)!r}"
     if (hidden := folder / f".{missing.name}").exists():
@@ -153,7 +161,7 @@ def _closest(name: str, names: list[str]) -> str:
 
 
 def closest_name(name: str, names: Iterable[str], *, cutoff: float = CLOSE) -> str:
-    """Return the name that is closest to one that is not there, in whichever case; empty if none is close."""
+    """Return the closest known name, ignoring case, or ""."""
     import difflib  # noqa: PLC0415 - only errors need it
 
     folded = {each.casefold(): each for each in names}

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offbook import InputError
-from offbook.agent.compaction import (
+from offbook.agent.context import (
     NoCompact,
     SlidingWindowCompact,
     TieredCompact,

@@ -5,15 +5,17 @@ import gc
 import pytest
 
 from offbook import InputError, MemorySink
-from offbook.agent.compaction import (
+from offbook.agent.context import (
+    MAX_HELD,
     CompactResult,
     CompactStrategy,
+    ContextManager,
     NoCompact,
     SlidingWindowCompact,
     TieredCompact,
     TranscriptSummary,
+    estimated_tokens,
 )
-from offbook.agent.context import MAX_HELD, ContextManager, estimated_tokens
 from offbook.agent.message import Transcript
 from offbook.events import ContextCompacted, ContextWarned
 from tests.agent.transcripts import call, refused, size, system, text, user

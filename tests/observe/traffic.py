@@ -2,8 +2,7 @@
 
 import asyncio
 
-from offbook.agent.compaction import SlidingWindowCompact
-from offbook.agent.context import ContextManager
+from offbook.agent.context import ContextManager, SlidingWindowCompact
 from offbook.errors import AllProvidersFailedError, RecordingMismatchError
 from offbook.faults.http import HttpError
 from offbook.faults.plan import At, FaultPlan

@@ -5,7 +5,7 @@ from msgspec import Struct
 
 from offbook.errors import ProviderConnectionError, ProviderError, RateLimitError
 from offbook.messages import ReasoningDelta, StreamEnd, TextDelta, ToolCallDelta, Usage
-from offbook.providers.catalog import (
+from offbook.providers.http import (
     AnthropicProvider,
     CatalogProvider,
     GoogleProvider,

@@ -8,14 +8,14 @@ from offbook import InputError, ToolCall, Usage
 from offbook.errors import MalformedResponseError
 from offbook.messages import Response
 from offbook.providers import read_response
-from offbook.providers.catalog import (
+from offbook.providers.http import (
     AnthropicProvider,
     GoogleProvider,
+    HttpOptions,
     OllamaProvider,
     OpenAIProvider,
     OpenAIResponsesProvider,
 )
-from offbook.providers.http import HttpOptions
 from offbook.providers.pricing import Price, PriceTable
 from offbook.vendors import CODEC_NAMES, codec_of
 

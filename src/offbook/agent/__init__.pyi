@@ -8,10 +8,10 @@ from offbook.agent.clients import ProviderClient as ProviderClient
 from offbook.agent.clients import ScriptedClient as ScriptedClient
 from offbook.agent.clients import StreamChunk as StreamChunk
 from offbook.agent.clients import TextResponse as TextResponse
-from offbook.agent.compaction import NoCompact as NoCompact
-from offbook.agent.compaction import SlidingWindowCompact as SlidingWindowCompact
-from offbook.agent.compaction import TieredCompact as TieredCompact
 from offbook.agent.context import ContextManager as ContextManager
+from offbook.agent.context import NoCompact as NoCompact
+from offbook.agent.context import SlidingWindowCompact as SlidingWindowCompact
+from offbook.agent.context import TieredCompact as TieredCompact
 from offbook.agent.definition import Workflow as Workflow
 from offbook.agent.errors import AgentBudgetError as AgentBudgetError
 from offbook.agent.errors import MaxIterationsError as MaxIterationsError

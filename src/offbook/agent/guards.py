@@ -83,7 +83,7 @@ def canonical(value: object) -> bytes:
 
 
 class ToolProgress:
-    """Which tools have succeeded, how often, and with which values of the watched arguments.
+    """Records which tools have succeeded, how often, and with which values of the watched arguments.
 
     Args:
         watched: pairs of tool and argument whose values are recorded.
@@ -295,7 +295,7 @@ _COUNTS = (
 
 
 class GuardPolicy(Struct, frozen=True):
-    """How often in a row a model may break each rule before the run ends, and what a run may spend.
+    """Limits of a run: how often in a row a model may break each rule, and how much the run may spend.
 
     Args:
         max_retries_per_step: answers without a valid tool call.

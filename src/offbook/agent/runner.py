@@ -12,8 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.agent.clients import ChunkType, LLMClient, LLMResponse, ProviderClient, StreamChunk
-from offbook.agent.compaction import NoCompact
-from offbook.agent.context import ContextManager
+from offbook.agent.context import ContextManager, NoCompact
 from offbook.agent.definition import Workflow
 from offbook.agent.errors import MaxIterationsError, StreamError, WorkflowCancelledError
 from offbook.agent.guards import DEFAULT_POLICY, GuardPolicy, Guardrails, RetryNudge, nudge_function

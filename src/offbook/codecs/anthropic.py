@@ -18,6 +18,7 @@ from offbook.codecs.base import (
     convert_request,
     decode_answer,
     error_message,
+    renamed,
     stream_error,
     undeclared_fields,
     without_none,
@@ -113,7 +114,7 @@ class _Tool(Struct):
 
 
 def encode_tool(tool: JsonObject) -> JsonObject:
-    """Encode a function tool, with the fields beside its function. Other tools pass through unchanged."""
+    """Encode a function tool, with its further fields. Other tools pass through unchanged."""
     if tool.get("type") != "function":
         return tool
     function = convert_request(tool.get("function"), FunctionSpec)
@@ -375,7 +376,7 @@ def decode_response(data: bytes) -> Response:
         content="".join(block.text or "" for block in blocks if block.type == "text"),
         model=message.model,
         usage=decode_usage(message.usage or AnthropicUsage()),
-        finish_reason=decode_stop_reason(message.stop_reason),
+        finish_reason=renamed(message.stop_reason, _FINISH_REASONS),
         tool_calls=tuple(
             ToolCall(block.name or "", block.input or {}, block.id) for block in blocks if block.type == "tool_use"
         ),
@@ -391,7 +392,7 @@ def encode_response(response: Response, *, id: str = NO_ID) -> JsonObject:
         blocks.append(text_block(response.content))
     for index, call in enumerate(response.tool_calls):
         blocks.append(tool_use_block(call.id or call_id(id, index), call.tool) | {"input": arguments_object(call)})
-    end = {"stop_reason": encode_finish_reason(response.finish_reason), "usage": encode_usage(response.usage)}
+    end = {"stop_reason": renamed(response.finish_reason, _STOP_REASONS), "usage": encode_usage(response.usage)}
     return message_envelope(response, id) | {"content": blocks} | end
 
 
@@ -424,14 +425,6 @@ def tool_use_block(call_id: str, tool: str | None) -> JsonObject:
 def call_id(id: str, index: int) -> str:
     """Return the id for a call that has none; clients refer to it in the result."""
     return f"toolu_{id}_{index}"
-
-
-def decode_stop_reason(stop_reason: str | None) -> str | None:
-    return None if stop_reason is None else _FINISH_REASONS.get(stop_reason, stop_reason)
-
-
-def encode_finish_reason(finish_reason: str | None) -> str | None:
-    return None if finish_reason is None else _STOP_REASONS.get(finish_reason, finish_reason)
 
 
 def decode_usage(usage: AnthropicUsage) -> Usage:
@@ -533,7 +526,7 @@ class AnthropicStreamDecoder(FramedStreamDecoder[ServerSentEvent]):
                 self._count(opening.usage)
             case "message_delta":
                 ending = decode_answer(event.data, _MessageDelta)
-                self._finish_reason = decode_stop_reason(ending.delta.stop_reason) or self._finish_reason
+                self._finish_reason = renamed(ending.delta.stop_reason, _FINISH_REASONS) or self._finish_reason
                 self._count(ending.usage)
             case "message_stop":
                 self._done = True
@@ -585,7 +578,7 @@ def encode_stream(response: Response, deltas: Iterable[StreamDelta], *, id: str 
     counted_first = replace(response.usage, completion_tokens=0, reasoning_tokens=0)
     yield _frame("message_start", {"message": message_envelope(response, id) | {"usage": encode_usage(counted_first)}})
     yield from _encode_blocks(deltas, id)
-    end = {"stop_reason": encode_finish_reason(response.finish_reason), "stop_sequence": None}
+    end = {"stop_reason": renamed(response.finish_reason, _STOP_REASONS), "stop_sequence": None}
     yield _frame("message_delta", {"delta": end, "usage": encode_usage(response.usage)})
     yield _frame("message_stop", {})
 

@@ -184,6 +184,11 @@ def without_none(fields: JsonObject) -> JsonObject:
     return {name: value for name, value in fields.items() if value is not None}
 
 
+def renamed(name: str | None, names: Mapping[str, str]) -> str | None:
+    """Return the name that `names` has for `name`, or `name` itself."""
+    return names.get(name, name) if name is not None else None
+
+
 def undeclared_fields(fields: JsonObject, shape: type[Struct]) -> JsonObject:
     """Return the fields that `shape` does not declare."""
     return {name: value for name, value in fields.items() if name not in shape.__struct_encode_fields__}

@@ -17,6 +17,7 @@ from offbook.codecs.base import (
     convert_request,
     decode_answer,
     error_message,
+    renamed,
     stream_error,
     undeclared_fields,
     without_none,
@@ -382,7 +383,7 @@ def decode_response(data: bytes) -> Response:
     return Response(
         content="".join(block.text or "" for block in blocks),
         usage=decode_usage(body.usage),
-        finish_reason=decode_stop_reason(body.stop_reason),
+        finish_reason=renamed(body.stop_reason, _FINISH_REASONS),
         tool_calls=tuple(ToolCall(use.name, use.input or {}, use.tool_use_id or None) for use in uses),
         reasoning="".join(thought.text for thought in thoughts if thought is not None) or None,
     )
@@ -399,7 +400,7 @@ def encode_response(response: Response, *, id: str = NO_ID) -> JsonObject:
         blocks.append({"toolUse": use})
     return {
         "output": {"message": {"role": "assistant", "content": blocks}},
-        "stopReason": encode_finish_reason(response.finish_reason),
+        "stopReason": renamed(response.finish_reason, _STOP_REASONS),
         "usage": encode_usage(response.usage),
         "metrics": {"latencyMs": 0},
     }
@@ -408,14 +409,6 @@ def encode_response(response: Response, *, id: str = NO_ID) -> JsonObject:
 def call_id(id: str, index: int) -> str:
     """Return the id for a call that has none; clients refer to it in the result."""
     return f"tooluse_{id}_{index}"
-
-
-def decode_stop_reason(stop_reason: str | None) -> str | None:
-    return None if stop_reason is None else _FINISH_REASONS.get(stop_reason, stop_reason)
-
-
-def encode_finish_reason(finish_reason: str | None) -> str | None:
-    return None if finish_reason is None else _STOP_REASONS.get(finish_reason, finish_reason)
 
 
 def decode_usage(usage: ConverseUsage) -> Usage:
@@ -516,7 +509,7 @@ class BedrockStreamDecoder(FramedStreamDecoder[EventMessage]):
                 call_index = self._call_of_block[event.index] = len(self._call_of_block)
                 return [ToolCallDelta(call_index, "", use.tool_use_id or None, use.name)]
             case "messageStop":
-                self._finish_reason = decode_stop_reason(decode_answer(message.payload, _MessageStop).stop_reason)
+                self._finish_reason = renamed(decode_answer(message.payload, _MessageStop).stop_reason, _FINISH_REASONS)
                 self._done = True
             case "metadata":
                 self._usage = decode_answer(message.payload, _Metadata).usage
@@ -539,7 +532,7 @@ def encode_stream(response: Response, deltas: Iterable[StreamDelta], *, id: str 
     yield _frame("messageStart", {"role": "assistant"})
     for index, pieces in enumerate(content_blocks(deltas)):
         yield from _encode_block(index, pieces, id)
-    yield _frame("messageStop", {"stopReason": encode_finish_reason(response.finish_reason)})
+    yield _frame("messageStop", {"stopReason": renamed(response.finish_reason, _STOP_REASONS)})
     yield _frame("metadata", {"usage": encode_usage(response.usage), "metrics": {"latencyMs": 0}})
 
 

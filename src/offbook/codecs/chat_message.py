@@ -107,22 +107,22 @@ def read_messages(messages: Sequence[JsonObject]) -> list[ChatMessage]:
 
 
 class SinglePrompt(Struct, frozen=True):
-    """A request that is one question. `beside` has what the protocol says of the question in other fields.
+    """A request that is one question. `fields` are further fields of its message.
 
-    Those are fields of its message: what they hold is part of the conversation, and no option.
+    They are part of the conversation, not options of the request.
     """
 
     content: Content
     system: str = ""
-    beside: JsonObject = {}
+    fields: JsonObject = {}
 
     def to_messages(self) -> tuple[JsonObject, ...]:
         system: list[JsonObject] = [{"role": "system", "content": self.system}] if self.system else []
-        return (*system, {"role": "user", "content": self.content, **self.beside})
+        return (*system, {"role": "user", "content": self.content, **self.fields})
 
 
-def read_prompt(request: Request, *, beside: Sequence[str]) -> SinglePrompt:
-    """Return the one question of a request, with the fields that its message has `beside` its content.
+def read_prompt(request: Request, *, fields: Sequence[str]) -> SinglePrompt:
+    """Return the one question of a request, with those of the given `fields` that its message has.
 
     Raises:
         RequestError: the request has tools, or more than a system prompt and one message of the user.
@@ -133,8 +133,8 @@ def read_prompt(request: Request, *, beside: Sequence[str]) -> SinglePrompt:
     if last is None or last.role != "user" or not is_system or request.tools:
         hint = "use the chat protocol of the vendor"
         raise RequestError("a prompt is one message of the user, without tools", source="messages", hint=hint)
-    fields = request.messages[-1]
-    found = {name: fields[name] for name in beside if name in fields}
+    message = request.messages[-1]
+    found = {name: message[name] for name in fields if name in message}
     return SinglePrompt(last.content, str(systems[0].content) if systems else "", found)
 
 

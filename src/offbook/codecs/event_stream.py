@@ -27,9 +27,9 @@ CHUNK = "chunk"
 """The event whose payload carries an event of another protocol."""
 
 MAX_MESSAGE_BYTES = 24 * 1024 * 1024
-"""The size of the largest message: that of the largest payload, and of the largest headers beside it."""
+"""The size of the largest message: the largest payload plus the largest headers."""
 FIRST_BYTE = b"\0"
-"""How every message begins, and no text: with the high byte of its length."""
+"""The first byte of every message, and of no text: the high byte of its length."""
 _PRELUDE = struct.Struct(">III")
 _CHECKSUM = struct.Struct(">I")
 _SMALLEST = _PRELUDE.size + _CHECKSUM.size

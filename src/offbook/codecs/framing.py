@@ -26,7 +26,7 @@ _FRAME_ENDS = {"text/event-stream": _EVENTS, "application/x-ndjson": _LINES, "ap
 _LONGEST_END = 4
 _BYTE_ORDER_MARK = "\ufeff".encode()
 _LINE_BREAKS = {"\u0085".encode(): b"\\u0085", "\u2028".encode(): b"\\u2028", "\u2029".encode(): b"\\u2029"}
-"""What clients of Gemini and Ollama treat as the end of a line, though JSON allows it inside a string."""
+"""Characters that clients of Gemini and Ollama treat as the end of a line, though JSON allows them in a string."""
 
 
 class FrameSplitter(Protocol):
@@ -79,7 +79,7 @@ def _media_type(content_type: str) -> str:
 
 
 class _UnsplitPieces:
-    """Returns pieces as they are."""
+    """Returns pieces unchanged."""
 
     def feed(self, data: bytes) -> list[bytes]:
         return [data] if data else []
@@ -198,7 +198,7 @@ def encode_ndjson_line(data: bytes) -> bytes:
 
 
 def escape_line_breaks(data: bytes) -> bytes:
-    """Return the same JSON with line breaks other than those of ASCII escaped."""
+    """Return the JSON with line breaks other than those of ASCII escaped."""
     if data.isascii():
         return data
     for character, escaped in _LINE_BREAKS.items():
@@ -229,7 +229,7 @@ INFLATED = frozenset(("gzip", "x-gzip", "deflate"))
 """The encodings that `Unpacker` unpacks without a further package."""
 _PACKAGES = {"br": "brotli", "zstd": "zstandard"}
 _STEP = 256
-"""How many bytes are unpacked at a time: they can become many, but not all at once."""
+"""The bytes unpacked at a time: a body may expand a thousandfold, and is stopped before it fills the memory."""
 
 
 class Unpacker:

@@ -15,6 +15,7 @@ from offbook.codecs.base import (
     convert_request,
     decode_answer,
     error_message,
+    renamed,
     stream_error,
     undeclared_fields,
     without_none,
@@ -200,7 +201,7 @@ def encode_request(request: Request) -> WireRequest:
 
 
 def encode_options(request: Request) -> JsonObject:
-    """Return the options: the limits of the request, and those beside them; empty if there are none."""
+    """Return the options of the request, its limits among them; empty if it has none."""
     limits = without_none({"temperature": request.temperature, "num_predict": request.max_tokens})
     options = limits | convert_request(request.extra.get("options") or {}, dict[str, Any])
     return {"options": options} if options else {}
@@ -298,7 +299,7 @@ def encode_partial_response(response: Response, message: JsonObject) -> JsonObje
 
 def encode_end(response: Response) -> JsonObject:
     """Return the fields that only the last line has. Durations are in nanoseconds."""
-    reason = _DONE_REASONS.get(response.finish_reason or "", response.finish_reason)
+    reason = renamed(response.finish_reason, _DONE_REASONS)
     return without_none({"done": True, "done_reason": reason}) | {
         "total_duration": 0,
         "load_duration": 0,

@@ -37,7 +37,7 @@ from offbook.errors import MalformedResponseError
 from offbook.messages import JsonObject, ReasoningDelta, Request, Response, StreamDelta, TextDelta
 
 PATH = "/api/generate"
-_BESIDE = ("suffix", "context")
+_PROMPT_FIELDS = ("suffix", "context")
 
 
 class _Body(Struct):
@@ -51,7 +51,7 @@ class _Body(Struct):
 
 def encode_request(request: Request) -> WireRequest:
     """Encode a request. Raises RequestError if it is more than a system prompt and one prompt."""
-    prompt = read_prompt(request, beside=_BESIDE)
+    prompt = read_prompt(request, fields=_PROMPT_FIELDS)
     text, images = encode_content(prompt.content)
     fields: JsonObject = {
         "model": request.model,
@@ -60,7 +60,7 @@ def encode_request(request: Request) -> WireRequest:
         "images": images or None,
         "stream": request.stream,
     }
-    return WireRequest(PATH, without_none(fields) | prompt.beside | dict(request.extra) | encode_options(request))
+    return WireRequest(PATH, without_none(fields) | prompt.fields | dict(request.extra) | encode_options(request))
 
 
 def decode_request(wire: WireRequest) -> Request:
@@ -68,13 +68,13 @@ def decode_request(wire: WireRequest) -> Request:
     body = convert_request(wire.body, _Body)
     if not body.prompt and not body.images:
         raise OtherProtocolError("a request without a prompt loads a model", source="request body", place="prompt")
-    beside = {name: wire.body[name] for name in _BESIDE if name in wire.body}
+    prompt_fields = {name: wire.body[name] for name in _PROMPT_FIELDS if name in wire.body}
     content = decode_content(body.prompt, body.images or [])
     limits = convert_request(body.options or {}, Limits)
     options = undeclared_fields(body.options or {}, Limits)
-    extra = {name: value for name, value in undeclared_fields(wire.body, _Body).items() if name not in beside}
+    extra = {name: value for name, value in undeclared_fields(wire.body, _Body).items() if name not in prompt_fields}
     return Request(
-        messages=SinglePrompt(content, body.system or "", beside).to_messages(),
+        messages=SinglePrompt(content, body.system or "", prompt_fields).to_messages(),
         model=body.model,
         temperature=limits.temperature,
         max_tokens=limits.num_predict,

@@ -119,7 +119,7 @@ class MessageShape(Struct):
 
 
 class TokenDetails(Struct):
-    """What some of the tokens were: of a prompt those that were cached, of an answer those of reasoning."""
+    """The cached tokens of a prompt, or the reasoning tokens of an answer."""
 
     cached_tokens: int | None = None
     reasoning_tokens: int | None = None

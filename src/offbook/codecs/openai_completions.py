@@ -34,7 +34,7 @@ from offbook.errors import RequestError
 from offbook.messages import JsonObject, Request, Response, StreamDelta, TextDelta
 
 PATH = "/completions"
-_BESIDE = ("suffix",)
+_PROMPT_FIELDS = ("suffix",)
 
 
 class _Body(Struct):
@@ -48,7 +48,7 @@ class _Body(Struct):
 
 def encode_request(request: Request) -> WireRequest:
     """Encode a request. Raises RequestError if it is not one text."""
-    prompt = read_prompt(request, beside=_BESIDE)
+    prompt = read_prompt(request, fields=_PROMPT_FIELDS)
     if prompt.system or not isinstance(prompt.content, str):
         raise RequestError("a completion has one text, and no system prompt", source="messages")
     fields: JsonObject = {
@@ -59,19 +59,19 @@ def encode_request(request: Request) -> WireRequest:
         "stream": True if request.stream else None,
         "stream_options": {"include_usage": True} if request.stream else None,
     }
-    return WireRequest(PATH, without_none(fields) | prompt.beside | dict(request.extra))
+    return WireRequest(PATH, without_none(fields) | prompt.fields | dict(request.extra))
 
 
 def decode_request(wire: WireRequest) -> Request:
     """Decode a request. Several prompts, and prompts of token ids, are another protocol: they are no conversation."""
     body = convert_request(wire.body, _Body)
-    beside = {name: wire.body[name] for name in _BESIDE if name in wire.body}
+    prompt_fields = {name: wire.body[name] for name in _PROMPT_FIELDS if name in wire.body}
     return Request(
-        messages=SinglePrompt(_text(body.prompt), beside=beside).to_messages(),
+        messages=SinglePrompt(_text(body.prompt), fields=prompt_fields).to_messages(),
         model=body.model,
         temperature=body.temperature,
         max_tokens=body.max_tokens,
-        extra={name: value for name, value in undeclared_fields(wire.body, _Body).items() if name not in beside},
+        extra={name: value for name, value in undeclared_fields(wire.body, _Body).items() if name not in prompt_fields},
         stream=bool(body.stream),
     )
 

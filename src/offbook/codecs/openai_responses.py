@@ -428,7 +428,7 @@ class _FunctionTool(Struct):
 
 
 def encode_tool(tool: JsonObject) -> JsonObject:
-    """Encode a function tool, with the fields beside its function. Other tools pass through unchanged."""
+    """Encode a function tool, with its further fields. Other tools pass through unchanged."""
     if tool.get("type") != "function":
         return tool
     function = convert_request(tool, _ChatTool).function

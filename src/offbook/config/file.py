@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 from offbook.config.sections import COMMAND_OPTIONS
 from offbook.errors import InputError
 from offbook.recording.redact.rules import read_rules
-from offbook.scenarios.judge import Severity
+from offbook.scenarios.result import Severity
 from offbook.settings import CONFIG_FILE, ProjectFile, configured, configured_tools, find_project, load_project
 from offbook.text import did_you_mean
 from offbook.vendors import ProviderName

@@ -29,8 +29,16 @@ from offbook.messages import Request
 from offbook.pipeline import Live, Record, Replay
 from offbook.providers.provider import Provider
 from offbook.recording.match.cursor import UnusedEntry
-from offbook.scenarios.judge import METRICS, Judge, Metric, group_by_label, group_errors, python_metric
-from offbook.scenarios.judge.builtin_metrics import builtin_metric, metrics_by_name
+from offbook.scenarios.judge import (
+    METRICS,
+    Judge,
+    Metric,
+    builtin_metric,
+    group_by_label,
+    group_errors,
+    metrics_by_name,
+    python_metric,
+)
 from offbook.scenarios.result import ConversationResult, ErrorGroup, SuiteResult
 from offbook.scenarios.runner import MakeJudge, MakeUser, Participants, RunRules
 from offbook.scenarios.scenario import Scenario

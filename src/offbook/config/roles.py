@@ -21,7 +21,7 @@ from offbook.pipeline import Live, live_provider, open_pipeline
 from offbook.providers.http import HttpOptions, HttpProvider
 from offbook.providers.pricing import Price, PriceTable
 from offbook.providers.provider import Provider
-from offbook.scenarios.judge.error_groups import GROUPING_STEP
+from offbook.scenarios.judge import GROUPING_STEP
 from offbook.vendors import ProviderName
 from offbook.workflow import WorkflowDefinition, load_workflow
 from offbook.workflow.file.schema import RetryDefinition

@@ -462,7 +462,7 @@ class ProviderGateway(Provider):
         restart_streams: bool | None = None,
         sink: Sink | None = None,
     ) -> ProviderGateway:
-        """Return the same gateway with other rules: `gateway.using(retry=…).complete(…)`.
+        """Return the gateway with other rules: `gateway.using(retry=…).complete(…)`.
 
         A `budget_usd` counts the calls through the returned gateway; a `sink` is added to the gateway's own.
 

@@ -19,7 +19,7 @@ from offbook.text import estimate_tokens
 class Budget:
     """Adds up costs in US dollars. No call starts once the limit is reached; calls in progress still count.
 
-    No call starts either that nobody knows the price of.
+    Nor does a call start whose price is unknown.
     """
 
     def __init__(self, limit_usd: float | None) -> None:

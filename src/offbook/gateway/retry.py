@@ -16,7 +16,7 @@ RETRYABLE_STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 
 
 class RetryPolicy(Struct, frozen=True):
-    """How often a failed call is retried at the same provider, and after what wait.
+    """The number of retries of a failed call at the same provider, and the waits between them.
 
     The n-th wait is `backoff_s` times `multiplier` to the power of n - 1, at most `max_backoff_s`, plus or minus up to
     `jitter` of itself, drawn from `seed` and the call's identity alone. A `Retry-After` replaces it; if that exceeds

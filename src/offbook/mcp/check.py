@@ -17,7 +17,7 @@ from offbook.recording.format.document import Document, each_exchange, exchanges
 from offbook.recording.format.exchange import ToolExchange
 from offbook.recording.format.keys import is_mcp_key, split_mcp_key, tool_key
 from offbook.recording.redact.redactor import Redactor
-from offbook.scenarios.mocks.real_tool import ResultCheck, build_result_check
+from offbook.scenarios.real_tool import ResultCheck, build_result_check
 from offbook.text import UserPattern, shorten
 from offbook.tools import ToolSpec
 

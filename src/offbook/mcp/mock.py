@@ -21,10 +21,8 @@ from offbook.mcp.replay import McpReplay
 from offbook.mcp.surface import referenced
 from offbook.messages import JsonObject, ToolCall, result_text
 from offbook.recording.stores.locate import read_document
-from offbook.scenarios.mocks import Mocks
-from offbook.scenarios.mocks.mock import json_value
-from offbook.scenarios.mocks.mocked_tools import exception_text
-from offbook.scenarios.mocks.real_tool import (
+from offbook.scenarios.mocks import Mocks, exception_text, json_value
+from offbook.scenarios.real_tool import (
     EXAMPLE_STRINGS,
     NoResultCheck,
     ResultCheck,

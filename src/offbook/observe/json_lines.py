@@ -25,7 +25,7 @@ _KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Event)}
 class JsonLinesSink(ClosingSink):
     """Writes each event as an object on a line of its own: `{"event": "CallStarted", …its fields}`.
 
-    Every line is flushed, so that a crash loses none. The same run writes the same bytes.
+    Every line is flushed: a crash loses none. The same run writes the same bytes.
 
     Args:
         target: a path, whose file is replaced and whose folder is created if needed, or an open text file, which is

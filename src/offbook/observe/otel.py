@@ -102,7 +102,7 @@ def _call_part(id: str | None, name: Any, arguments: Any) -> JsonObject:
 
 
 def _parsed(arguments: Any) -> Any:
-    """Return arguments that are JSON as an object, and others as they are."""
+    """Return arguments that are JSON as an object, and others unchanged."""
     try:
         return orjson.loads(arguments) if isinstance(arguments, str) else arguments
     except orjson.JSONDecodeError:

@@ -22,7 +22,7 @@ except ImportError as error:
     raise InputError(reason, source="OtlpSink", hint=hint) from error
 
 TIMEOUT_S = 5.0
-"""How long the collector may take to accept what is sent; a run does not fail if it does not."""
+"""The time that the collector has to accept what is sent. A run does not fail if it takes longer."""
 
 
 R = TypeVar("R", SpanExportResult, MetricExportResult)

@@ -1,7 +1,7 @@
 """Translates the errors of other libraries that a user's own provider raises to offbook's.
 
 The gateway retries, falls back and opens a circuit on what these functions return, and the recorder stores it as a
-fault: both judge an error alike, so that a replay takes the same way as the run.
+fault: both judge an error alike, and a replay takes the same way as the run.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _MALFORMED = {"httpx.DecodingError", "httpx.TooManyRedirects", "httpx2.DecodingE
 def provider_error_of(error: BaseException, *, provider: str) -> ProviderError | None:
     """Return offbook's error for a failed model call; None if `error` does not say that a call failed.
 
-    A ProviderError is returned as it is. Timeouts, broken connections and HTTP statuses are translated, of Python
+    A ProviderError is returned unchanged. Timeouts, broken connections and HTTP statuses are translated, of Python
     itself and of httpx, requests, aiohttp, urllib3 and the vendors' SDKs. Everything else, such as a ValueError, a
     FileNotFoundError or another error of offbook, is a mistake that a retry does not mend.
     """
@@ -86,7 +86,7 @@ def provider_error_of(error: BaseException, *, provider: str) -> ProviderError |
 
 
 def translate_reply(reply: Reply, *, provider: str) -> Reply:
-    """Return the same reply, whose errors are translated while it is read."""
+    """Return the reply wrapped: its errors are translated while it is read."""
     return reply if isinstance(reply, WholeReply) else StreamedReply(_translated(reply, provider), source=reply)
 
 

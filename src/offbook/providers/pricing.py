@@ -94,7 +94,7 @@ class PriceTable:
 
     A price of its own counts for its name, with a path before it (`openai/gpt-4o`) and a date after it
     (`gpt-4o-2024-08-06`). Known prices change with time: a call costs what it did `at` its moment. Without a moment,
-    the newest price counts, whatever the day, so that two runs give the same result.
+    the newest price counts, whatever the day: two runs give the same result.
     """
 
     def __init__(

@@ -35,7 +35,7 @@ _local = threading.local()
 
 
 def run_sync(work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` on this thread's own event loop, which stays open so that connections do.
+    """Run `work` on this thread's own event loop. The loop stays open, and so do its connections.
 
     The loop is closed with the thread, or with the program.
 
@@ -108,7 +108,7 @@ class Provider(ABC):
         """
 
     def check_price(self, request: Request) -> None:
-        """Check that the cost of `request` will be known. Whoever has a budget in US dollars does so before it sends.
+        """Check that the cost of `request` will be known, as a budget in US dollars requires before a call.
 
         By default this does nothing: replays have recorded costs, and other providers report their own.
 
@@ -186,7 +186,7 @@ class WrappedProvider(Provider):
 
 
 class PrefixedProvider(WrappedProvider):
-    """Passes requests on with `prefix` in front of their step id, so that each is recorded under its own key."""
+    """Passes requests on with `prefix` in front of their step id: each is recorded under its own key."""
 
     def __init__(self, provider: Provider, prefix: str) -> None:
         super().__init__(provider)
@@ -206,7 +206,7 @@ OnEnd: TypeAlias = Callable[[Response | BaseException], None]
 
 
 def notify_on_end(reply: Reply, ended: OnEnd) -> Reply:
-    """Return the same reply, which calls `ended` once: with its response, or with the error that broke it.
+    """Return the reply wrapped: it calls `ended` once, with its response or with the error that broke it.
 
     A reader that stops early, or never starts, breaks it with a GeneratorExit or CancelledError. A stream that ends
     without its last event breaks with a ProviderConnectionError. The wrapped reply is closed in every case.

@@ -20,6 +20,7 @@ from offbook.scenarios.scenario import Scenario
 from offbook.scenarios.targets import AgentAnswer, AgentDialogue
 from offbook.scenarios.trajectory import Trajectory, match_trajectory
 from offbook.scenarios.users import UserMove
+from offbook.text import shown_path
 
 
 class User(Protocol):
@@ -177,13 +178,10 @@ def _own_frames(error: BaseException | None) -> list[str]:
     own = [
         frame for frame in frames if "site-packages" not in frame.filename and not frame.filename.startswith(_FOREIGN)
     ]
-    return [f"{_relative(frame.filename)}:{frame.lineno} in {frame.name}: {frame.line}" for frame in own[-MAX_FRAMES:]]
-
-
-def _relative(file: str) -> str:
-    """Return the path of a file as it is seen from the working directory, if it is below that."""
-    path, here = Path(file), Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+    return [
+        f"{shown_path(Path(frame.filename))}:{frame.lineno} in {frame.name}: {frame.line}"
+        for frame in own[-MAX_FRAMES:]
+    ]
 
 
 def mismatch_failure(error: RecordingMismatchError) -> Failure:

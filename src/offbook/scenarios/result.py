@@ -136,7 +136,7 @@ class PlannedScenario(Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """What its shard depends on: `books a room/billing`."""
+        """The key that decides its shard: `books a room/billing`."""
         return f"{self.name}/{self.agent}"
 
 
@@ -155,7 +155,7 @@ class PlanPlaces:
 
 
 class SuiteShard(Struct, frozen=True, kw_only=True):
-    """Which shard of which run a result is, and what the whole run needs beside the results of all shards.
+    """The shard and the run of a result, and what merging needs in addition to the results of all shards.
 
     `run` is the same in all shards, and so is `plan`: the scenarios of all shards, in order. `concurrency` is how many
     conversations run at once, `is_grouped` whether errors are grouped by label. `unused` are the exchanges that the
@@ -173,7 +173,7 @@ class SuiteShard(Struct, frozen=True, kw_only=True):
 
 
 class SuiteOrigin(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a run of scenarios came from, as far as it is known: the version of offbook, the command, and the recording.
+    """The origin of a run of scenarios, as far as it is known: the version of offbook, the command and the recording.
 
     `recorded_at` is when the last exchange of the recording, or of those in its folder, was recorded.
     """

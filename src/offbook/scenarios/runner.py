@@ -26,8 +26,7 @@ from offbook.scenarios.conversation import (
     mismatch_failure,
 )
 from offbook.scenarios.judge import below_thresholds
-from offbook.scenarios.mocks import Mocks
-from offbook.scenarios.mocks.mocked_tools import ToolWrapper, UnmockedPolicy, unwrapped
+from offbook.scenarios.mocks import Mocks, ToolWrapper, UnmockedPolicy, unwrapped
 from offbook.scenarios.result import (
     AssertionOutcome,
     ConversationResult,
@@ -82,7 +81,7 @@ class Participants(Struct, frozen=True):
     """The participants of a run: the agents by name, the simulated user and the judge.
 
     `provider` serves the model calls of users, judges and agents. Each conversation uses step ids of its own
-    (`scenario/agent/1/user`), so that it can be recorded and replayed. `wrap_tool` wraps each mocked tool. `mcp` has
+    (`scenario/agent/1/user`), by which it is recorded and replayed. `wrap_tool` wraps each mocked tool. `mcp` has
     what stands in for the MCP servers of agents, by the name of the agent.
     """
 

@@ -10,12 +10,11 @@ from typing import Any, TypeAlias, get_args
 from msgspec import Struct
 
 from offbook.errors import InputError
-from offbook.scenarios.mocks import Mocks
-from offbook.scenarios.mocks.mocked_tools import UnmockedPolicy, mocks_by_tool
-from offbook.scenarios.mocks.real_tool import GivenSchema
+from offbook.scenarios.mocks import Mocks, UnmockedPolicy, mocks_by_tool
+from offbook.scenarios.real_tool import GivenSchema
 from offbook.scenarios.result import ConversationEnding
 from offbook.scenarios.trajectory.trajectory import Trajectory, parse_assertions
-from offbook.text import did_you_mean, suggestion
+from offbook.text import did_you_mean, shown_path, suggestion
 
 Assertion: TypeAlias = Trajectory | Mapping[str, Any]
 Assertions: TypeAlias = Assertion | Iterable[Assertion]
@@ -131,7 +130,9 @@ def scenario(  # noqa: PLR0913 - each is a part of a scenario that users write d
     Raises:
         InputError: the declaration is invalid; the error names the scenario.
     """
-    source = _caller_location(inspect.currentframe())
+    frame = inspect.currentframe()
+    caller = None if frame is None else frame.f_back
+    source = "" if caller is None else f"{shown_path(Path(caller.f_code.co_filename))}:{caller.f_lineno}"
     try:
         declared = Scenario(
             name=name,
@@ -196,16 +197,6 @@ def _scripted_turn(given: object) -> ScriptedTurn:
     if not isinstance(given, str):
         raise InputError(f"expected turn(…) or a str, got {given!r}", source="turns", hint='turns=["Where is 42?"]')
     return ScriptedTurn(given)
-
-
-def _caller_location(frame: object) -> str:
-    """Return the caller of a frame as `file:line`, relative to the working directory if the file is below it."""
-    caller = getattr(frame, "f_back", None)
-    if caller is None:
-        return ""
-    file = Path(caller.f_code.co_filename)
-    here = Path.cwd()
-    return f"{file.relative_to(here) if file.is_relative_to(here) else file}:{caller.f_lineno}"
 
 
 def _check_scenario(declared: Scenario) -> None:

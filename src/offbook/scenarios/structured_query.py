@@ -114,7 +114,7 @@ def _retry_messages(response: Response, reason: str) -> list[JsonObject]:
 
 
 def as_data(tag: str, value: object) -> str:
-    """Return the value as JSON between tags. `<` and `>` are escaped, so that no text in it can close the tag."""
+    """Return the value as JSON between tags. `<` and `>` are escaped: no text in it can close the tag."""
     text = json.dumps(value, ensure_ascii=False, indent=1)
     escaped = text.replace("<", "\\u003c").replace(">", "\\u003e")
     return f"<{tag}>\n{escaped}\n</{tag}>"

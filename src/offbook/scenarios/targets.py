@@ -82,7 +82,7 @@ class AgentMcpServers(Protocol):
 
 
 class AgentEnvironment(Struct, frozen=True):
-    """What a conversation provides to its agent.
+    """The tools, provider and MCP servers that a conversation provides to its agent.
 
     `tools` answers the agent's tool calls. `provider` serves its model calls, which are recorded and replayed with
     the conversation, and so are the calls of its MCP servers, which `mcp` has by name.
@@ -128,14 +128,17 @@ class ToolLoop:
 
     async def say(self, text: str) -> AgentAnswer:
         self._messages.append({"role": "user", "content": text})
-        total = _TurnUsage()
+        prompt_tokens = completion_tokens = 0
+        cost_usd = 0.0
         for _ in range(MAX_ROUNDS):
             response = await self._send(list(self._messages))
-            total.add(response)
+            prompt_tokens += response.usage.prompt_tokens
+            completion_tokens += response.usage.completion_tokens
+            cost_usd += response.cost_usd
             calls = _with_ids(response.tool_calls, len(self._messages))
             self._messages.append(WireMessage("assistant", response.content or None, tool_calls=calls).to_dict())
             if not calls:
-                return AgentAnswer(response.content, total.usage, total.cost_usd)
+                return AgentAnswer(response.content, Usage.of(prompt_tokens, completion_tokens), cost_usd)
             for call in calls:
                 self._messages.append(await self._result(call))
         raise TargetError(f"the agent called tools {MAX_ROUNDS} times in a row without an answer")
@@ -149,18 +152,6 @@ class ToolLoop:
         return {"role": "tool", "tool_call_id": call.id, "name": call.tool, "content": content}
 
 
-class _TurnUsage:
-    """The sum of usage and cost over the model calls of a turn."""
-
-    def __init__(self) -> None:
-        self.usage, self.cost_usd = Usage(), 0.0
-
-    def add(self, response: Response) -> None:
-        one, other = self.usage, response.usage
-        self.usage = Usage.of(one.prompt_tokens + other.prompt_tokens, one.completion_tokens + other.completion_tokens)
-        self.cost_usd += response.cost_usd
-
-
 def _with_ids(calls: tuple[ToolCall, ...], place: int) -> tuple[ToolCall, ...]:
     return tuple(call if call.id else replace(call, id=f"call_{place}_{number}") for number, call in enumerate(calls))
 
@@ -172,9 +163,8 @@ Handler: TypeAlias = Callable[[list[JsonObject], "HandlerContext"], HandlerAnswe
 class HandlerContext(Struct, frozen=True):
     """The second argument of a handler.
 
-    `provider` serves the model calls that the handler makes through offbook; they are recorded and replayed with the
-    conversation. `mcp` has the MCP servers of the agent by name, which are, too. `conversation_id` identifies the
-    conversation.
+    `provider` serves the model calls that the handler makes through offbook, and `mcp` has the MCP servers of the agent
+    by name. Both are recorded and replayed with the conversation, which `conversation_id` identifies.
     """
 
     environment: AgentEnvironment

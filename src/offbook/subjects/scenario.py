@@ -33,7 +33,7 @@ from offbook.recording.redact.rules import add_rules_of
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.memory import MemoryReader
 from offbook.scenarios.mocks import MockedTools
-from offbook.scenarios.mocks.real_tool import declared_tool
+from offbook.scenarios.real_tool import declared_tool
 from offbook.scenarios.result import ConversationResult
 from offbook.scenarios.runner import Participants, ScenarioRunner
 from offbook.scenarios.scenario import Scenario

@@ -17,11 +17,11 @@ from offbook.text import did_you_mean, did_you_mean_file
 
 READ_BYTES = 64 * 1024
 OUTPUT_GRACE_S = 1.0
-"""How long `end` reads on after the program ended: a process that left the group may hold its pipes open."""
+"""The time that `end` still reads after the program ended: a process that left the group may hold its pipes open."""
 
 
 INTERPRETERS = {".py": "python", ".js": "node", ".cjs": "node", ".mjs": "node", ".sh": "sh"}
-"""What runs a file that is named as if it were a program."""
+"""The interpreters of files that are named as if they were programs, by suffix."""
 
 
 def program_hint(name: str) -> str:
@@ -55,7 +55,7 @@ def kill_group(leader: int, number: signal.Signals = signal.SIGKILL) -> None:
 class CapturedOutput:
     """The first `limit_bytes` of an output of a program, and how many bytes more there were.
 
-    A thread reads the pipe to its end, so that the program never blocks on a full pipe.
+    A thread reads the pipe to its end: the program never blocks on a full pipe.
     """
 
     def __init__(self, pipe: IO[bytes], limit_bytes: int) -> None:

@@ -82,12 +82,12 @@ class ToolDef(Struct, frozen=True, dict=True):
         prerequisites: tools that must have run before: a name, or `{"tool": name, "match_arg": arg}`
             if that tool must have run with the same value of that argument.
         timeout_s: how long a call may take; a synchronous function then runs in a thread.
-        side_effect: whether running it twice does harm, so that tests can count.
+        side_effect: whether running it twice does harm; tests count its runs.
         repeatable: whether repeated calls with the same arguments are fine, as in polling.
         idempotent: whether a repeated call with the same arguments has no further effect; the name of an argument if
             that holds for calls with the same value of it: an idempotency key.
         undoes: the tool whose effect this one takes back, as `cancel_hotel` does with `book_hotel`.
-        read_only: whether it only reads, so that running it does no harm.
+        read_only: whether it only reads and does no harm.
 
     Raises:
         InputError: `callable` cannot be called, `timeout_s` is not above 0, or the declarations contradict each other.
@@ -113,7 +113,7 @@ class ToolDef(Struct, frozen=True, dict=True):
 
     @property
     def declaration(self) -> ToolDeclaration:
-        """What the tool declares about its effect."""
+        """The declared effect of the tool."""
         return ToolDeclaration(
             side_effect=self.side_effect, idempotent=self.idempotent, undoes=self.undoes, read_only=self.read_only
         )

@@ -146,7 +146,7 @@ def count_collected() -> int:
 
 
 class _EffectReport(Struct, frozen=True, omit_defaults=True):
-    """An effect as it is reported."""
+    """A reported effect."""
 
     tool: str
     arguments: JsonObject = {}
@@ -226,7 +226,7 @@ def prefer_reported(
 
 
 class ToolDeclaration(Struct, frozen=True, kw_only=True):
-    """What a tool declares: whether it has a side effect, none, one that may happen again, or one that undoes another.
+    """The declared effect of a tool: a side effect, none, one that may happen again, or one that undoes another.
 
     `idempotent` is True if a repeated call with the same arguments changes nothing, or the name of the argument that is
     the idempotency key.

@@ -142,7 +142,7 @@ class FunctionParameters:
         self.convert(args)
 
     def convert(self, args: JsonObject) -> JsonObject:
-        """Return the arguments converted to the types of the hints. Omitted ones stay out, so that defaults apply.
+        """Return the arguments converted to the types of the hints. Omitted ones stay out, and defaults apply.
 
         Raises:
             ToolArgumentsError: they do not fit.

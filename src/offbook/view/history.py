@@ -76,7 +76,7 @@ def heat_history(subject: str, runs: Sequence[tuple[ListedRun, Path]]) -> HeatHi
     row_at, column_at = ({name: place for place, name in enumerate(names)} for names in (rows, columns))
     places = dict.fromkeys(place for cells in found for place in cells)
     cells = [
-        HeatCell(row_at[row], column_at[column], tuple(cells.get((row, column)) for cells in found))
+        HeatCell(row_at[row], column_at[column], tuple(_result(cells.get((row, column))) for cells in found))
         for row, column in places
     ]
     return HeatHistory(

@@ -66,7 +66,7 @@ class WorkflowBuilder:
 
     @property
     def declared(self) -> JsonObject:
-        """The workflow so far, in the format of a workflow file. Definitions in it stay as they are."""
+        """The workflow so far, in the format of a workflow file. Definitions in it stay unchanged."""
         return {**self._declared, "steps": list(self._steps)}
 
     def build(self) -> WorkflowDefinition:

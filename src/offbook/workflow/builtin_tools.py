@@ -99,7 +99,7 @@ def _canonical(host: str) -> str:
 MAX_FILE_BYTES = 1_000_000
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
-"""Without blocking: to open a pipe that nobody writes to would block."""
+"""Without blocking: opening a pipe without a writer would block."""
 
 
 def read_file(name: str, *, root: str, folder: Path) -> ToolDef:
@@ -163,8 +163,8 @@ class FileReader:
     def _data(self, parts: tuple[str, ...], path: str) -> bytes:
         """Read a file, at most one byte more than the limit.
 
-        Every part is opened relative to the one before it and without following links, so that nothing outside of
-        the root is opened, whatever is moved or linked in the meantime.
+        Every part is opened relative to the one before it and without following links. Nothing outside of the root is
+        opened, whatever is moved or linked in the meantime.
         """
         if not parts:
             raise ToolRefusalError(f"{path!r} is a folder", tool=self._tool)

@@ -42,8 +42,8 @@ async def system_addresses(host: str, port: int) -> list[Address]:
 class PageFetcher:
     """Fetches text of up to 1 MB from the hosts in `allow`, at addresses that are public or allowed themselves.
 
-    Requests go to the address that was checked, so that a name cannot resolve to another one later (DNS
-    rebinding). Proxies are not used, and no cookies or connections are kept between pages.
+    Requests go to the address that was checked: a name cannot resolve to another one later (DNS rebinding). Proxies
+    are not used, and no cookies or connections are kept between pages.
     """
 
     def __init__(self, allow: Sequence[str], *, tool: str, resolve: Resolve = system_addresses) -> None:
@@ -146,7 +146,7 @@ class PageFetcher:
 
 
 def _client() -> httpx2.AsyncClient:
-    """Return a client for one request, so that a connection is never reused for another host at the same address."""
+    """Return a client for one request. A connection is never reused for another host at the same address."""
     transport = httpx2.AsyncHTTPTransport(verify=_tls_context())
     return httpx2.AsyncClient(transport=transport, trust_env=False, timeout=None, headers=HEADERS)
 

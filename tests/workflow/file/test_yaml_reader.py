@@ -8,7 +8,7 @@ import pytest
 
 from offbook.errors import InputError, WorkflowError
 from offbook.workflow import AgentStep, LlmCallStep, RouterStep, load_workflow, parse_workflow
-from offbook.workflow.file.yaml_reader import MAX_BYTES
+from offbook.workflow.file.load import MAX_BYTES
 from tests.workflow.samples import EXAMPLE, call, problems_of, workflow
 
 

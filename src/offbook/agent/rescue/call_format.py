@@ -1,4 +1,4 @@
-"""What all call formats share: their seam (an opening, a reader, a match), and JSON as models write it."""
+"""The parts that all call formats share: their seam (an opening, a reader, a match), and JSON as models write it."""
 
 from __future__ import annotations
 

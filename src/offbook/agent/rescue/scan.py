@@ -135,9 +135,9 @@ def scan_calls(text: str, tools: Collection[str]) -> tuple[tuple[ToolCall, ...],
 class _Scan:
     """A pass over a text: its position, and the matches so far.
 
-    Whatever opens first is read to its end, so that nothing inside an argument is taken for a call. `has_inline_calls`
-    is set by a call that other words on its line make doubtful, though none of them says that it is quoted: another
-    call must not run without it.
+    Whatever opens first is read to its end: nothing inside an argument is taken for a call. `has_inline_calls` is set
+    by a call that other words on its line make doubtful, though none of them says that it is quoted: another call must
+    not run without it.
     """
 
     def __init__(self, text: str, tools: Collection[str]) -> None:

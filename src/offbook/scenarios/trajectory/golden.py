@@ -105,7 +105,7 @@ def _check_variant(variant: GoldenVariant, *, source: str, place: str) -> None:
 
 
 def save_golden(path: str | os.PathLike[str], golden: GoldenFile) -> None:
-    """Write a file of golden trajectories, a turn on each line, and replace what is there as a whole.
+    """Write a file of golden trajectories, a turn on each line. An existing file is replaced as a whole.
 
     Raises:
         InputError: it cannot be written.
@@ -150,7 +150,7 @@ def turns_in(calls: Iterable[object]) -> list[Turn]:
         InputError: an item is not a tool call, nor a message.
     """
     given = list(calls) if not isinstance(calls, str | bytes | dict) else calls
-    read_calls(given)  # names the place of what is none
+    read_calls(given)  # its error names the place of what is not a call
     return [turn for each in given if (turn := read_calls([each]))]
 
 
@@ -218,7 +218,7 @@ def describe_difference(match: TrajectoryMatch, golden: GoldenFile) -> str:
 
 
 class Approval(Struct, frozen=True):
-    """What is approved for a recording: the file, what it holds now, and the number of the variant that was added."""
+    """The approval of a recording: the golden file, its content now, and the number of the variant that was added."""
 
     path: str
     golden: GoldenFile

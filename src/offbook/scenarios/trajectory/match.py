@@ -58,7 +58,7 @@ class _Slot(Struct, frozen=True):
 
 
 def align(fits: Sequence[Sequence[int]], demands: Sequence[Demand], must: Sequence[bool]) -> Owners:
-    """Pair calls with expectations, in the order of both, so that as few as possible remain unpaired.
+    """Pair calls with expectations, in the order of both, and leave as few as possible unpaired.
 
     This counts missing calls of expectations, and calls that must be paired. Among equal solutions, an unpaired call
     and an unpaired expectation are at the same position. The arguments are those of `assign`.
@@ -109,7 +109,7 @@ def _costs(slots: Sequence[_Slot], fits: Sequence[Sequence[int]], must: Sequence
 
 
 def assign(fits: Sequence[Sequence[int]], demands: Sequence[Demand], must: Sequence[bool]) -> Owners:
-    """Pair calls with expectations so that as few as possible remain unpaired.
+    """Pair calls with expectations, and leave as few as possible unpaired.
 
     This counts missing calls of expectations, and calls that must be paired. Earlier ones take precedence.
 

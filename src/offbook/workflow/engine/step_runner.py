@@ -40,9 +40,9 @@ LoadTools: TypeAlias = Callable[[Mapping[str, ToolDefinition]], LoadedTools]
 
 
 class Environment(Struct, frozen=True, kw_only=True):
-    """What the steps of a workflow share in all of its runs.
+    """The things that the steps of a workflow share in all of its runs.
 
-    `toolbox` has the tools as they are called, with the wrappers of the run, and `own_tools` the same without them.
+    `toolbox` has the tools with the wrappers of the run, and `own_tools` the tools without them.
     `retry` is the policy of steps that have none of their own. `on_text` is called with the id of a step and each piece
     of its streamed answers. `load_tools` loads the tools that a file declares. `names` are the names that expressions
     may use. `prefix` precedes the ids of a sub-workflow's steps in recordings.
@@ -62,14 +62,14 @@ class Environment(Struct, frozen=True, kw_only=True):
 
 
 class RunContext(Struct, frozen=True):
-    """What the steps of one run share: the gateway, and the results so far."""
+    """The gateway and the results so far, which the steps of one run share."""
 
     gateway: ProviderGateway
     results: dict[str, StepResult]
 
 
 class Scope(Struct, frozen=True):
-    """What a step sees when it runs: the state, the variables of loops, and its place in the run (`loop[0].`)."""
+    """The state, the variables of loops, and the place in the run (`loop[0].`) that a step sees when it runs."""
 
     run: RunContext
     state: JsonObject
@@ -110,7 +110,7 @@ def initial_state(declared: JsonObject, given: JsonObject, *, source: str) -> Js
 def set_path(state: JsonObject, path: str, value: Any) -> None:
     """Write a value at a dotted path; values on the way that are not mappings become mappings.
 
-    Mappings on the way are replaced, never changed, so that a shallow copy of a state is safe.
+    Mappings on the way are replaced, never changed: a shallow copy of a state is safe.
     """
     *parents, last = path.split(".")
     for key in parents:
@@ -280,7 +280,7 @@ class LevelRun:
         output, error = None, None
         try:
             output = await self._output(step, meter)
-        except TEST_ERRORS:  # they end the run, so that they are not hidden in a result
+        except TEST_ERRORS:  # they end the run: a result would hide them
             raise
         except Exception as failure:  # whatever a step raises is in its result
             error = failure

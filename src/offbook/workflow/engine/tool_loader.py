@@ -1,4 +1,4 @@
-"""Loads the tools that a workflow declares: built-ins, and functions of modules beside the workflow."""
+"""Loads the tools that a workflow declares: built-ins, and functions of modules in the folder of the workflow."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _IMPORT_LOCK = RLock()
 
 
 class ToolModule(Struct, frozen=True):
-    """A module that a workflow in `folder` names: one beside the workflow if there is one, otherwise any other."""
+    """A module that a workflow names: one in the `folder` of the workflow if there is one, otherwise any other."""
 
     name: str
     folder: Path

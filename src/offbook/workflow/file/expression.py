@@ -362,7 +362,7 @@ def _compiler() -> Callable[[str], cel.Program]:
 
 
 def _syntax_reason(message: str) -> str:
-    """What the parser says, without its picture of the text and its list of all that it might have expected."""
+    """Return the parser's reason without its picture of the text and its list of expected tokens."""
     _, separator, details = message.partition("ERROR: <input>:")
     if not separator:
         return "this is not an expression"

@@ -12,7 +12,7 @@ class Graph:
     """The steps of one level and their dependencies.
 
     A router's targets depend on it, declared or not. References to unknown steps, and steps with a duplicate id,
-    are ignored, so that an invalid workflow has a graph too.
+    are ignored: an invalid workflow has a graph as well.
     """
 
     def __init__(self, steps: Iterable[AnyStep]) -> None:
@@ -64,7 +64,7 @@ class Graph:
 
     @cached_property
     def _bits(self) -> dict[str, int]:
-        """A bit for each step, so that a set of steps is an int, and a union costs one operation."""
+        """A bit for each step: a set of steps is then an int, and a union costs one operation."""
         return {step_id: 1 << index for index, step_id in enumerate(self.steps)}
 
     @cached_property

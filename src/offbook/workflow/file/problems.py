@@ -84,7 +84,7 @@ def show_value(given: object) -> str:
 
 
 class Mismatch(NamedTuple):
-    """What is wrong at a place of a document, and how to fix it."""
+    """A mistake at a place of a document, and how to fix it."""
 
     path: DocumentPath
     reason: str

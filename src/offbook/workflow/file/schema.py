@@ -82,7 +82,7 @@ MAX_CONCURRENT_STEPS = 10
 
 
 class ConfigDefinition(Definition, frozen=True, kw_only=True):
-    """How models are called, and the limits of a run. Unset fields are left to whoever runs the workflow.
+    """The models and their options, and the limits of a run. Unset fields are left to the caller.
 
     At most `max_concurrent_steps` steps of a level run at the same time, by default 10. `max_retries` is short for a
     `retry` with that field alone. `stream` is for all steps that do not say.

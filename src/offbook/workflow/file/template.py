@@ -49,7 +49,7 @@ class Template(Struct, frozen=True):
         return tuple(dict.fromkeys(part for part in self.parts if isinstance(part, tuple)))
 
     def render(self, scope: Mapping[str, Any], *, place: str = "") -> str:
-        """Return the text with its placeholders filled in: strings as they are, other values as JSON.
+        """Return the text with its placeholders filled in: strings unchanged, other values as JSON.
 
         Raises:
             TemplateError: a path does not exist in `scope`; the error has it and `place`.

@@ -349,7 +349,7 @@ MAX_SUBWORKFLOWS = 8
 def validate(definition: WorkflowDefinition, *, tools: Iterable[str] = ()) -> None:
     """Check the ids, dependencies, routers, tools, templates, expressions and outputs of a workflow, at all levels.
 
-    `tools` are further tools, beside those that it declares, that its steps may call.
+    `tools` are tools that its steps may call in addition to those that it declares.
 
     Raises:
         WorkflowError: the workflow is invalid; the error has all problems.

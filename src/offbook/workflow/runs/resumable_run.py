@@ -57,7 +57,7 @@ class StoredProgress(Struct):
 
     @property
     def settled(self) -> int:
-        """How many outermost steps are done, or skipped for another reason than a failed step."""
+        """The number of outermost steps that are done, or skipped for another reason than a failed step."""
         own = [result.status for place, result in self.results.items() if place == result.id]
         return own.count("done") + (0 if "failed" in own else own.count("skipped"))
 

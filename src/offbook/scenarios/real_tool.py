@@ -1,4 +1,4 @@
-"""What is known of the tool behind a mock: checks of arguments and results, and the mock to suggest without one."""
+"""The tool behind a mock, as far as it is known: checks of arguments and results, and the mock to suggest."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ GivenSchema: TypeAlias = "ToolSpec | ToolDef | ToolFunction | type[BaseModel] | 
 
 
 class RealTool(Struct, frozen=True):
-    """What a tool accepts and returns, and what it declares about its effect.
+    """A tool as far as it is known: the arguments it accepts, its results, and its declared effect.
 
     `check_args` raises ToolArgumentsError for arguments that the tool would reject.
     """
