@@ -266,9 +266,9 @@ class ExecArguments(WireArguments, frozen=True, kw_only=True):
 
     def check_together(self) -> None:
         self.network.check()
-        super().check_together()
         if self.live_from is None and self.model:
             raise InputError("--model requires --live-from", hint=_FORK_EXAMPLE)
+        super().check_together()
         if self.live_from is not None:
             if self.replay is None:
                 raise InputError("--live-from requires --replay", hint=_FORK_EXAMPLE)
