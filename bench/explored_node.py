@@ -16,7 +16,7 @@ from offbook.subjects.program.program import ProgramSubject
 
 FOLDER = Path(__file__).parent / "programs"
 SDKS = Path(__file__).parents[1] / ".scratch" / "node_sdks" / "node_modules"
-SKIPPED, FRESH = "Node, its waits skipped", "Node, in real time (--fresh)"
+SKIPPED, FRESH = "Node, its waits skipped", "Node, in real time (fresh)"
 SAMPLE, FASTER = (1000, 24), 3.0
 
 

@@ -29,7 +29,7 @@ CORES = os.cpu_count() or 1
 SPARE_TURNS = 6
 """How many turns more than it needs an agent may take."""
 LONG_CALLS, LONG_S = 30, 60.0
-FORKED, FRESH = "forked, in virtual time", "started anew for each case (--fresh)"
+FORKED, FRESH = "forked, in virtual time", "started anew for each case (fresh)"
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 

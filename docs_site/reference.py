@@ -21,14 +21,17 @@ import offbook
 from offbook import events
 from offbook.cli.app import LazyGroup, app
 from offbook.config import file as config_file
+from offbook.config.sections import COMMAND_OPTIONS
 from offbook.faults import catalog
 from offbook.lazy_names import PUBLIC_MODULES, public_names
+from offbook.settings import Setting, ToolSettings, current_values, settings_of
 
 DOCS = Path(__file__).parents[1] / "docs"
 COMMITTED = DOCS / "reference" / "commands.md"
 _EXPLAINED = {
     "offbook demo": "start/openai",
     "offbook init": "start/openai",
+    "offbook settings": "config",
     "offbook exec": "wire/exec",
     "offbook explore": "explore",
     "offbook serve": "wire/serve",
@@ -123,6 +126,18 @@ def _config() -> Iterator[str]:
     for title, model in sections.items():
         yield f"\n## {title}\n\n{_prose(inspect.getdoc(model))}\n"
         yield from _table(("key", "type", "default"), _model_rows(model))
+    options = [each.setting for each in current_values(COMMAND_OPTIONS, None)]
+    for section in dict.fromkeys(setting.section for setting in options):
+        yield f"\n## [{section}]\n"
+        yield from _table(
+            ("key", "type", "default", "meaning"), [_setting(each) for each in options if each.section == section]
+        )
+    yield f"\n## [tools.NAME]\n\n{_prose(inspect.getdoc(ToolSettings))}\n"
+    yield from _table(("key", "type", "default", "meaning"), [*map(_setting, settings_of(ToolSettings).values())])
+
+
+def _setting(setting: Setting) -> tuple[str, ...]:
+    return f"`{setting.key}`", setting.type_name, _default(setting.default), setting.option.help
 
 
 def _model_rows(model: type[BaseModel]) -> list[tuple[str, ...]]:

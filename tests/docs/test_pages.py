@@ -231,7 +231,7 @@ def test_the_reference_has_every_command_fault_and_public_name():
         name for name in offbook.__all__ if name != "__version__"
     ]
     for options in (
-        "`--faults` `TEXT`",
+        "`--faults` `NAMES`",
         "`--pairs`",
         "`--run-tools`",
         "### offbook recording check",

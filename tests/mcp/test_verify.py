@@ -96,6 +96,7 @@ def test_what_is_not_read_only_runs_only_if_it_is_wanted(start, ran):
     assert [(left.tool, left.calls) for left in found.left_out] == [("write", 2)]
     assert "--run-tools" in found.left_out[0].reason
     assert verified(document, Live(start), runs_tools=True).compared == len(ran) == 2
+    assert verified(document, Live(start), read_only=["write"]).left_out == []
 
 
 def test_the_live_server_says_what_is_read_only_not_the_recording(start, ran):

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from offbook.pytest_plugin.markers import MARKER_ARGUMENTS
+from offbook.pytest_plugin.options import EXPLORE_MARKER_HELP
 from tests.pytest_plugin.conftest import printed_output
 
 RECORDING = {
@@ -537,6 +539,24 @@ def test_a_misspelt_name_of_a_tool_is_refused_and_one_that_may_run_later_is_not(
     assert "there is no tool 'refundd'\n  hint: did you mean 'refund'?" in printed_output(result)
     explored.test(SOUND.replace("faults=", f'{declared}=["cancel"], faults='))
     explored.run("-k", "clean").assert_outcomes(passed=1)
+
+
+def test_the_config_says_what_tools_do_and_what_the_agent_may_raise(explored):
+    explored.write("offbook.toml", "[tools.refundd]\neffect = true\n[tools.refund]\nread_only = true\n")
+    explored.test(TELLS_ITS_MODEL.replace("{more}", "").replace("@tool(side_effect=True)", "@tool"))
+    explored.record().assert_outcomes(passed=1)
+    explored.run(LOST).assert_outcomes(passed=1)
+    explored.write("offbook.toml", "[tools.refund]\neffect = true\n")
+    explored.run(LOST).assert_outcomes(failed=1)
+    explored.write("offbook.toml", '[tools.refund]\neffect = true\n[explore]\non_divergence = "stop"\n')
+    explored.run(LOST).assert_outcomes(passed=1)
+    explored.write("offbook.toml", "[explore]\ndeadlin = 3\n")
+    result = explored.run(LOST.partition("[")[0])
+    assert "explore.deadlin: unknown key 'deadlin'" in printed_output(result)
+
+
+def test_the_help_of_the_marker_names_its_arguments():
+    assert [name for name in MARKER_ARGUMENTS if f"{name}=" not in EXPLORE_MARKER_HELP] == []
 
 
 def test_a_test_fails_if_none_of_its_faults_can_fire(explored):

@@ -232,7 +232,7 @@ class WorkflowExpression(Target):
 
 
 class Regression(Target):
-    """A finding that `explore --regress` kept: read, but not run."""
+    """A finding that `explore` kept: read, but not run."""
 
     def valid_inputs(self) -> Sequence[bytes]:
         regressions = self.folder / "written"
@@ -243,8 +243,8 @@ class Regression(Target):
             flow,
             "--recording",
             recording,
-            "--regress",
-            str(regressions),
+            "-o",
+            f"regress={regressions}",
             "--faults",
             "http_error,empty_response",
         )

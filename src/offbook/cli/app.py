@@ -311,7 +311,8 @@ class MainGroup(LazyGroup):
         """Return `replay run.json -- COMMAND` as the arguments of `exec`, and those of a workflow unchanged.
 
         Raises:
-            InputError: there are both a workflow and a program, or a program is not preceded by `--`.
+            InputError: there are both a workflow and a program, a program is not preceded by `--`, or an option is for
+                the other of the two.
         """
         import shlex
         from shutil import which
@@ -321,6 +322,7 @@ class MainGroup(LazyGroup):
         end = args.index("--") if "--" in args else len(args)
         command = "exec" if "--" in args else "replay"
         own, parameters = args[1:end], self.table[command].load(command).params
+        self._refuse_foreign(own, command)
         place = first_argument(own, parameters)
         file = "" if place is None else own[place]
         is_workflow = file.endswith((".yaml", ".yml"))
@@ -340,12 +342,41 @@ class MainGroup(LazyGroup):
             raise InputError("there are two recordings", source=rest[second], hint=hint)
         return ["exec", "--replay", file, *rest, *args[end:]]
 
+    def _refuse_foreign(self, words: list[str], command: str) -> None:
+        """Raise InputError for an option that `replay` has for workflows alone, or for programs alone."""
+        from offbook.errors import InputError
+        from offbook.settings import moved_flag
+
+        options = self.table["exec"].load("exec").callback.options_kind
+        other = "replay" if command == "exec" else "exec"
+        given = [word.partition("=")[0] for word in words if word.startswith("--")]
+        given = [name for name in given if other == "exec" or not moved_flag(options, name, "")]
+        known = {name for each in self.table[command].load(command).params for name in each.opts}
+        for name in given:
+            if name not in known and any(name in each.opts for each in self.table[other].load(other).params):
+                what, usage = _REPLAYED[other]
+                hint = _OTHER_SPELLINGS.get(name, f"leave it out, or replay {usage}")
+                raise InputError(f"{name} is for {what}", source="replay", hint=hint)
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         width = max(map(len, self.commands))
         for title, names in self.sections.items():
             with formatter.section(title):
                 rows = [(name.ljust(width), self.commands[name].get_short_help_str(80)) for name in names]
                 formatter.write_dl(rows)
+
+
+_REPLAYED = {
+    "replay": ("a workflow", "a workflow: offbook replay FLOW --recording PATH"),
+    "exec": ("a program", "a program: offbook replay RECORDING -- COMMAND …"),
+}
+_OTHER_SPELLINGS = {
+    "--allow-default-fallback": "for a program it is --lenient",
+    "--lenient": "for a workflow it is --allow-default-fallback",
+    "--real-time": "for a program it is -o latency_model=replay",
+    "--json": "for a program, --report PATH writes JSON",
+}
+"""What `replay` calls an option of workflows for programs, and the other way round."""
 
 
 class RecordingGroup(LazyGroup):

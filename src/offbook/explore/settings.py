@@ -322,11 +322,7 @@ class ExploreArguments(ExploreSettings, frozen=True, kw_only=True):
     list_cases: Annotated[
         bool,
         Option(
-            "List the cases, and run only the run without a fault.",
-            "--list",
-            key="list",
-            panel=CASES,
-            is_per_run=True,
+            "List the cases, and run only the run without a fault.", "--list", key="list", panel=CASES, is_per_run=True
         ),
     ] = False
     shard: Annotated[

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from offbook import __version__
 from offbook.errors import InputError, MockDriftError, MockError
@@ -203,6 +204,15 @@ def annotations_from(declaration: ToolDeclaration) -> JsonObject:
     if declaration.read_only:
         return {"readOnlyHint": True}
     return {"readOnlyHint": False, "idempotentHint": bool(declaration.idempotent)}
+
+
+def annotated(tools: Iterable[MockTool], declared: Mapping[str, ToolDeclaration]) -> list[MockTool]:
+    """Return the tools, listed with annotations for what is `declared` about them by name."""
+    described = ((each, annotations_from(declared.get(each.tool.name, UNDECLARED))) for each in tools)
+    return [
+        replace(each, definition=each.definition | {"annotations": annotations}) if annotations else each
+        for each, annotations in described
+    ]
 
 
 def schema_tools(path: str | os.PathLike[str]) -> StartTools:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
@@ -283,12 +283,13 @@ async def verify(
     *,
     rules: NormaliseRules,
     runs_tools: bool = False,
+    read_only: Collection[str] = (),
 ) -> McpVerification:
     """Ask a live server what was recorded of `server`, and compare.
 
-    Lists are compared by what moved. Tool calls are made only if the live server says that the tool is read-only, or
-    with `runs_tools`; what is left out is reported. Answers are compared as matching does, JSON inside text as JSON and
-    without secrets, and without what the `rules` ignore.
+    Lists are compared by what moved. Tool calls are made only if the live server says that the tool is read-only, if it
+    is one of `read_only`, or with `runs_tools`; what is left out is reported. Answers are compared as matching does,
+    JSON inside text as JSON and without secrets, and without what the `rules` ignore.
 
     Raises:
         InputError: the server does not answer.
@@ -305,7 +306,8 @@ async def verify(
         await asking.compare(key, method, [(call, _params(call)) for call in exchanges_of(document.tools, key)])
     for key in document.tools:
         if key.startswith(f"{server}."):
-            await asking.compare_tool(key, key.removeprefix(f"{server}."), document, live, runs_tools=runs_tools)
+            tool = key.removeprefix(f"{server}.")
+            await asking.compare_tool(key, tool, document, live, runs_tools=runs_tools or tool in read_only)
     return verification
 
 

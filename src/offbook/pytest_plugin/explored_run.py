@@ -95,7 +95,7 @@ class TestSubject(IsolatedSubject):
     def __init__(self, recording: str, marker: ExploreMarker) -> None:
         self._marker = marker
         reader, declared = open_store(recording).read(), marker.declarations
-        super().__init__(HarnessFactory(reader, marker.divergence, declarations=declared), marker.deadlines)
+        super().__init__(HarnessFactory(reader, marker.divergence(), declarations=declared), marker.deadlines)
         self.name = recording
         self.clean: Run | None = None
         self.deadline = BudgetDeadline(parse_budget(marker.budget).time_s)

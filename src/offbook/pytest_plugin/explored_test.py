@@ -338,7 +338,7 @@ class ExploredTest:
 
     def _worst(self, plan: FaultPlan, subject: TestSubject, clean: Run) -> tuple[ObservedRun, Assessment]:
         """Run the case, also with every continuation if one was needed, and return the run with the worst verdict."""
-        observed, optional = [subject.observe(self._item, plan)], self._explored.marker.optional
+        observed, optional = [subject.observe(self._item, plan)], self._explored.marker.optional_names
         while (continuation := next_continuation([each.run for each in observed])) is not None:
             observed.append(subject.observe(self._item, plan, continuation))
         assessed = [(each, assess(each.run, clean, optional=optional)) for each in observed]
@@ -376,7 +376,7 @@ class ExploredTest:
         for name in marker.optional:
             if name not in named_calls(clean) and (hint := did_you_mean(name, named_calls(clean))):
                 pytest.fail(f"mark.explore: optional: there is no step or tool {name!r}\n  hint: {hint}", pytrace=False)
-        for name in set(marker.declarations) - tools:
+        for name in set(marker.declarations) - set(marker.tools) - tools:
             if near := closest_name(name, sorted(tools), cutoff=MISSPELT):
                 pytest.fail(f"mark.explore: there is no tool {name!r}\n  hint: did you mean {near!r}?", pytrace=False)
 

@@ -14,17 +14,16 @@ from msgspec.structs import replace
 
 from offbook.decoding import convert
 from offbook.errors import InputError
-from offbook.explore.options import DEFAULT_DEADLINES, Deadlines, Divergence
 from offbook.explore.schedule import parse_budget
-from offbook.explore.settings import ExploreSettings
+from offbook.explore.settings import AgentSettings, ExploreArguments
 from offbook.explore.verdict import FINDING_TITLES, parse_verdicts
 from offbook.pytest_plugin.options import EXPLORE, OFFBOOK, RecordOption, options_of
 from offbook.pytest_plugin.recordings import default_recording, resolve_recording
 from offbook.recording.record_mode import RecordMode
 from offbook.recording.replace_on_close import FoundExchanges
 from offbook.recording.stores.locate import open_store
+from offbook.settings import TOOLS, ProjectFile, configured, configured_tools, find_project
 from offbook.text import did_you_mean
-from offbook.tools.effects import ToolDeclaration
 from offbook.vendors import CODEC_NAMES
 
 M = TypeVar("M", bound="OffbookMarker | ExploreMarker")
@@ -40,38 +39,21 @@ class OffbookMarker(Struct, frozen=True, kw_only=True):
     unused: Literal["report", "error"] = "report"
 
 
-class ExploreMarker(Struct, frozen=True, kw_only=True):
-    """The arguments of the markers `explore` of a test. `recording` is relative to the folder of the test."""
+class ExploreMarker(AgentSettings, frozen=True, kw_only=True):
+    """The arguments of the markers `explore` of a test. `recording` is relative to the folder of the test.
 
+    What they leave out and `[explore]` of the config says of the agent holds, and so does `[tools.NAME]`.
+    """
+
+    on_divergence: Literal["explore", "stop", "default"] = "explore"
     recording: str | None = None
     faults: str | tuple[str, ...] = "all"
     budget: int | str | None = None
-    declared: tuple[str, ...] = ()
-    optional: tuple[str, ...] = ()
     fail_on: tuple[str, ...] = tuple(FINDING_TITLES)
-    on_divergence: Literal["explore", "stop", "default"] = "explore"
-    default_response: str = "Mock response"
-    deadline_s: float = DEFAULT_DEADLINES.virtual_s
     isolated: bool = True
-    side_effects: tuple[str, ...] = ()
-    read_only: tuple[str, ...] = ()
-    idempotent: tuple[str, ...] = ()
-    undoes: tuple[str, ...] = ()
 
-    @property
-    def divergence(self) -> Divergence:
-        return Divergence(self.on_divergence, self.default_response)
 
-    @property
-    def deadlines(self) -> Deadlines:
-        return Deadlines(self.deadline_s)
-
-    @property
-    def declarations(self) -> dict[str, ToolDeclaration]:
-        """What the marker declares about tools, by their names. Raises InputError if that contradicts itself."""
-        return ExploreSettings(
-            side_effects=self.side_effects, read_only=self.read_only, idempotent=self.idempotent, undoes=self.undoes
-        ).declarations
+MARKER_ARGUMENTS = [name for name in ExploreMarker.__struct_fields__ if name != TOOLS]
 
 
 def offbook_marker_of(item: pytest.Item) -> OffbookMarker:
@@ -88,14 +70,22 @@ def offbook_marker_of(item: pytest.Item) -> OffbookMarker:
 
 
 def explore_marker_of(item: pytest.Item) -> ExploreMarker | None:
-    """Return the like for the markers `explore`; None if there is none.
+    """Return the like for the markers `explore`, and for what the config adds to them; None if there is none.
 
     Raises:
-        InputError: an argument is wrong; names the test.
+        InputError: an argument is wrong; names the test. Or the config is wrong; names the file.
     """
     if item.get_closest_marker(EXPLORE) is None:
         return None
-    marker = _read_marker(item, EXPLORE, ExploreMarker)
+    projects = item.config.stash.setdefault(_PROJECTS, {})
+    if item.path.parent not in projects:
+        projects[item.path.parent] = find_project(item.path.parent)
+    project = projects[item.path.parent]
+    values = configured(ExploreArguments, project)
+    about_agent = {name: value for name, value in values.items() if name in AgentSettings.__struct_fields__}
+    if about_agent.get("on_divergence") == "live":  # a test never calls a model
+        del about_agent["on_divergence"]
+    marker = replace(_read_marker(item, EXPLORE, ExploreMarker, about_agent), tools=configured_tools(project))
     try:
         parse_budget(marker.budget)
     except InputError as error:
@@ -106,16 +96,17 @@ def explore_marker_of(item: pytest.Item) -> ExploreMarker | None:
         raise _marker_error(item, EXPLORE, f"fail_on: {error.reason}", hint=error.hint) from None
 
 
-def _read_marker(item: pytest.Item, name: str, kind: type[M]) -> M:
-    given: dict[str, object] = {}
+def _read_marker(item: pytest.Item, name: str, kind: type[M], defaults: Mapping[str, object] = {}) -> M:
+    given: dict[str, object] = dict(defaults)
+    known = MARKER_ARGUMENTS if kind is ExploreMarker else kind.__struct_fields__
     for mark in reversed(list(item.iter_markers(name))):
         if mark.args:
             hint = f"name it: @pytest.mark.{name}(recording={mark.args[0]!r})"
             raise _marker_error(item, name, "it takes no positional arguments", hint=hint)
         given |= mark.kwargs
     for argument in given:
-        if argument not in kind.__struct_fields__:
-            hint = did_you_mean(argument, kind.__struct_fields__, kind="arguments")
+        if argument not in known:
+            hint = did_you_mean(argument, known, kind="arguments")
             raise _marker_error(item, name, f"unknown argument {argument!r}", hint=hint)
     try:
         return convert({argument: _plain_value(argument, value) for argument, value in given.items()}, kind)
@@ -158,6 +149,7 @@ def _marker_error(item: pytest.Item, name: str, reason: str, *, hint: str) -> In
     return InputError(reason, source=item.nodeid, place=f"mark.{name}", hint=hint)
 
 
+_PROJECTS = pytest.StashKey[dict[Path, ProjectFile | None]]()
 _FOUND = pytest.StashKey[dict[str, FoundExchanges | None]]()
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from offbook.errors import InputError
 from offbook.explore.explorer import Subject
@@ -140,6 +141,7 @@ def _open_scenario(spec: ScenarioSpec, settings: ExploreSettings, stack: ExitSta
     scenario = scenario_of(file, spec.scenario)
     settings.check_tools(spec.recording, [*scenario.mocks, *scenario.schemas])
     plan_run(config, [scenario], agents=[spec.agent])
+    settings = replace(settings, tools=config.tools | settings.tools)
     return ScenarioSubject(config, scenario, spec.agent, spec.recording, settings=settings)
 
 

@@ -62,11 +62,7 @@ class WireArguments(Struct, frozen=True, kw_only=True):
     record: Annotated[
         str | None,
         Option(
-            "Call the real APIs, and record every call here.",
-            "--record",
-            metavar="PATH",
-            is_per_run=True,
-            is_once=True,
+            "Call the real APIs, and record every call here.", "--record", metavar="PATH", is_per_run=True, is_once=True
         ),
     ] = None
     record_mode: Annotated[
@@ -133,15 +129,13 @@ class WireArguments(Struct, frozen=True, kw_only=True):
         Option("A file to write Prometheus metrics to at the end, or a port to serve them at.", metavar="FILE|PORT"),
     ] = None
     spans: Annotated[
-        str | None,
-        Option("A file to write OpenTelemetry spans to, as lines of JSON.", metavar="FILE", is_path=True),
+        str | None, Option("A file to write OpenTelemetry spans to, as lines of JSON.", metavar="FILE", is_path=True)
     ] = None
     otel: Annotated[
         str | None, Option("Where to send OpenTelemetry spans and metrics: http://127.0.0.1:4318.", metavar="URL")
     ] = None
     strict_unused: Annotated[
-        bool,
-        Option("Exit with 3 if an exchange was not used, or more often than recorded.", "--strict-unused"),
+        bool, Option("Exit with 3 if an exchange was not used, or more often than recorded.", "--strict-unused")
     ] = False
     quiet: Annotated[bool, Option("Print failures only.", "--quiet -q")] = False
     tools: dict[str, ToolSettings] = {}
@@ -218,8 +212,7 @@ class ExecArguments(WireArguments, frozen=True, kw_only=True):
         ),
     ] = None
     model: Annotated[
-        str,
-        Option("With --live-from: the model that is asked instead.", "--model", metavar="NAME", is_per_run=True),
+        str, Option("With --live-from: the model that is asked instead.", "--model", metavar="NAME", is_per_run=True)
     ] = ""
     golden: Annotated[
         str | None,
@@ -236,8 +229,7 @@ class ExecArguments(WireArguments, frozen=True, kw_only=True):
     block_network: BlockNetwork = False
     allow_no_calls: Annotated[bool, Option("Do not exit with 3 if there was no call.")] = False
     time_limit: Annotated[
-        float | None,
-        Option("Stop the program after this time, and exit with 124.", "--time-limit", metavar="SECONDS"),
+        float | None, Option("Stop the program after this time, and exit with 124.", "--time-limit", metavar="SECONDS")
     ] = None
     port: Annotated[
         Annotated[int, Meta(ge=0, le=65535)], Option("The port to listen on; 0 is any free port.", metavar="N")
@@ -266,9 +258,9 @@ class ExecArguments(WireArguments, frozen=True, kw_only=True):
 
     def check_together(self) -> None:
         self.network.check()
-        super().check_together()
         if self.live_from is None and self.model:
             raise InputError("--model requires --live-from", hint=_FORK_EXAMPLE)
+        super().check_together()
         if self.live_from is not None:
             if self.replay is None:
                 raise InputError("--live-from requires --replay", hint=_FORK_EXAMPLE)

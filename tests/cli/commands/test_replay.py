@@ -253,6 +253,10 @@ def test_a_program_is_replayed_as_by_exec(run_programs, write, typed, same):
         (["a.json", "b.json", "--", "true"], "b.json: there are two recordings", "offbook replay a.json -- COMMAND"),
         (["a.json", "true", "x"], "true: a program comes after --", "type: offbook replay a.json -- true x"),
         (["a.json", "--quiet", "--", "no-such-program"], "no-such-program: command not found", ""),
+        (["--real-time", "a.json", "--", "true"], "--real-time is for a workflow", "-o latency_model=replay"),
+        (["a.json", "--set", "x=1", "--", "true"], "--set is for a workflow", "offbook replay FLOW --recording PATH"),
+        (["a.json", "--trace", "t.jsonl", "--", "true"], "--trace moved", "-o exec.trace=t.jsonl"),
+        (["flow.yaml", "--lenient"], "--lenient is for a program", "--allow-default-fallback"),
     ],
 )
 def test_a_mistaken_mix_of_a_workflow_a_recording_and_a_program_says_what_to_type(run, write, typed, reason, hint):

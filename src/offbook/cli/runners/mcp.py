@@ -142,8 +142,10 @@ class MockedServer(Struct, frozen=True, kw_only=True):
             InputError: the file cannot be read, or has no tools.
         """
         from offbook.config.discovery import execute_file, import_from
+        from offbook.explore.settings import AgentSettings
         from offbook.mcp.hub import McpHub
-        from offbook.mcp.mock import MockServer, module_tools, schema_tools
+        from offbook.mcp.mock import MockServer, annotated, module_tools, schema_tools
+        from offbook.settings import configured_tools, find_project
         from offbook.text import did_you_mean_file
 
         path = Path(self.path)
@@ -156,7 +158,8 @@ class MockedServer(Struct, frozen=True, kw_only=True):
             is_module = path.suffix == ".py"
             start = module_tools(execute_file(path), source=self.path) if is_module else schema_tools(path)
             hub = McpHub([])
-            hub.add(self.name, mock=lambda: MockServer(self.name, start()))
+            declared = AgentSettings(tools=configured_tools(find_project())).declarations
+            hub.add(self.name, mock=lambda: MockServer(self.name, annotated(start(), declared)))
             yield hub
 
 
@@ -331,16 +334,20 @@ def verify_server(verified: VerifiedServer) -> McpVerification:
     """Ask a live server what was recorded, and compare. Raises InputError if the server does not answer."""
     from offbook.mcp.verify import LiveClient, live_process, live_url, verify
     from offbook.recording.stores.locate import open_store
+    from offbook.settings import configured_tools, find_project
 
     server = ServedRecording(location=verified.recording, name=verified.name).only_server()
     document = open_store(verified.recording).load()
     rules, headers = verified.rules(document), verified.header_fields()
+    read_only = [name for name, tool in configured_tools(find_project()).items() if tool.read_only]
 
     async def work() -> McpVerification:
         url = verified.url
         async with live_process(verified.command, os.environ) if url is None else live_url(url, headers) as live:
             client = LiveClient(live, limit_s=verified.limit_s)
-            return await verify(document, server, client, rules=rules, runs_tools=verified.runs_tools)
+            return await verify(
+                document, server, client, rules=rules, runs_tools=verified.runs_tools, read_only=read_only
+            )
 
     return asyncio.run(work())
 

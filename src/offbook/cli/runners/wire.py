@@ -171,7 +171,9 @@ def print_notes(options: WireArguments) -> None:
     if options.replay is not None and options.mcp is None:
         from offbook.recording.tool_names import called_tool_names
 
-        tools = called_tool_names(options.replay)
+        declared = options.tools
+        called = called_tool_names(options.replay)
+        tools = [name for name in called if name not in declared or not declared[name].read_only]
         if tools:
             message = f"the program runs its tools for real; the recording asks for {', '.join(tools)}"
             print_message("offbook: ", message, is_err=True)
