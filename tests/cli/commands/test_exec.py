@@ -869,7 +869,8 @@ def test_it_stops_with_the_program_and_goes_on_with_it(execute):
 def test_it_goes_on_beside_a_program_that_does_not_let_itself_be_stopped(execute):
     command = [COMMAND, "exec", "--replay", "run.json", "-q", "--", *PYTHON, UNSTOPPABLE + ASK[-1], "Hi"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_S, process_group=0)
-    assert (done.returncode, done.stdout) == (0, "Hello!\n"), done.stderr
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "Hello!\n", done.stderr
 
 
 def test_the_choices_of_the_commands_are_those_of_the_library():
