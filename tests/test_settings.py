@@ -54,7 +54,10 @@ def project(tmp_path, monkeypatch):
 def test_a_flag_beats_an_assignment_which_beats_the_config_which_beats_the_default(project):
     config = project('[explore]\nmode = "fry"\nheat = 5\nseats = 4\n')
     options = resolve(Kitchen, {"mode": "bake"}, ["heat=6", "mode=fry"], project=config)
-    assert (options.mode, options.heat, options.seats, options.quick) == ("bake", 6.0, 4, False)
+    assert options.mode == "bake"
+    assert options.heat == 6.0
+    assert options.seats == 4
+    assert not options.quick
 
 
 @pytest.mark.parametrize(
@@ -191,6 +194,7 @@ def test_every_option_has_help_and_a_type_that_can_be_named(kind):
 def test_settings_of_a_regression_keep_what_the_config_declares():
     settings = ExploreSettings(side_effects=("pay",), tools={"find": ToolSettings(read_only=True, optional=True)})
     assert {name: each.has_effect for name, each in settings.declarations.items()} == {"pay": True, "find": False}
-    assert (settings.optional_names, settings.read_only_names) == ({"find"}, {"find"})
+    assert settings.optional_names == {"find"}
+    assert settings.read_only_names == {"find"}
     with pytest.raises(InputError, match="read_only contradicts side_effect"):
         _ = ExploreSettings(side_effects=("find",), tools=settings.tools).declarations

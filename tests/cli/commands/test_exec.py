@@ -111,6 +111,17 @@ def execute(write, run_programs):
 
 
 @pytest.fixture
+def report(execute):
+    """Run `offbook exec …` like `execute`: gives the code, what the program printed, and the report."""
+
+    def report(*words):
+        code, out, _ = execute("--report", "report.json", *words)
+        return code, out, json.loads(Path("report.json").read_text())
+
+    return report
+
+
+@pytest.fixture
 def weather(record):
     """`asked.json`, which answers `What is the weather?` and nothing else."""
     record("asked.json", question="What is the weather?", first="Sunny.")
@@ -196,16 +207,16 @@ def test_a_program_that_fails_by_a_miss_ends_with_3_too(execute, weather):
     assert execute("--replay", "asked.json", "--", *PYTHON, program, "Something else")[0] == 3
 
 
-def test_a_miss_of_a_session_that_the_program_deletes_counts(execute, weather):
+def test_a_miss_of_a_session_that_the_program_deletes_counts(report, weather):
     delete = """
 connection = http.client.HTTPConnection(os.environ["OFFBOOK_URL"].removeprefix("http://"))
 connection.request("DELETE", "/_offbook/sessions/one")
 print(connection.getresponse().status)
 """
-    code, out, err = execute("--replay", "asked.json", "--", *PYTHON, ASK[-1] + delete, "one/Something else")
+    code, out, reported = report("--replay", "asked.json", "--", *PYTHON, ASK[-1] + delete, "one/Something else")
     assert code == 3
     assert out == "status 422\n204\n"
-    assert "1 missed" in err
+    assert reported["counts"]["missed"] == 1
 
 
 def test_of_many_misses_the_first_are_reported(execute, weather):
@@ -276,15 +287,15 @@ def test_answers_take_the_time_that_they_are_told_to(execute):
     assert execute("--replay", "run.json", *options, "--", *PYTHON, timed, "Hi")[1] == "Hello!\nTrue\n"
 
 
-def test_sessions_share_a_recording_and_leave_what_none_of_them_has_used(execute, write):
+def test_sessions_share_a_recording_and_leave_what_none_of_them_has_used(report, write):
     write("three.json", flows.recording({"a": [{"content": "1"}, {"content": "2"}, {"content": "3"}]}))
     options = ["--fault", "call=2 attempt=1: http_error 500", "--fault", "call=3: timeout"]
-    code, out, err = execute("--replay", "three.json", *options, "--", *ASK, "one/Hi", "two/Hi", "two/Ho", "two/Ho")
-    assert out == "1\n1\nstatus 500\n2\n"
-    assert "1 exchange of three.json was not used:\n  a[2]  answers 3\n" in err
-    assert "the fault 'call=3: timeout' never fired" in err
-    assert "'call=2 " not in err
+    asked = ("one/Hi", "two/Hi", "two/Ho", "two/Ho")
+    code, out, reported = report("--replay", "three.json", *options, "--", *ASK, *asked)
     assert code == 1
+    assert out == "1\n1\nstatus 500\n2\n"
+    assert [(each["key"], each["position"]) for each in reported["unused"]] == [("a", 2)]
+    assert reported["faults"]["unfired"] == ["call=3: timeout"]
 
 
 def test_in_a_folder_a_session_answers_from_the_recording_of_its_name(execute, write):
@@ -692,12 +703,12 @@ def test_an_option_behind_the_command_is_no_reason_to_record_again(execute, weat
     assert "record it again" not in err
 
 
-def test_misses_are_numbered_as_faults_are(execute, weather):
+def test_misses_are_numbered_as_faults_are(report, weather):
     options = ["--replay", "asked.json", "--fault", "call=1: http_error 500"]
-    code, _, err = execute(*options, "--", *ASK, "Hi", "Hi", "x/Hi", "Ho")
+    code, _, reported = report(*options, "--", *ASK, "Hi", "Hi", "x/Hi", "Ho")
     assert code == 3
-    assert "3 calls in 4 attempts, 3 with a fault, 1 missed" in err
-    assert "offbook: call 2 has no answer: " in err
+    assert reported["counts"] == {"calls": 3, "tries": 4, "fault": 3, "missed": 1}
+    assert [each["call"] for each in reported["misses"]] == [2]
 
 
 def test_a_miss_of_what_is_no_call_of_a_model_is_named_by_its_place(execute, weather):
@@ -869,7 +880,8 @@ def test_it_stops_with_the_program_and_goes_on_with_it(execute):
 def test_it_goes_on_beside_a_program_that_does_not_let_itself_be_stopped(execute):
     command = [COMMAND, "exec", "--replay", "run.json", "-q", "--", *PYTHON, UNSTOPPABLE + ASK[-1], "Hi"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_S, process_group=0)
-    assert (done.returncode, done.stdout) == (0, "Hello!\n"), done.stderr
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "Hello!\n", done.stderr
 
 
 def test_the_choices_of_the_commands_are_those_of_the_library():

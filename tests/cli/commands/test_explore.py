@@ -380,7 +380,8 @@ def test_tools_that_only_read_need_no_permission(paying):
 def test_what_the_config_declares_of_tools_holds_and_is_kept_in_the_command(paying, project):
     project.write("offbook.toml", "[tools.refund]\nread_only = true\n[tools.other]\neffect = true\noptional = true\n")
     code, out, err = paying(*SECOND_CALL, "--json")
-    assert (code, notices(err)) == (0, [])
+    assert code == 0
+    assert notices(err) == []
     again = json.loads(out)["explored"][0]["reproduce"]
     assert "-o tools.refund.read_only=true -o tools.other.effect=true -o tools.other.optional=true" in again
 

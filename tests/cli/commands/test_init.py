@@ -40,7 +40,8 @@ def test_a_fresh_workflow_validates_replays_and_passes_its_tests_at_once(run, tm
     assert run("recording", "check", "recordings/flow.json")[0] == 0
     assert run("replay", "flow.yaml", "--recording", "recordings/flow.json", "--strict-unused")[0] == 0
     code, output = finished(sys.executable, "-m", "pytest", "-q")
-    assert (code, "2 passed" in output) == (0, True), output
+    assert code == 0, output
+    assert "2 passed" in output
 
 
 def test_a_project_below_settings_of_pytest_has_its_own_unless_it_has_some_already(run, tmp_path, monkeypatch):
@@ -48,7 +49,8 @@ def test_a_project_below_settings_of_pytest_has_its_own_unless_it_has_some_alrea
     assert run("init", tmp_path / "a" / "new", "--sdk", "yaml")[0] == 0
     monkeypatch.chdir(tmp_path / "a" / "new")
     code, output = finished(sys.executable, "-m", "pytest", "-q")
-    assert (code, "2 passed" in output) == (0, True), output
+    assert code == 0, output
+    assert "2 passed" in output
     assert run("init", tmp_path, "--sdk", "yaml")[0] == 0
     assert run("init", tmp_path / "node", "--sdk", "node")[0] == 0
     assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("pytest.ini")] == ["a/new/pytest.ini"]
@@ -68,7 +70,8 @@ def test_a_fresh_agent_passes_its_tests_at_once_without_a_key(run, tmp_path, mon
     assert files_in(tmp_path / "new") == SDK_FILES
     monkeypatch.chdir(tmp_path / "new")
     code, output = finished(sys.executable, "-m", "pytest", "-q", *SOME_CASES)
-    assert (code, "missed" in output) == (0, True), output
+    assert code == 0, output
+    assert "missed" in output
     assert "0 recorded live, 0 missed" in output
 
 

@@ -102,7 +102,8 @@ def test_a_config_does_not_contradict_a_run(run, write):
     assert run("exec", "--replay", "run.json", "--quiet", "--", "true") == (0, "", "")
     assert run("exec", "--record", "new.json", "--quiet", "--", "true") == (0, "", "")
     code, _, err = run("exec", "--record", "new.json", "-o", "lenient=true", "--", "true")
-    assert (code, "--lenient requires --replay" in err) == (2, True)
+    assert code == 2
+    assert "--lenient requires --replay" in err
 
 
 def test_tools_that_only_read_are_not_said_to_run_for_real(run, write):

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -763,16 +764,29 @@ class TestWorkers:
         assert f"--workers: expected a number, auto, ray or ray://HOST:PORT, got {workers!r}" in err
 
 
+@contextmanager
+def held(write, *options):
+    """`offbook test …` in a process of its own, whose model leaves the last turn of the second scenario unanswered."""
+    with scenes.model() as model:
+        model.hold("And 43?")
+        write("my_agent.py", scenes.AGENT)
+        write("offbook.toml", '[agent]\nhandler = "my_agent:think"\nprovider = "openai"\n')
+        write("sim_orders.py", scenes.SIMULATED.replace('profile="a customer", goal', 'turns=["hi"], goal'))
+        yield (
+            subprocess.Popen(
+                [COMMAND, "test", "--reporter", "json=report.json", *options],
+                env=os.environ | {"OPENAI_BASE_URL": model.url, "PYTHONUNBUFFERED": "1"},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            ),
+            model,
+        )
+
+
 class TestCutOff:
     def test_the_workers_end_too(self, write):
-        with scenes.model() as model:
-            model.hold("And 43?")
-            write("my_agent.py", scenes.AGENT)
-            write("offbook.toml", '[agent]\nhandler = "my_agent:think"\nprovider = "openai"\n')
-            write("sim_orders.py", scenes.SIMULATED.replace('profile="a customer", goal', 'turns=["hi"], goal'))
-            command = [COMMAND, "test", "--reporter", "json=report.json", "--record", "all/", "--workers", "2"]
-            environment = os.environ | {"OPENAI_BASE_URL": model.url, "PYTHONUNBUFFERED": "1"}
-            running = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        with held(write, "--record", "all/", "--workers", "2") as (running, model):
             assert "finds an order" in running.stdout.readline()
             model.wait_until_holding("And 43?")
             workers = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()
@@ -788,16 +802,7 @@ class TestCutOff:
 
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
     def test_what_had_ended_is_reported(self, write, number):
-        with scenes.model() as model:
-            model.hold("And 43?")
-            write("my_agent.py", scenes.AGENT)
-            write("offbook.toml", '[agent]\nhandler = "my_agent:think"\nprovider = "openai"\n')
-            write("sim_orders.py", scenes.SIMULATED.replace('profile="a customer", goal', 'turns=["hi"], goal'))
-            command = [COMMAND, "test", "--reporter", "json=report.json", "--record", "all.json", "--concurrency", "1"]
-            environment = os.environ | {"OPENAI_BASE_URL": model.url}
-            running = subprocess.Popen(
-                command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-            )
+        with held(write, "--record", "all.json", "--concurrency", "1") as (running, model):
             model.wait_until_holding("And 43?")
             running.send_signal(number)
             out, err = running.communicate(timeout=TIMEOUT_S)

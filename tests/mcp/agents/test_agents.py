@@ -60,7 +60,8 @@ def test_an_agent_is_recorded_and_replayed_without_its_servers_and_keys(tmp_path
         recorded = execute(
             tmp_path, framework, "--record", "run.json", "--upstream", upstream, OPENAI_API_KEY="sk-a-real-key"
         )
-    assert (recorded.returncode, recorded.stdout) == (0, ANSWER), recorded.stderr
+    assert recorded.returncode == 0, recorded.stderr
+    assert recorded.stdout == ANSWER, recorded.stderr
     recording = json.loads((tmp_path / "run.json").read_text())
     results = {tool: [each["result"] for each in calls] for tool, calls in recording["_tools"].items()}
     sums = {"everything.get-sum": ["The sum of 1 and 2 is 3."]} if has_node else {}
@@ -68,7 +69,8 @@ def test_an_agent_is_recorded_and_replayed_without_its_servers_and_keys(tmp_path
 
     write_config(tmp_path, notes=ENTRIES[transport], **dict.fromkeys(everything, ENTRIES["stdio"]))
     replayed = execute(tmp_path, framework, "--replay", "run.json", "--strict-unused")
-    assert (replayed.returncode, replayed.stdout) == (0, ANSWER), replayed.stderr
+    assert replayed.returncode == 0, replayed.stderr
+    assert replayed.stdout == ANSWER, replayed.stderr
 
 
 @every_framework

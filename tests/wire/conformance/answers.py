@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from pydantic import BaseModel
+
 STEP = "x-offbook-step"
 QUESTION = "How are you?"
 PLAIN = "Very well, thank you, and how are you today?"
 ODD_TEXT = 'Grüße, 世界 👩‍👩‍👧 \u0085 \u2028 \u2029 \x00 "quoted" back\\slash\nnew line ' * 40
 JSON_TEXT = '{"city": "Oslo", "celsius": 21}'
 REASONING = "Let me think. Twice."
+
+
+class Weather(BaseModel):
+    """What `JSON_TEXT` says, for SDKs that read answers into a type."""
+
+    city: str
+    celsius: int
+
 
 ANSWERS = {
     "plain": {

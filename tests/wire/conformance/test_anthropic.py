@@ -4,19 +4,13 @@ from collections.abc import Iterator
 
 import anthropic
 import pytest
-from pydantic import BaseModel
 
-from tests.wire.conformance.answers import ODD_TEXT, PLAIN, QUESTION, REASONING, STEP
+from tests.wire.conformance.answers import ODD_TEXT, PLAIN, QUESTION, REASONING, STEP, Weather
 
 pytestmark = pytest.mark.xdist_group("sdks")
 
 ASKING = {"model": "claude-5", "max_tokens": 99, "messages": [{"role": "user", "content": QUESTION}]}
 TOOLS = [{"name": name, "input_schema": {"type": "object"}} for name in ("weather", "clock")]
-
-
-class Weather(BaseModel):
-    city: str
-    celsius: int
 
 
 @pytest.fixture(scope="module")

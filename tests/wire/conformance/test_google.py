@@ -5,18 +5,12 @@ from collections.abc import Iterator
 import pytest
 from google import genai
 from google.genai import errors, types
-from pydantic import BaseModel
 
-from tests.wire.conformance.answers import ODD_TEXT, PLAIN, QUESTION, REASONING, STEP
+from tests.wire.conformance.answers import ODD_TEXT, PLAIN, QUESTION, REASONING, STEP, Weather
 
 pytestmark = pytest.mark.xdist_group("sdks")
 
 TOOLS = [types.Tool(function_declarations=[types.FunctionDeclaration(name=name) for name in ("weather", "clock")])]
-
-
-class Weather(BaseModel):
-    city: str
-    celsius: int
 
 
 @pytest.fixture(scope="module")

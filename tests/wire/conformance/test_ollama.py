@@ -2,18 +2,12 @@
 
 import ollama
 import pytest
-from pydantic import BaseModel
 
-from tests.wire.conformance.answers import ODD_TEXT, PLAIN, QUESTION, REASONING, STEP
+from tests.wire.conformance.answers import ODD_TEXT, PLAIN, QUESTION, REASONING, STEP, Weather
 
 pytestmark = pytest.mark.xdist_group("sdks")
 
 MESSAGES = [{"role": "user", "content": QUESTION}]
-
-
-class Weather(BaseModel):
-    city: str
-    celsius: int
 
 
 @pytest.fixture

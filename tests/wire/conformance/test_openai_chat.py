@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 import openai
 import pytest
-from pydantic import BaseModel
 
-from tests.wire.conformance.answers import ODD_TEXT, PLAIN, QUESTION, REASONING, STEP
+from tests.wire.conformance.answers import ODD_TEXT, PLAIN, QUESTION, REASONING, STEP, Weather
 
 pytestmark = pytest.mark.xdist_group("sdks")
 
@@ -16,11 +15,6 @@ TOOLS = [
     {"type": "function", "function": {"name": name, "parameters": OBJECT, "strict": True}}
     for name in ("weather", "clock")
 ]
-
-
-class Weather(BaseModel):
-    city: str
-    celsius: int
 
 
 @pytest.fixture(scope="module")

@@ -5,20 +5,15 @@ from collections.abc import Iterator
 import openai
 import pytest
 from openai.types.responses import ResponseStreamEvent
-from pydantic import BaseModel, TypeAdapter
+from pydantic import TypeAdapter
 
-from tests.wire.conformance.answers import ODD_TEXT, PLAIN, QUESTION, REASONING, STEP
+from tests.wire.conformance.answers import ODD_TEXT, PLAIN, QUESTION, REASONING, STEP, Weather
 
 pytestmark = pytest.mark.xdist_group("sdks")
 
 ASKING = {"model": "gpt-5", "input": QUESTION}
 OBJECT = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
 TOOLS = [{"type": "function", "name": name, "parameters": OBJECT, "strict": True} for name in ("weather", "clock")]
-
-
-class Weather(BaseModel):
-    city: str
-    celsius: int
 
 
 @pytest.fixture(scope="module")

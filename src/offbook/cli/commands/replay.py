@@ -25,7 +25,8 @@ from offbook.cli.options import (
 
 def replay(
     flow: Annotated[
-        str | None, typer.Argument(help="A workflow file; none with a --plan of explore --regress.", show_default=False)
+        str | None,
+        typer.Argument(help="A workflow file; none with a --plan that explore has kept.", show_default=False),
     ] = None,
     recording: Annotated[
         str | None,
@@ -59,7 +60,7 @@ def replay(
     has no answer for, ends the run with exit code 3; the message names the step and the difference. Exits with 1 if a
     step failed, with 2 on bad input.
 
-    With a file of `explore --regress` as --plan, replays that finding: exits with 1 if it is still there. Errors of
+    With a finding that `explore -o regress=FOLDER` has kept as --plan, replays that finding: exits with 1 if it is still there. Errors of
     --declared are added to those that the finding was kept with.
 
     [bold]Examples[/bold]
