@@ -26,7 +26,7 @@ from offbook.cli.options import (
 def replay(
     flow: Annotated[
         str | None,
-        typer.Argument(help="A workflow file; none with a --plan that explore has kept.", show_default=False),
+        typer.Argument(help="A workflow; none with a --plan that explore has kept.", show_default=False),
     ] = None,
     recording: Annotated[
         str | None,
@@ -60,8 +60,8 @@ def replay(
     has no answer for, ends the run with exit code 3; the message names the step and the difference. Exits with 1 if a
     step failed, with 2 on bad input.
 
-    With a finding that `explore -o regress=FOLDER` has kept as --plan, replays that finding: exits with 1 if it is still there. Errors of
-    --declared are added to those that the finding was kept with.
+    With a finding that `explore -o regress=FOLDER` has kept as --plan, replays that finding: exits with 1 if it is
+    still there. Errors of --declared are added to those that the finding was kept with.
 
     [bold]Examples[/bold]
 
