@@ -24,11 +24,11 @@ from offbook.gateway.gateway import DEFAULT_RETRY, ProviderGateway
 from offbook.providers.provider import Provider
 from offbook.recording.format.keys import tool_key
 from offbook.recording.match.cursor import UnusedEntry
-from offbook.recording.record_mode import RecordMode
 from offbook.recording.stores.locate import open_store
 from offbook.session.injector import refuse_crash
 from offbook.session.numbers import CallNumbers
 from offbook.session.provider import MockProvider
+from offbook.session.recorder import RecordMode
 from offbook.session.replayed_tools import ClosableToolbox, ReplayedTools, replay_tools
 from offbook.tools import ToolDef
 from offbook.vendors import CODEC_NAMES, VENDOR_OF, Vendor

@@ -14,9 +14,9 @@ from offbook.events import NULL_SINK, Sink
 from offbook.messages import Reply, Request
 from offbook.providers.provider import Provider
 from offbook.recording.match.cursor import UnusedEntry
-from offbook.recording.record_mode import RecordMode
 from offbook.recording.stores.locate import last_recorded_at, open_store
 from offbook.session.provider import MockProvider
+from offbook.session.recorder import RecordMode
 from offbook.session.recording_provider import RecordingProvider
 
 MAX_SLUG_CHARS = 80

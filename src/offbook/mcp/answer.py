@@ -27,6 +27,7 @@ from offbook.messages import JsonObject
 from offbook.recording.call_cache import OWN_TURN, CallTurn
 from offbook.recording.format.exchange import ToolExchange
 from offbook.recording.stores.store import StoredExchange
+from offbook.session.recorder import RecordedAs
 
 AnswerEnding = Literal["complete", "cut", "silence", "exit"]
 TimedMessage: TypeAlias = tuple[float, bytes]
@@ -234,13 +235,6 @@ class DueMessages(Struct, frozen=True):
 NOTHING_DUE = DueMessages()
 
 
-class RecordedExchange(Struct, frozen=True):
-    """An exchange that was recorded: its key, and in a shared recording its id."""
-
-    key: str
-    id: int | None = None
-
-
 class McpSource(ABC):
     """What answers the requests to one server, instead of the real one.
 
@@ -293,7 +287,7 @@ class McpSource(ABC):
         """Return the turn to record a message that the server has sent on its own, like `claim`."""
         return OWN_TURN
 
-    def note_recorded(self, turn: CallTurn, recorded: RecordedExchange | None) -> None:
+    def note_recorded(self, turn: CallTurn, recorded: RecordedAs | None) -> None:
         """End a turn by what was recorded, if anything was."""
 
     def give_up(self, turn: CallTurn) -> None:

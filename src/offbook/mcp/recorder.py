@@ -9,32 +9,25 @@ from msgspec.structs import replace
 
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.events import NULL_SINK, Sink
-from offbook.mcp.answer import RecordedExchange, TimedMessage
+from offbook.mcp.answer import TimedMessage
 from offbook.mcp.message import Message, arguments_hash, further_params, parse_message, recorded_arguments
 from offbook.mcp.replay import DISCOVERIES, PROTOCOL, call_outcome
 from offbook.messages import JsonObject
-from offbook.recording.call_cache import OWN_TURN, CallCache, CallTurn
+from offbook.recording.call_cache import OWN_TURN, CallTurn
 from offbook.recording.format.exchange import RecordedError, ToolExchange
 from offbook.recording.format.keys import mcp_key
 from offbook.recording.format.wire_record import WireRecord, wire_text
-from offbook.recording.record_mode import RecordMode, open_recording, timestamp
 from offbook.recording.redact.redactor import Redactor
-from offbook.recording.redact.rules import redactor_in_force
-from offbook.recording.stores.store import RecordingReader
+from offbook.session.recorder import RecordedAs, Recorder, RecordMode
 
 UNRECORDED_METHODS: frozenset[str] = frozenset(("ping", "logging/setLevel", "subscriptions/listen"))
 
 
-class McpRecorder:
-    """Records the exchanges of MCP servers at `location`, in a record mode. Each is written when its response is there,
-    before the client gets it.
+class McpRecorder(Recorder):
+    """Records the exchanges of MCP servers. Each is written when its response is there, before the client gets it.
 
     `replay` has the exchanges that answer before anything is asked for real (modes `once` and `new`); None if there
-    are none. Without `is_live`, nothing is asked for real. The `cache` decides who makes a call, if other processes
-    share the recording (mode `new`); the sink gets an event for each of its lookups.
-
-    Raises:
-        InputError: the recording cannot be written, or the file is not a recording.
+    are none.
     """
 
     def __init__(
@@ -46,18 +39,10 @@ class McpRecorder:
         sink: Sink = NULL_SINK,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._recording = open_recording(location, mode=mode, kind="tools", sink=sink)
-        self._redactor, self._clock = redactor or redactor_in_force(), clock
-        self.is_live = self._recording.is_live
-        self.replay: RecordingReader | None = None
-        if self._recording.has_answers:
-            self.replay = self._recording.answers()
+        super().__init__(location, mode=mode, kind="tools", redactor=redactor, sink=sink, clock=clock)
+        self.replay = self.answers() if self.has_answers else None
 
-    @property
-    def cache(self) -> CallCache | None:
-        return self._recording.cache
-
-    def record(
+    def record_exchange(
         self,
         server: str,
         request: Message,
@@ -65,7 +50,7 @@ class McpRecorder:
         *,
         credentials: Iterable[str] = (),
         turn: CallTurn = OWN_TURN,
-    ) -> RecordedExchange | None:
+    ) -> RecordedAs | None:
         """Record an exchange: the request, and the messages that came for it, of which the last is the response.
 
         `credentials` are those that the server was given: they are secret, whatever their shape. The `turn` to make the
@@ -89,28 +74,18 @@ class McpRecorder:
         arguments = recorded_arguments(request)
         hashed = arguments_hash(request) if further_params(request) else None
         exchange = replace(outcome, arguments=arguments, arguments_hash=hashed, latency_ms=at_ms)
-        return self._append(key, exchange, self._redactor.knowing(credentials), turn)
+        return self.record_tool(key, exchange, credentials=credentials, turn=turn)
 
     def record_own_message(
         self, server: str, message: Message, answer: Message | None = None, *, turn: CallTurn = OWN_TURN
-    ) -> RecordedExchange:
+    ) -> RecordedAs:
         """Record a notification that the server sent on its own, or a request with the client's answer."""
         outcome = ToolExchange() if answer is None else _outcome(answer, [(0.0, answer.raw)])
         exchange = replace(outcome, arguments=own_arguments(message))
-        return self._append(mcp_key(server, message.method), exchange, self._redactor, turn)
-
-    def _append(self, key: str, exchange: ToolExchange, redactor: Redactor, turn: CallTurn) -> RecordedExchange:
-        stamped = replace(exchange, recorded_at=timestamp(self._clock))
-        key = redactor.text(key)
-        return RecordedExchange(key, self._recording.append_tool(key, redactor.redact_tool(stamped), turn=turn))
-
-    def keep(self) -> None:
-        """Let a recording that is to be replaced stay as it was, because the run has failed."""
-        self._recording.keep()
+        return self.record_tool(mcp_key(server, message.method), exchange, turn=turn)
 
     def close(self) -> None:
-        """Close the recording. Safe to call twice."""
-        self._recording.close()
+        super().close()
         if self.replay is not None:
             self.replay.close()
 

@@ -239,7 +239,9 @@ class McpSession:
         turn = self.source.claim(call.request) if call.turn is OWN_TURN else call.turn
         if self._recorder is None or turn is None:
             return None
-        recorded = self._recorder.record(self._recorded_as, call.request, messages, credentials=credentials, turn=turn)
+        recorded = self._recorder.record_exchange(
+            self._recorded_as, call.request, messages, credentials=credentials, turn=turn
+        )
         self.source.note_recorded(turn, recorded)
         return None if recorded is None else recorded.key
 

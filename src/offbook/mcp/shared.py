@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from offbook.clock import pauses_until
 from offbook.errors import InputError, RecordingMismatchError
-from offbook.mcp.answer import NOTHING_DUE, DueMessages, FoundAnswer, RecordedExchange
+from offbook.mcp.answer import NOTHING_DUE, DueMessages, FoundAnswer
 from offbook.mcp.message import Message, arguments_hash
 from offbook.mcp.recorder import UNRECORDED_METHODS, own_arguments
 from offbook.mcp.replay import DISCOVERIES, EMPTY_RESULTS, McpReplay
@@ -17,6 +17,7 @@ from offbook.recording.format.exchange import hash_arguments
 from offbook.recording.format.keys import mcp_key
 from offbook.recording.latency import NO_LATENCY, Latency
 from offbook.recording.match.cursor import SharedToolCursor
+from offbook.session.recorder import RecordedAs
 
 _Place: TypeAlias = tuple[str, str]
 """What equal calls have in common: the key in the recording, and the hash of the arguments."""
@@ -144,7 +145,7 @@ class SharedMcpReplay(McpReplay):
             return True
         return not is_numbered and self._index.last(key=place[0], fingerprint=place[1]) is not None
 
-    def note_recorded(self, turn: CallTurn, recorded: RecordedExchange | None) -> None:
+    def note_recorded(self, turn: CallTurn, recorded: RecordedAs | None) -> None:
         """End a turn of ours by what was recorded: its answer is for other processes."""
         if recorded is None:
             self.give_up(turn)

@@ -21,9 +21,9 @@ from offbook.pytest_plugin.pending_recording import PendingRecording
 from offbook.pytest_plugin.recordings import entry_names
 from offbook.recording.format.keys import is_mcp_key, tool_key
 from offbook.recording.match.cursor import Cursor, OverusedEntry, UnusedEntry
-from offbook.recording.record_mode import RecordMode
 from offbook.recording.stores.locate import open_store
 from offbook.session.provider import MockProvider
+from offbook.session.recorder import RecordMode
 from offbook.session.recording_provider import RecordingProvider
 from offbook.session.recording_tools import RecordingTools, record_tools
 from offbook.session.replayed_tools import ClosableToolbox, ReplayedTools, replay_tools

@@ -17,10 +17,10 @@ from offbook.clock import pauses_until
 from offbook.recording.format.document import FORMAT_VERSION, AnyExchange, Document, Entries, exchanges_of
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.keys import is_mcp_key
-from offbook.recording.record_mode import RecordMode
 from offbook.recording.replace_on_close import FoundExchanges, has_only_failures, keys_to_keep
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import ExchangeIndex, RecordingWriter, SharedCalls, SharedReader
+from offbook.session.recorder import RecordMode
 
 E = TypeVar("E", bound=AnyExchange)
 

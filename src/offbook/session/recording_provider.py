@@ -36,20 +36,18 @@ from offbook.recording.format.exchange import (
 )
 from offbook.recording.format.keys import KEY_HINT, quote_name, unfit_reason
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules, check_rules, identify
-from offbook.recording.record_mode import ExchangeWriter, RecordMode, open_recording, timestamp
 from offbook.recording.redact.redactor import Redactor
-from offbook.recording.redact.rules import redactor_in_force
 from offbook.schema_errors import check_type
 from offbook.session.provider import MockProvider
+from offbook.session.recorder import ExchangeWriter, Recorder, RecordMode
 from offbook.session.sources import CachedModels
 from offbook.session.tape import Tape
 
 
 class _PendingCall(Struct, frozen=True):
-    """A call that has started: its request and canonical fields, the key of its entry, and the time of the start."""
+    """A call that has started: its request and canonical fields, and the time of the start."""
 
     request: Request
-    key: str
     request_hash: str
     fields: bytes
     started_s: float
@@ -106,11 +104,18 @@ class RecordingProvider(Provider):
         check_type(provider, Provider, source="provider", hint=hint)
         check_rules(normalise, source="normalise")
         self.name, self.credentials = provider.name, provider.credentials
-        self._provider, self._redactor, self._clock = provider, redactor or redactor_in_force(), clock
-        self._sink = guard_sink(sink)
-        self._recording = open_recording(output_path, mode=record, kind="models", first_to=first_to, sink=sink)
+        self._provider, self._clock, self._sink = provider, clock, guard_sink(sink)
+        self._recording = Recorder(
+            output_path,
+            mode=record,
+            kind="models",
+            redactor=redactor,
+            rules=normalise,
+            first_to=first_to,
+            sink=sink,
+            clock=clock,
+        )
         try:
-            self._rules = self._recording.agree_rules(normalise)
             self._replay = self._open_replay() if self._recording.has_answers else None
         except InputError:
             self._recording.close()
@@ -179,8 +184,8 @@ class RecordingProvider(Provider):
     def _start(self, request: Request) -> _PendingCall:
         if request.step_id is not None and (reason := unfit_reason(request.step_id)):
             raise RequestError(f"{quote_name(request.step_id)} {reason}", source="step_id", hint=KEY_HINT)
-        request_hash, fields = identify(request, self._rules)
-        return _PendingCall(request, request.step_id or request_hash, request_hash, fields, self._clock.monotonic_s())
+        request_hash, fields = identify(request, self._recording.rules)
+        return _PendingCall(request, request_hash, fields, self._clock.monotonic_s())
 
     async def _events(self, reply: Reply, call: _PendingCall) -> AsyncIterator[StreamEvent]:
         chunks: list[TimedPiece] = []
@@ -247,13 +252,10 @@ class RecordingProvider(Provider):
             reasoning=response.reasoning,
             chunks=chunks or None,
             fault=fault,
-            recorded_at=timestamp(self._clock),
             request_hash=call.request_hash,
             request=Raw(call.fields),
         )
-        redactor = self._redactor.knowing(self._provider.credentials)
-        key = call.key if call.request.step_id is None else redactor.text(call.key)
-        self._recording.append(key, redactor.redact(exchange), turn=call.turn)
+        self._recording.record(call.request.step_id, exchange, credentials=self._provider.credentials, turn=call.turn)
         capture_content(self._sink, lambda: _content(call.request, None if fault is not None else response))
         self._sink.emit(
             CallRecorded(

@@ -19,9 +19,8 @@ from offbook.messages import JsonObject, ToolCall
 from offbook.recording.call_cache import ANSWERED, OWN_TURN, CallTurn, WaitingCall, call_name
 from offbook.recording.format.exchange import ToolExchange, hash_arguments, json_arguments, json_form, recorded_error
 from offbook.recording.match.cursor import SharedToolCursor
-from offbook.recording.record_mode import ExchangeWriter, OpenRecording, RecordMode, open_recording, timestamp
 from offbook.recording.redact.redactor import Redactor
-from offbook.recording.redact.rules import redactor_in_force
+from offbook.session.recorder import ExchangeWriter, Recorder, RecordMode
 from offbook.session.replayed_tools import ClosableToolbox, ReplayedTools, replay_tools
 from offbook.session.sources import RecordedTools
 from offbook.tools.definition import ToolDef, is_async, wrap_tool
@@ -58,16 +57,16 @@ def record_tools(
         InputError: the recording cannot be written, or the file is not a recording.
     """
     toolbox = Toolbox(tools)
-    recording = open_recording(output_path, mode=record, kind="tools", first_to=first_to)
+    recording = Recorder(output_path, mode=record, kind="tools", redactor=redactor, first_to=first_to, clock=clock)
     try:
         replay = _open_replay(toolbox, recording, clock=clock) if recording.has_answers else None
     except InputError:
         recording.close()
         raise
-    return RecordingTools(toolbox, recording, replay=replay, redactor=redactor or redactor_in_force(), clock=clock)
+    return RecordingTools(toolbox, recording, replay=replay)
 
 
-def _open_replay(toolbox: Toolbox, recording: OpenRecording, *, clock: Clock) -> ReplayedTools:
+def _open_replay(toolbox: Toolbox, recording: Recorder, *, clock: Clock) -> ReplayedTools:
     if recording.cache is None:
         return replay_tools(toolbox, recording.answers(), clock=clock)
     reader = recording.cache.reader
@@ -124,13 +123,11 @@ class RecordingTools(ClosableToolbox):
     def __init__(
         self,
         tools: Toolbox,
-        recording: OpenRecording,
+        recording: Recorder,
         *,
         replay: ReplayedTools | None,
-        redactor: Redactor,
-        clock: Clock,
     ) -> None:
-        self._recording, self._replay, self._redactor, self._clock = recording, replay, redactor, clock
+        self._recording, self._replay, self._clock = recording, replay, recording.clock
         self._numbers = _CallNumbers()
         super().__init__([self.wrap(tool) for tool in tools.values()])
 
@@ -232,11 +229,9 @@ class RecordingTools(ClosableToolbox):
             outcome,
             arguments=call.arguments,
             latency_ms=round(elapsed_s * 1000.0, 3),
-            recorded_at=timestamp(self._clock),
         )
         try:
-            tool, cleaned = self._redactor.text(call.tool), self._redactor.redact_tool(exchange)
-            recorded = self._recording.append_tool(tool, cleaned, turn=call.turn)
+            recorded = self._recording.record_tool(call.tool, exchange, turn=call.turn).id
         finally:
             call.turn.release()
         if recorded is not None and self._replay is not None:

@@ -19,8 +19,8 @@ from offbook.wire.calls import WireCall, ignore_call
 if TYPE_CHECKING:
     from offbook.recording.format.document import Document
     from offbook.recording.latency import LatencyModel
-    from offbook.recording.record_mode import RecordMode
     from offbook.recording.redact.redactor import Redactor
+    from offbook.session.recorder import RecordMode
 
 DEFAULT_RESPONSE = "Mock response"
 LOOPBACK = "127.0.0.1"

@@ -18,8 +18,8 @@ import offbook
 from offbook import MockProvider, RecordingProvider
 from offbook.cli import options
 from offbook.recording.latency import LatencyModel
-from offbook.recording.record_mode import RecordMode
 from offbook.recording.stores.locate import open_store
+from offbook.session.recorder import RecordMode
 from tests.cli import flows
 from tests.cli.programs import ASK, PYTHON
 

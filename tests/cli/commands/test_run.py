@@ -13,8 +13,8 @@ import pytest
 from offbook.cli import options
 from offbook.events import FaultFired, StepEnded
 from offbook.observe.json_lines import read_events
-from offbook.recording.record_mode import RecordMode
 from offbook.recording.stores.locate import open_store
+from offbook.session.recorder import RecordMode
 from tests.cli import flows
 from tests.servers.loopback import LoopbackServer, SilentServer
 from tests.servers.models import chat_answer

@@ -39,7 +39,7 @@ def captured_of(parsed, *pieces, status=200, ending="complete", content_type="",
 
 def recorded(parsed, *pieces, **options):
     captured = captured_of(parsed, *pieces, **options)
-    return build_exchange(parsed, captured, prices=PRICES, recorded_at="2026-01-01T00:00:00+00:00")
+    return build_exchange(parsed, captured, prices=PRICES)
 
 
 def frames_of(protocol, response=RESPONSE):
@@ -166,11 +166,11 @@ def test_an_error_whose_body_broke_off_is_a_truncated_answer():
 def test_where_nothing_came_there_are_no_bytes():
     parsed = parsed_of()
     nothing = ResponseCapture(parsed, SYSTEM_CLOCK).end("cut", failure="gone")
-    exchange = build_exchange(parsed, nothing, prices=PRICES, recorded_at="")
+    exchange = build_exchange(parsed, nothing, prices=PRICES)
     assert exchange.fault == ConnectionReset()
     assert exchange.wire is None
     assert exchange.provider == "openai"
-    silent = build_exchange(parsed, ResponseCapture(parsed, SYSTEM_CLOCK).end("silence"), prices=PRICES, recorded_at="")
+    silent = build_exchange(parsed, ResponseCapture(parsed, SYSTEM_CLOCK).end("silence"), prices=PRICES)
     assert isinstance(silent.fault, Timeout)
 
 

@@ -162,7 +162,8 @@ def _exchange_of(call: HttpCall, parsed: ParsedRequest, prices: PriceTable) -> E
         clock.now_ms = at_ms
         capture.feed(data)
     clock.now_ms = max(clock.now_ms, call.duration_ms)
-    exchange = build_exchange(parsed, capture.end("complete"), prices=prices, recorded_at=call.recorded_at)
+    made_at = datetime.fromisoformat(call.recorded_at) if call.recorded_at else None
+    exchange = build_exchange(parsed, capture.end("complete"), prices=prices, made_at=made_at)
     request_hash = call.request_hash or exchange.request_hash
     return replace(exchange, recorded_at=call.recorded_at or None, request_hash=request_hash)
 

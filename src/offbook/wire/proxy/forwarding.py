@@ -156,7 +156,7 @@ class ForwardedCall:
             return self._session.apply_fault(self._attempt, clean, response, key=self._recorded.key)
 
     def _record(self, captured: CapturedResponse) -> RecordedExchange | None:
-        return self._recorder.record(self._attempt, captured, credentials=self._credentials, turn=self.turn)
+        return self._recorder.record_response(self._attempt, captured, credentials=self._credentials, turn=self.turn)
 
     def _fault_applies(self, captured: CapturedResponse) -> bool:
         is_sound = self._recorded is not None and self._recorded.exchange.fault is None

@@ -162,7 +162,7 @@ class Proxy:
             return source is not None and source.look_up(parsed, attempt.step_id).mismatch is None
 
         try:
-            turn = await while_client_waits(self._recorder.turn(attempt, check), receive)
+            turn = await while_client_waits(self._recorder.turn(attempt.step_id, parsed.request_hash, check), receive)
         except InputError as error:
             return session.refuse(attempt, error)
         if turn is None or not turn.is_answered:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from math import isfinite
 
@@ -16,7 +16,7 @@ from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.codecs.base import Codec, error_of_status
 from offbook.codecs.event_stream import EVENT_TYPE
 from offbook.codecs.framing import binary_frame, is_framed, splitter_for
-from offbook.errors import InputError, MalformedResponseError, ProviderConnectionError, ProviderError
+from offbook.errors import MalformedResponseError, ProviderConnectionError, ProviderError
 from offbook.events import NULL_SINK, CallRecorded, Sink, capture_content, guard_sink
 from offbook.faults import AnyFault, ConnectionReset, StreamTruncate, Timeout, fault_of, stream_fault_of
 from offbook.faults.stream import TruncateEnding
@@ -26,10 +26,8 @@ from offbook.recording.call_cache import OWN_TURN, CallTurn
 from offbook.recording.format.exchange import Exchange, TimedPiece, piece_from_delta, recorded_calls
 from offbook.recording.format.wire_record import WireRecord, replayable_headers, wire_text
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules
-from offbook.recording.record_mode import RecordMode, open_recording, timestamp
 from offbook.recording.redact.redactor import Redactor
-from offbook.recording.redact.rules import redactor_in_force
-from offbook.recording.stores.store import RecordingReader, StoredExchange
+from offbook.session.recorder import Recorder, RecordMode
 from offbook.vendors import PROVIDER_NAMES
 from offbook.wire.calls import CallAttempt
 from offbook.wire.request import ParsedRequest
@@ -126,22 +124,8 @@ class RecordedExchange(Struct, frozen=True):
     exchange: Exchange
 
 
-class WireRecorder:
-    """Records exchanges at `location`. Secrets are removed before anything is written.
-
-    `has_answers` means that the exchanges found in the recording answer calls before upstream does. If not `is_live`,
-    no call goes upstream. A run in which no call got an answer adds nothing to what was found.
-
-    Args:
-        location: the recording: a path, or `sqlite:///path.db`. It is created if it does not exist.
-        mode: `append` adds every call to the recording. `once` answers from an existing recording alone. `new` answers
-            from an existing recording and adds what it does not have. `all` replaces the entries that this run
-            touches, `fresh` the whole recording when the recorder is closed.
-        rules: what the fingerprints of a new recording ignore.
-
-    Raises:
-        InputError: the recording cannot be written, the file is not a recording, or the mode is unknown.
-    """
+class WireRecorder(Recorder):
+    """Records the responses of real APIs, as bytes and as the exchanges that they decode to."""
 
     def __init__(
         self,
@@ -153,32 +137,10 @@ class WireRecorder:
         clock: Clock = SYSTEM_CLOCK,
         rules: NormaliseRules = NO_RULES,
     ) -> None:
-        self._redactor, self._sink, self.clock = redactor or redactor_in_force(), guard_sink(sink), clock
-        self._prices = PriceTable.default()
-        self._held_back: list[RecordedExchange] = []
-        self._is_answered = self._is_asked = False
-        self._recording = open_recording(location, mode=mode, kind="models", sink=sink)
-        try:
-            self.rules = self._recording.agree_rules(rules)
-        except InputError:
-            self._recording.close()
-            raise
-        self.has_answers, self.is_live = self._recording.has_answers, self._recording.is_live
-        self.cache = self._recording.cache
+        super().__init__(location, mode=mode, kind="models", redactor=redactor, rules=rules, sink=sink, clock=clock)
+        self._sink, self._prices = guard_sink(sink), PriceTable.default()
 
-    def answers(self) -> RecordingReader:
-        """Return what answers calls before upstream does, if it `has_answers`."""
-        return self._recording.answers()
-
-    async def turn(self, attempt: CallAttempt, check: Callable[[], bool]) -> CallTurn:
-        """Wait for the turn to make a call, or until `check` finds that another process has recorded it.
-
-        Raises:
-            InputError: the recording cannot be reached.
-        """
-        return await self._recording.turn(attempt.step_id, attempt.parsed.request_hash, check)
-
-    def record(
+    def record_response(
         self,
         attempt: CallAttempt,
         captured: CapturedResponse,
@@ -199,10 +161,9 @@ class WireRecorder:
             return None
         if captured.has_client_left and not (answer.is_streamed and answer.frames):
             return None
-        redactor = self._redactor.knowing(credentials)
-        key = parsed.request_hash if attempt.step_id is None else redactor.text(attempt.step_id)
-        exchange = build_exchange(parsed, captured, prices=self._prices, recorded_at=timestamp(self.clock))
-        self._append(RecordedExchange(key, redactor.redact(exchange)), turn, is_answered=answer.status is not None)
+        exchange = build_exchange(parsed, captured, prices=self._prices, made_at=self.clock.utc_now())
+        is_answered = answer.status is not None
+        key = self.record(attempt.step_id, exchange, credentials=credentials, turn=turn, is_answered=is_answered)
         self._emit(attempt, exchange, latency_ms=answer.end_ms)
         return RecordedExchange(key, exchange)
 
@@ -213,45 +174,13 @@ class WireRecorder:
         exchange = Exchange(
             provider=parsed.route.vendor,
             latency_ms=end_ms,
-            recorded_at=timestamp(self.clock),
             request_hash=parsed.request_hash,
             request=Raw(parsed.fields),
             wire=wire,
         )
-        redacted = self._redactor.knowing(credentials).redact(exchange)
-        self._append(RecordedExchange(parsed.request_hash, redacted), OWN_TURN, is_answered=True)
+        key = self.record(None, exchange, credentials=credentials)
         self._emit(attempt, exchange, latency_ms=end_ms)
-        return parsed.request_hash
-
-    def copy(self, stored: StoredExchange[Exchange]) -> None:
-        """Record an exchange of another recording as it is.
-
-        Raises:
-            RecordingWriteError: it cannot be written.
-        """
-        self._recording.append(stored.key, stored.exchange)
-
-    @property
-    def got_no_answer(self) -> bool:
-        """Whether calls were made, and no API has answered any of them."""
-        return self._is_asked and not self._is_answered
-
-    def _append(self, recorded: RecordedExchange, turn: CallTurn, *, is_answered: bool) -> None:
-        """Write the exchange. In a recording that has others, those without an answer wait for one that has one."""
-        self._is_asked, self._is_answered = True, self._is_answered or is_answered
-        self._held_back.append(recorded)
-        if self._is_answered or not self._recording.found_any:
-            ready, self._held_back = self._held_back, []
-            for each in ready:
-                self._recording.append(each.key, each.exchange, turn=turn)
-
-    def keep(self) -> None:
-        """Let the recording stay as it was, because the run has failed."""
-        self._recording.keep()
-
-    def close(self) -> None:
-        """Bring the recording into its final form. Safe to call twice."""
-        self._recording.close()
+        return key
 
     def _emit(self, attempt: CallAttempt, exchange: Exchange, *, latency_ms: float) -> None:
         capture_content(self._sink, lambda: attempt.content(exchange))
@@ -291,9 +220,12 @@ def provider_name_of(parsed: ParsedRequest) -> str:
 
 
 def build_exchange(
-    parsed: ParsedRequest, captured: CapturedResponse, *, prices: PriceTable, recorded_at: str
+    parsed: ParsedRequest, captured: CapturedResponse, *, prices: PriceTable, made_at: datetime | None = None
 ) -> Exchange:
-    """Build the exchange that is recorded. Bytes that its codec cannot decode are recorded with a fault."""
+    """Build the exchange that is recorded, at the prices of when the call was `made_at`.
+
+    Bytes that its codec cannot decode are recorded with a fault.
+    """
     captured = _without_packed_body(captured)
     decoded, answer = _decode(parsed, captured), captured.answer
     is_timeout = isinstance(decoded.fault, Timeout)
@@ -301,12 +233,11 @@ def build_exchange(
         latency_ms=0.0 if is_timeout else answer.end_ms,
         chunks=decoded.chunks or None,
         fault=decoded.fault,
-        recorded_at=recorded_at,
         request_hash=parsed.request_hash,
         request=Raw(parsed.fields),
         wire=_wire_of(parsed, answer),
     )
-    return rest if parsed.request is None else _with_response(rest, decoded.response, parsed, prices)
+    return rest if parsed.request is None else _with_response(rest, decoded.response, parsed, prices, made_at)
 
 
 def _without_packed_body(captured: CapturedResponse) -> CapturedResponse:
@@ -320,11 +251,13 @@ def _without_packed_body(captured: CapturedResponse) -> CapturedResponse:
     return replace(captured, answer=replace(answer, headers=headers, frames=((answer.end_ms, note),)))
 
 
-def _with_response(rest: Exchange, response: Response, parsed: ParsedRequest, prices: PriceTable) -> Exchange:
+def _with_response(
+    rest: Exchange, response: Response, parsed: ParsedRequest, prices: PriceTable, made_at: datetime | None
+) -> Exchange:
     provider, model = provider_name_of(parsed), response.model
     if rest.fault is None:
         model = model or parsed.model
-        cost_usd = prices.cost_usd(provider, model, response.usage, at=_moment(rest.recorded_at))
+        cost_usd = prices.cost_usd(provider, model, response.usage, at=made_at)
         rest = replace(rest, usage=response.usage, cost_usd=cost_usd if isfinite(cost_usd) else 0.0)
     return replace(
         rest,
@@ -335,10 +268,6 @@ def _with_response(rest: Exchange, response: Response, parsed: ParsedRequest, pr
         tool_calls=recorded_calls(response.tool_calls),
         reasoning=response.reasoning,
     )
-
-
-def _moment(recorded_at: str | None) -> datetime | None:
-    return datetime.fromisoformat(recorded_at) if recorded_at else None
 
 
 def _wire_of(parsed: ParsedRequest, answer: HttpResponse) -> WireRecord | None:

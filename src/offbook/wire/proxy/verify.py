@@ -336,7 +336,7 @@ class Verifier:
         if address not in self._clients:
             self._clients[address] = upstream_client(self._upstreams, route.vendor, timeout_s=ANSWER_TIMEOUT_S)
         captured = await _captured(self._clients[address], request, call.parsed)
-        exchange = build_exchange(call.parsed, captured, prices=self._prices, recorded_at="")
+        exchange = build_exchange(call.parsed, captured, prices=self._prices)
         exchange = _with_embedding_usage(exchange, call.parsed, self._prices)
         failure = describe_failure(exchange, captured, self._upstreams.address(route.vendor)) or _refusal(
             call, exchange

@@ -1,26 +1,30 @@
-"""Record modes: which calls are made live, and what happens to the exchanges already recorded."""
+"""The recorder: which calls are made live, what is written without its secrets, and what becomes of older exchanges."""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Literal, Protocol, get_args
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
-from offbook.clock import Clock
+from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import InputError, RecordingWriteError
 from offbook.events import NULL_SINK, Sink
 from offbook.recording.call_cache import OWN_TURN, CallCache, CallTurn, call_name
 from offbook.recording.format.document import rules_from_meta
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules
+from offbook.recording.redact.redactor import Redactor
+from offbook.recording.redact.rules import redactor_in_force
 from offbook.recording.replace_on_close import ExchangeKind, ReplaceOnCloseWriter
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.memory import MemoryReader
-from offbook.recording.stores.store import RecordingReader, Store
+from offbook.recording.stores.store import RecordingReader, StoredExchange
 
 RecordMode = Literal["append", "once", "new", "all", "fresh"]
 
@@ -38,55 +42,72 @@ class ExchangeWriter(Protocol):
     def append_tool(self, tool: str, exchange: ToolExchange) -> None: ...
 
 
-def open_recording(
-    location: str | os.PathLike[str],
-    *,
-    mode: RecordMode,
-    kind: ExchangeKind,
-    first_to: ExchangeWriter | None = None,
-    sink: Sink = NULL_SINK,
-) -> OpenRecording:
-    """Open the recording at `location` for a recorder of that kind of exchanges, and create it if it does not exist.
+class RecordedAs(Struct, frozen=True):
+    """Where an exchange was recorded: its key, and its id in a recording that processes share."""
 
-    Each exchange is written to `first_to` before it is recorded. The sink gets an event for each lookup in a shared
-    recording.
-
-    Raises:
-        InputError: the mode is unknown, the recording cannot be written, or the file is not a recording.
-    """
-    if mode not in get_args(RecordMode):
-        known = ", ".join(get_args(RecordMode))
-        raise InputError(f"unknown mode {mode!r}", source="record", hint=f"one of: {known}")
-    return OpenRecording(open_store(location), mode=mode, kind=kind, first_to=first_to, sink=sink)
+    key: str
+    id: int | None = None
 
 
-class OpenRecording:
-    """A recording that a recorder writes to in one of the record modes. Safe to use from several threads.
+class Recorder:
+    """Records exchanges at a location in one of the record modes. Safe to use from several threads.
+
+    Secrets are removed before anything is written. A run in which no call got an answer adds nothing to what was found.
 
     Attributes:
-        found_any: there were exchanges when the recording was opened.
         has_answers: the exchanges found when the recording was opened answer calls before anything is called live
             (modes `once` and `new`, if there were any). In mode `new`, those of a shared recording always do.
         cache: decides who makes a call, if other processes share the recording in mode `new`.
         is_live: calls without such an answer are made live. False in mode `once` if the recording has answers.
+        rules: what fingerprints ignore.
+
+    Args:
+        location: the recording: a path, or `sqlite:///path.db`. It is created if it does not exist.
+        mode: `append` adds every call to the recording. `once` answers from an existing recording alone. `new` answers
+            from an existing recording and adds what it does not have. `all` replaces the entries that this run
+            touches, `fresh` the whole recording when the recorder is closed.
+        kind: what is recorded; the record mode concerns exchanges of this kind only.
+        redactor: decides what is a secret; by default, the rules in force.
+        rules: what the fingerprints of a new recording ignore.
+        first_to: gets each exchange before it is recorded.
+        sink: gets an event for each lookup in a shared recording.
+
+    Raises:
+        InputError: the mode is unknown, the recording cannot be written, the file is not a recording, or it has
+            exchanges that were recorded by other rules.
     """
 
     def __init__(
         self,
-        store: Store,
+        location: str | os.PathLike[str],
         *,
         mode: RecordMode,
         kind: ExchangeKind,
+        redactor: Redactor | None = None,
+        rules: NormaliseRules = NO_RULES,
         first_to: ExchangeWriter | None = None,
         sink: Sink = NULL_SINK,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        if mode not in get_args(RecordMode):
+            known = ", ".join(get_args(RecordMode))
+            raise InputError(f"unknown mode {mode!r}", source="record", hint=f"one of: {known}")
+        store = open_store(location)
         self._store, self._mode, self._first_to, self._lock = store, mode, first_to, threading.Lock()
+        self._redactor, self.clock = redactor or redactor_in_force(), clock
         self._writer = ReplaceOnCloseWriter(store, kind, mode) if mode in ("all", "fresh") else store.write()
         size = self._writer.size if kind == "models" else self._writer.tool_size
         self.cache = self._share(sink) if mode == "new" else None
-        self.found_any = self._writer.found_any if isinstance(self._writer, ReplaceOnCloseWriter) else size > 0
-        self.has_answers = mode in ("once", "new") and (size > 0 or self.cache is not None)
+        self._found_any = self._writer.found_any if isinstance(self._writer, ReplaceOnCloseWriter) else size > 0
+        self.has_answers: bool = mode in ("once", "new") and (size > 0 or self.cache is not None)
         self.is_live = mode != "once" or not self.has_answers
+        self._held_back: list[tuple[str, Exchange]] = []
+        self._is_asked = self._is_answered = False
+        try:
+            self.rules: NormaliseRules = self._agree_rules(rules)
+        except InputError:
+            self._writer.close()
+            raise
 
     def _share(self, sink: Sink) -> CallCache | None:
         shared = self._store.share()
@@ -115,12 +136,8 @@ class OpenRecording:
         """
         return OWN_TURN if self.cache is None else await self.cache.turn(call_name(step_id, fingerprint), check)
 
-    def agree_rules(self, rules: NormaliseRules = NO_RULES) -> NormaliseRules:
-        """Return the normalise rules of the recording, which are `rules` if it does not have any yet.
-
-        Raises:
-            InputError: the recording holds exchanges that were recorded with other rules, or declares its own wrongly.
-        """
+    def _agree_rules(self, rules: NormaliseRules) -> NormaliseRules:
+        """Return the normalise rules of the recording, which are `rules` if it does not have any yet."""
         declared = rules_from_meta(self._writer.meta, source=self._store.location)
         if rules in (NO_RULES, declared):
             return declared
@@ -133,14 +150,39 @@ class OpenRecording:
         self._writer.add_meta({"normalise": msgspec.to_builtins(rules)})
         return rules
 
-    def append(self, key: str, exchange: Exchange, *, turn: CallTurn = OWN_TURN) -> None:
-        """Record an exchange. In mode `all`, those of a key replace those found under the key when the run has ended.
+    def record(
+        self,
+        step: str | None,
+        exchange: Exchange,
+        *,
+        credentials: Iterable[str] = (),
+        turn: CallTurn = OWN_TURN,
+        is_answered: bool = True,
+    ) -> str:
+        """Record an exchange of a step, and return its key: the step, or the fingerprint of the request.
 
-        A shared recording keeps no failures. The `turn` ends with the exchange.
+        In mode `all`, those of a key replace those found under the key when the run has ended. In a recording that has
+        others, exchanges that were not answered wait for one that was. A shared recording keeps no failures. The `turn`
+        ends with the exchange. `credentials` are those that the call was made with: secrets, whatever their shape.
 
         Raises:
             RecordingWriteError: the exchange cannot be written.
         """
+        redactor = self._redactor.knowing(credentials)
+        key = (exchange.request_hash or "") if step is None else redactor.text(step)
+        self._is_asked, self._is_answered = True, self._is_answered or is_answered
+        self._held_back.append((key, redactor.redact(replace(exchange, recorded_at=timestamp(self.clock)))))
+        if self._is_answered or not self._found_any:
+            ready, self._held_back = self._held_back, []
+            for name, each in ready:
+                self._append(name, each, turn)
+        return key
+
+    def copy(self, stored: StoredExchange[Exchange]) -> None:
+        """Record an exchange of another recording as it is. Raises like `record`."""
+        self._append(stored.key, stored.exchange, OWN_TURN)
+
+    def _append(self, key: str, exchange: Exchange, turn: CallTurn) -> None:
         with self._writing():
             if self._first_to is not None:
                 self._first_to.append(key, exchange)
@@ -149,15 +191,25 @@ class OpenRecording:
             else:
                 self.cache.append(key, exchange, call=turn.call)
 
-    def append_tool(self, tool: str, exchange: ToolExchange, *, turn: CallTurn = OWN_TURN) -> int | None:
-        """Record a tool exchange, like `append`. Returns its id in a shared recording."""
+    def record_tool(
+        self, tool: str, exchange: ToolExchange, *, credentials: Iterable[str] = (), turn: CallTurn = OWN_TURN
+    ) -> RecordedAs:
+        """Record an exchange of a tool, like `record`."""
+        redactor = self._redactor.knowing(credentials)
+        key = redactor.text(tool)
+        redacted = redactor.redact_tool(replace(exchange, recorded_at=timestamp(self.clock)))
         with self._writing():
             if self._first_to is not None:
-                self._first_to.append_tool(tool, exchange)
+                self._first_to.append_tool(key, redacted)
             if self.cache is not None:
-                return self.cache.append_tool(tool, exchange, call=turn.call)
-            self._writer.append_tool(tool, exchange)
-            return None
+                return RecordedAs(key, self.cache.append_tool(key, redacted, call=turn.call))
+            self._writer.append_tool(key, redacted)
+            return RecordedAs(key)
+
+    @property
+    def got_no_answer(self) -> bool:
+        """Whether calls were made, and none of them was answered."""
+        return self._is_asked and not self._is_answered
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
