@@ -374,12 +374,15 @@ def test_tools_that_only_read_need_no_permission(paying):
     assert (code, notices(err)) == (0, [])
 
 
-def test_what_the_config_declares_of_tools_holds_and_is_kept_in_the_command(paying, project):
+def test_what_the_config_says_holds_and_the_command_has_the_rest(paying, project):
     project.write("offbook.toml", "[tools.refund]\nread_only = true\n[tools.other]\neffect = true\noptional = true\n")
     code, out, err = paying(*SECOND_CALL, "--json")
     assert (code, notices(err)) == (0, [])
-    again = json.loads(out)["explored"][0]["reproduce"]
-    assert "-o tools.refund.read_only=true -o tools.other.effect=true -o tools.other.optional=true" in again
+    assert " -o " not in json.loads(out)["explored"][0]["reproduce"]
+    project.write("offbook.toml", "[explore]\nrun_tools = true\ndeadline = 5\n")
+    changed = ("-o", "run_tools=false", "-o", "deadline=9", "-o", "tools.refund.read_only=true")
+    again = json.loads(paying(*SECOND_CALL, *changed, "--json")[1])["explored"][0]["reproduce"]
+    assert "-o deadline=9 -o run_tools=false -o tools.refund.read_only=true --fault" in again
 
 
 def test_a_refund_that_the_conversation_shows_twice_may_be_one_too_many(paying):

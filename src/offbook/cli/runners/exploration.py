@@ -46,7 +46,7 @@ from offbook.report.exploration.report_input import (
     ReportOrigin,
     causes_of_findings,
 )
-from offbook.settings import arguments_of
+from offbook.settings import arguments_of, find_project, load_project, resolve
 from offbook.shard import parse_shard
 from offbook.subjects.executors import RayAddress, executor_of
 from offbook.subjects.program.kept_folders import PLACEHOLDER
@@ -184,6 +184,8 @@ class _Exploration:
     def __init__(self, spec: AnySubjectSpec, options: ExploreArguments, before: Exploration | None) -> None:
         self._spec, self._options, self._before = spec, options, before
         self._settings = ExploreSettings(**{name: getattr(options, name) for name in ExploreSettings.__struct_fields__})
+        project = find_project() if options.config is None else load_project(options.config)
+        self._configured = resolve(ExploreArguments, {}, project=project)
         self._fail_on = parse_verdicts(",".join(options.fail_on) or None)
         self._workers = parse_workers(str(options.workers))
         self._faults = ",".join([options.faults, *["crash"] * options.crashes, *["orders"] * options.orders])
@@ -345,8 +347,9 @@ class _Exploration:
         return explore_command(self._spec, [*self._words("invariants"), *faults])
 
     def _words(self, *further: str) -> list[str]:
-        """Return the options that say how the subject is run, and `further` ones, as words of the command line."""
-        return arguments_of(self._options, among={*ExploreSettings.__struct_fields__, *further})
+        """Return the options that say how the subject is run, and `further` ones, as far as the config does not."""
+        among = {*ExploreSettings.__struct_fields__, *further}
+        return arguments_of(self._options, base=self._configured, among=among)
 
     def _keep(self, subject: Subject, exploration: Exploration, *, minimises: bool) -> None:
         """Write a regression file for each cause."""
