@@ -385,6 +385,26 @@ def test_what_the_config_says_holds_and_the_command_has_the_rest(paying, project
     assert "-o deadline=9 -o run_tools=false -o tools.refund.read_only=true --fault" in again
 
 
+UNFIT = """
+[explore]
+mcp = ".mcp.json"
+results = ["report.txt"]
+check = "false"
+keep = ["state"]
+block_network = true
+compare = "before.json"
+regress = "found"
+budget = "5m"
+"""
+
+
+def test_options_of_the_config_that_do_not_fit_a_run_have_no_effect(run, careless, project):
+    project.write("offbook.toml", UNFIT)
+    code, _, err = run("explore", *FLOW, "--faults", "timeout", "--shard", "1/1", "--json")
+    assert (code, err) == (0, "")
+    assert run("explore", *FLOW, "-o", "check=false")[0] == 2
+
+
 def test_a_refund_that_the_conversation_shows_twice_may_be_one_too_many(paying):
     code, out, _ = paying("--run-tools", *SECOND_CALL, "-o", "declared=3")
     assert code == 1
