@@ -90,7 +90,7 @@ def _checked(options: ExecArguments, given: ExecArguments, command: list[str]) -
         raise InputError(reason, source="--time-limit", hint="use a number above 0")
     given.check_together()
     named_base_urls(options.base_url_vars, "")
-    return replace(options.fitting(), base_url_vars=(*agent_variables(command), *options.base_url_vars))
+    return replace(options.fitting(given), base_url_vars=(*agent_variables(command), *options.base_url_vars))
 
 
 def _refuse_misplaced(words: Sequence[str]) -> None:
