@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from inspect import Parameter, Signature, signature
-from typing import Annotated, Any, Literal, TypeAlias, get_origin
+from typing import Annotated, Any, Literal, get_origin
 
 import typer
 from msgspec import Struct
@@ -13,15 +13,6 @@ from offbook.errors import InputError
 from offbook.settings import Setting, find_project, load_project, resolve, settings_of
 
 _ASSIGNMENTS = "assignments"
-Assignments: TypeAlias = Annotated[
-    list[str],
-    typer.Option(
-        "-o",
-        "--option",
-        metavar="KEY=VALUE",
-        help="Set another option for this run; offbook settings lists them. Repeatable.",
-    ),
-]
 
 
 def with_options(kind: type[Struct]) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -33,7 +24,14 @@ def with_options(kind: type[Struct]) -> Callable[[Callable[..., None]], Callable
     panels: Sequence[str] = getattr(kind, "panels", ("",))
     listed = sorted(settings_of(kind).items(), key=lambda item: panels.index(item[1].option.panel or panels[0]))
     shared = {name: _parameter(setting) for name, setting in listed if setting.flags}
-    assignments = Parameter(_ASSIGNMENTS, Parameter.KEYWORD_ONLY, default=[], annotation=Assignments)
+    info = typer.Option(
+        "-o",
+        "--option",
+        metavar="KEY=VALUE",
+        help="Set another option for this run; offbook settings lists them. Repeatable.",
+        autocompletion=lambda: [f"{setting.key}=" for setting in settings_of(kind).values()],
+    )
+    assignments = Parameter(_ASSIGNMENTS, Parameter.KEYWORD_ONLY, default=[], annotation=Annotated[list[str], info])
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         _, _, *own = signature(command, eval_str=True).parameters.values()
