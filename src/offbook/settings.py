@@ -346,17 +346,18 @@ def _in_folder(value: Any, folder: Path) -> Any:
     return os.path.relpath(folder / value) + ("/" if value.endswith("/") else "")
 
 
-def arguments_of(options: Struct, *, among: Collection[str] = ()) -> list[str]:
-    """Return the words of the command line that stand for these options, or those fields `among` them.
+def arguments_of(options: S, *, base: S | None = None, among: Collection[str] = ()) -> list[str]:
+    """Return the words of the command line for what these options, or those fields `among` them, have unlike `base`.
 
-    They are flags, and `-o` for options without.
+    They are flags, and `-o` for options without. By default, `base` are the defaults.
     """
+    base = type(options)() if base is None else base
     words: list[str] = []
     for setting in settings_of(type(options)).values():
         value = getattr(options, setting.field)
-        if value == setting.default or (among and setting.field not in among):
+        if value is None or value == getattr(base, setting.field) or (among and setting.field not in among):
             continue
-        if not setting.flags:
+        if not setting.flags or value in (False, ()):
             words += ["-o", f"{setting.key}={_assigned_text(value)}"]
         elif setting.type is bool:
             words.append(setting.flags[0])
@@ -365,9 +366,10 @@ def arguments_of(options: Struct, *, among: Collection[str] = ()) -> list[str]:
             words += [word for item in items for word in (setting.flags[0], item)]
         else:
             words += [setting.flags[0], f"{value:g}" if isinstance(value, float) else str(value)]
+    known: Mapping[str, ToolSettings] = getattr(base, TOOLS, {})
     tools: Mapping[str, ToolSettings] = getattr(options, TOOLS, {})
     for name, declared in tools.items():
-        for key, value in msgspec.to_builtins(declared).items():
+        for key, value in msgspec.to_builtins(declared).items() if known.get(name) != declared else ():
             words += ["-o", f"{TOOLS}.{name}.{key}={_assigned_text(value)}"]
     return words
 

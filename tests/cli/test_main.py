@@ -164,7 +164,11 @@ def test_completion_can_be_shown(run, monkeypatch):
 
 @pytest.mark.parametrize(
     ("typed", "proposed"),
-    [("offbook re", {"replay", "recording", "resume"}), ("offbook replay --rec", {"--recording"})],
+    [
+        ("offbook re", {"replay", "recording", "resume"}),
+        ("offbook replay --rec", {"--recording"}),
+        ("offbook explore -o dea", {"deadline="}),
+    ],
 )
 def test_commands_and_options_are_completed(run, monkeypatch, typed, proposed):
     monkeypatch.setenv("_OFFBOOK_COMPLETE", "complete_bash")

@@ -38,7 +38,7 @@ class QuickParameters:
         except Exception as error:
             if hasattr(error, "message"):  # a usage error, whose class typer does not export
                 known = [name for parameter in parameters for name in parameter.opts if name.startswith("--")]
-                _name_moved(error, given, getattr(self.callback, "options_kind", None))  # type: ignore[attr-defined]
+                _check_moved(getattr(error, "option_name", ""), given, getattr(self.callback, "options_kind", None))  # type: ignore[attr-defined]
                 _propose_two_dashes(error, given, known)
                 _propose_replay(error, known)
                 _propose_recording(error, known, parameters, ctx.command_path)
@@ -46,19 +46,18 @@ class QuickParameters:
         return rest
 
 
-def _name_moved(error: Any, args: list[str], kind: Any) -> None:
-    """Raise InputError instead of the error of a flag that has become an option of the config, and name the option."""
-    flag = getattr(error, "option_name", "")
+def _check_moved(flag: str, args: list[str], kind: Any) -> None:
+    """Raise InputError for a flag that has become an option of the config, and say how to set that."""
     if not flag or kind is None:
         return
     from offbook.errors import InputError
     from offbook.settings import moved_flag
 
-    word, _, value = next((arg for arg in args if arg.partition("=")[0] == flag), flag).partition("=")
+    value = next((arg.partition("=")[2] for arg in args if arg.startswith(f"{flag}=")), "")
     following = args[args.index(flag) + 1 :] if flag in args else []
-    if not value and following and not following[0].startswith("-"):
+    if following and not following[0].startswith("-"):
         value = following[0]
-    if hint := moved_flag(kind, word, value):
+    if hint := moved_flag(kind, flag, value):
         raise InputError(f"{flag} moved", hint=hint) from None
 
 
@@ -345,15 +344,14 @@ class MainGroup(LazyGroup):
     def _refuse_foreign(self, words: list[str], command: str) -> None:
         """Raise InputError for an option that `replay` has for workflows alone, or for programs alone."""
         from offbook.errors import InputError
-        from offbook.settings import moved_flag
 
-        options = self.table["exec"].load("exec").callback.options_kind
-        other = "replay" if command == "exec" else "exec"
-        given = [word.partition("=")[0] for word in words if word.startswith("--")]
-        given = [name for name in given if other == "exec" or not moved_flag(options, name, "")]
-        known = {name for each in self.table[command].load(command).params for name in each.opts}
-        for name in given:
-            if name not in known and any(name in each.opts for each in self.table[other].load(other).params):
+        own, other = self.table[command].load(command), "replay" if command == "exec" else "exec"
+        known = {name for each in own.params for name in each.opts}
+        given = (word.partition("=")[0] for word in words if word.startswith("--"))
+        for name in (name for name in given if name not in known):
+            if command == "exec":
+                _check_moved(name, words, own.callback.options_kind)
+            if any(name in each.opts for each in self.table[other].load(other).params):
                 what, usage = _REPLAYED[other]
                 hint = _OTHER_SPELLINGS.get(name, f"leave it out, or replay {usage}")
                 raise InputError(f"{name} is for {what}", source="replay", hint=hint)

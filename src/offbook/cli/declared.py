@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from inspect import Parameter, Signature, signature
-from typing import Annotated, Any, Literal, TypeAlias, get_origin
+from typing import Annotated, Any, Literal, get_origin
 
 import typer
 from msgspec import Struct
@@ -13,44 +13,44 @@ from offbook.errors import InputError
 from offbook.settings import Setting, find_project, load_project, resolve, settings_of
 
 _ASSIGNMENTS = "assignments"
-Assignments: TypeAlias = Annotated[
-    list[str],
-    typer.Option(
-        "-o",
-        "--option",
-        metavar="KEY=VALUE",
-        help="Set another option for this run; offbook settings lists them. Repeatable.",
-    ),
-]
 
 
 def with_options(kind: type[Struct]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of a struct, in the place of its first parameter, which gets their values.
+    """Give a command the options of a struct, in the place of its first two parameters, which get their values.
 
-    If its second parameter is called `given`, that gets the values without those of the config: checks of options that
-    exclude each other are for them, as the config holds for more than one run.
+    The first gets them all, the second those without the config: checks of options that exclude each other are for
+    what is given, as the config holds for more than one run.
     """
     panels: Sequence[str] = getattr(kind, "panels", ("",))
     listed = sorted(settings_of(kind).items(), key=lambda item: panels.index(item[1].option.panel or panels[0]))
     shared = {name: _parameter(setting) for name, setting in listed if setting.flags}
-    assignments = Parameter(_ASSIGNMENTS, Parameter.KEYWORD_ONLY, default=[], annotation=Assignments)
+    info = typer.Option(
+        "-o",
+        "--option",
+        metavar="KEY=VALUE",
+        help="Set another option for this run; offbook settings lists them. Repeatable.",
+        autocompletion=lambda: [f"{setting.key}=" for setting in settings_of(kind).values()],
+    )
+    assignments = Parameter(_ASSIGNMENTS, Parameter.KEYWORD_ONLY, default=[], annotation=Annotated[list[str], info])
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        _, *own = signature(command, eval_str=True).parameters.values()
-        wants_given = bool(own) and own[0].name == "given"
-        own = own[1:] if wants_given else own
+        _, _, *own = signature(command, eval_str=True).parameters.values()
 
         def run(**values: Any) -> None:
             texts = values.pop(_ASSIGNMENTS)
             given = {name: value for name in shared if (value := values.pop(name)) is not None and value is not False}
             given = {name: value for name, value in given.items() if value not in ([], ())}
-            for setting in settings_of(kind).values():
-                if setting.option.is_once and setting.field in given:
-                    given[setting.field] = _single_value(given[setting.field], setting.flags[0])
+            for name, setting in settings_of(kind).items():
+                if setting.option.is_once and name in given:
+                    first, *others = given[name]
+                    if others:
+                        hint = f"keep one of: {', '.join(given[name])}"
+                        raise InputError(f"{setting.flags[0]} is given {len(given[name])} times", hint=hint)
+                    given[name] = first
             alone = resolve(kind, given, texts, project=None)
             config = getattr(alone, "config", None)
             project = find_project() if config is None else load_project(config)
-            command(resolve(kind, given, texts, project=project), *([alone] if wants_given else []), **values)
+            command(resolve(kind, given, texts, project=project), alone, **values)
 
         run.__doc__, run.options_kind = command.__doc__, kind  # type: ignore[attr-defined]
         parameters = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in (*own, *shared.values(), assignments)]
@@ -58,12 +58,6 @@ def with_options(kind: type[Struct]) -> Callable[[Callable[..., None]], Callable
         return run
 
     return decorate
-
-
-def _single_value(given: Sequence[str], option: str) -> str:
-    if len(given) > 1:
-        raise InputError(f"{option} is given {len(given)} times", hint=f"keep one of: {', '.join(given)}")
-    return given[0]
 
 
 def _parameter(setting: Setting) -> Parameter:

@@ -188,12 +188,9 @@ def _set(state: JsonObject, setting: str, declared: JsonObject) -> None:
 
 def _mapping(value: Any, path: str) -> JsonObject:
     if not isinstance(value, dict):
-        raise InputError(f"there is {_json_excerpt(value)} where a mapping is expected", source=f"--set {path}")
+        excerpt = orjson.dumps(value).decode()[:40]
+        raise InputError(f"there is {excerpt} where a mapping is expected", source=f"--set {path}")
     return value
-
-
-def _json_excerpt(value: Any) -> str:
-    return orjson.dumps(value).decode()[:40]
 
 
 def _declared(declared: Any, keys: list[str]) -> Any:

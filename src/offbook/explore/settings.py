@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, TypeAlias
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from offbook.errors import InputError
 from offbook.settings import Option, ToolSettings
@@ -78,8 +79,6 @@ class AgentSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
 
     @property
     def deadlines(self) -> Deadlines:
-        from msgspec.structs import replace  # noqa: PLC0415
-
         from offbook.explore.options import DEFAULT_DEADLINES  # noqa: PLC0415 - help shows options without exploring
 
         return DEFAULT_DEADLINES if self.deadline_s is None else replace(DEFAULT_DEADLINES, virtual_s=self.deadline_s)
@@ -379,3 +378,21 @@ class ExploreArguments(ExploreSettings, frozen=True, kw_only=True):
         bool, Option("Print JSON, for machines.", "--json", key="json", panel=REPORTS, is_per_run=True)
     ] = False
     quiet: Annotated[bool, Option("Print failures only.", "--quiet -q", panel=REPORTS)] = False
+
+    def fitting(self, given: Self, *, file: str | None) -> Self:
+        """Return the options without those of the config that have no effect on what is explored: a file or a program.
+
+        `given` are the options without those of the config. Those of them that do not fit are refused later.
+        """
+        unfit = {"mcp", *_PROGRAM_OPTIONS} if file is not None else set[str]()
+        if file is None and self.on_divergence == "live":
+            unfit.add("on_divergence")
+        if file is not None and file.endswith(".py"):
+            unfit.add("crashes")
+        if self.shard is not None:
+            unfit |= {"compare", "regress"}
+            unfit |= set() if str(self.budget).isdecimal() else {"budget"}
+        return replace(self, **{name: getattr(given, name) for name in unfit})
+
+
+_PROGRAM_OPTIONS = ("effects", "results", "check", "keep", "intercept", "intercept_hosts", "block_network")

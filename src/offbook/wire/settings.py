@@ -189,14 +189,14 @@ class WireArguments(Struct, frozen=True, kw_only=True):
             hint = f"name it {named}, or sqlite:///path.db: a folder holds only those"
             raise InputError("a recording is a file named *.json", source=self.record, hint=hint)
 
-    def fitting(self) -> Self:
-        """Return the options without those of the config that have no effect in this run."""
-        fitting = self
-        if self.record is None and self.live_from_call is None:
-            fitting = replace(fitting, record_mode=None, upstreams=(), upstream_end_wait_s=None)
-        if self.replay is None:
-            fitting = replace(fitting, lenient=False, default_response=None)
-        return fitting
+    def fitting(self, given: Self) -> Self:
+        """Return the options without those of the config that do not fit this run. `given` are those without any."""
+        return replace(self, **{name: getattr(given, name) for name in self._unfit()})
+
+    def _unfit(self) -> set[str]:
+        """Return the fields that the config must not set in this run."""
+        unfit = set() if self.record or self.live_from_call else {"record_mode", "upstreams", "upstream_end_wait_s"}
+        return unfit if self.replay is not None else unfit | {"lenient", "default_response"}
 
 
 class ExecArguments(WireArguments, frozen=True, kw_only=True):
@@ -275,14 +275,11 @@ class ExecArguments(WireArguments, frozen=True, kw_only=True):
                 if is_given:
                     raise InputError(f"--live-from excludes {what}", hint="leave one of them out")
 
-    def fitting(self) -> Self:
-        fitting = super().fitting()
-        if not self.intercept:
-            fitting = replace(fitting, intercept_hosts=())
-        if self.live_from is None:
-            return fitting
-        mode = self.record_mode if self.record_mode == "fresh" else None
-        return replace(fitting, mcp=None, lenient=False, default_response=None, record_mode=mode)
+    def _unfit(self) -> set[str]:
+        unfit = super()._unfit() | (set() if self.intercept else {"intercept_hosts"})
+        if self.live_from is not None:
+            unfit |= {"mcp", "lenient", "default_response", "record_mode"}
+        return unfit
 
 
 _FORK_EXAMPLE = "offbook exec --replay PATH --live-from call=4 --model NAME -- COMMAND …"
@@ -332,3 +329,11 @@ class ServeArguments(WireArguments, frozen=True, kw_only=True):
         ),
     ] = ""
     as_json: Annotated[bool, Option("Print JSON, for machines.", "--json", key="json", is_per_run=True)] = False
+
+    def _unfit(self) -> set[str]:
+        unfit = super()._unfit()
+        if not (self.replay or "").startswith(("redis://", "rediss://")):
+            unfit.add("session_group")
+        if self.processes > 1 or self.session_group:  # processes do not share what these need
+            unfit |= {"strict_unused", "mcp", "record_mode", "trace", "metrics", "spans", "otel"}
+        return unfit

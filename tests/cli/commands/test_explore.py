@@ -377,13 +377,37 @@ def test_tools_that_only_read_need_no_permission(paying):
     assert notices(err) == []
 
 
-def test_what_the_config_declares_of_tools_holds_and_is_kept_in_the_command(paying, project):
+def test_what_the_config_says_holds_and_the_command_has_the_rest(paying, project):
     project.write("offbook.toml", "[tools.refund]\nread_only = true\n[tools.other]\neffect = true\noptional = true\n")
     code, out, err = paying(*SECOND_CALL, "--json")
     assert code == 0
     assert notices(err) == []
-    again = json.loads(out)["explored"][0]["reproduce"]
-    assert "-o tools.refund.read_only=true -o tools.other.effect=true -o tools.other.optional=true" in again
+    assert " -o " not in json.loads(out)["explored"][0]["reproduce"]
+    project.write("offbook.toml", "[explore]\nrun_tools = true\ndeadline = 5\n")
+    changed = ("-o", "run_tools=false", "-o", "deadline=9", "-o", "tools.refund.read_only=true")
+    again = json.loads(paying(*SECOND_CALL, *changed, "--json")[1])["explored"][0]["reproduce"]
+    assert "-o deadline=9 -o run_tools=false -o tools.refund.read_only=true --fault" in again
+
+
+UNFIT = """
+[explore]
+mcp = ".mcp.json"
+results = ["report.txt"]
+check = "false"
+keep = ["state"]
+block_network = true
+compare = "before.json"
+regress = "found"
+budget = "5m"
+"""
+
+
+def test_options_of_the_config_that_do_not_fit_a_run_have_no_effect(run, careless, project):
+    project.write("offbook.toml", UNFIT)
+    code, _, err = run("explore", *FLOW, "--faults", "timeout", "--shard", "1/1", "--json")
+    assert code == 0
+    assert err == ""
+    assert run("explore", *FLOW, "-o", "check=false")[0] == 2
 
 
 def test_a_refund_that_the_conversation_shows_twice_may_be_one_too_many(paying):

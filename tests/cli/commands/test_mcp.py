@@ -177,6 +177,21 @@ def test_tools_of_a_file_are_served_over_stdio_and_what_they_print_is_no_part_of
     assert json.loads(served.stdout)["result"]["content"] == [{"type": "text", "text": "aa"}]
 
 
+def test_the_config_says_what_mocked_tools_do(project):
+    Path("tools.py").write_text(
+        "def find(word: str) -> str:\n    return word\n\ndef pay() -> str:\n    return 'paid'\n"
+    )
+    Path("offbook.toml").write_text("[tools.find]\nread_only = true\n[tools.pay]\neffect = true\nidempotent = true\n")
+    asked = json.dumps({"jsonrpc": "2.0", "id": 2, "method": "tools/list"})
+    command = [COMMAND, "mcp", "mock", "tools.py", "--stdio"]
+    served = subprocess.run(command, input=asked, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    listed = json.loads(served.stdout)["result"]["tools"]
+    assert {each["name"]: each["annotations"] for each in listed} == {
+        "find": {"readOnlyHint": True},
+        "pay": {"readOnlyHint": False, "idempotentHint": True},
+    }
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

@@ -16,6 +16,7 @@ SETTINGS = {"cls": ProgramCommand}
 @with_options(ExploreArguments)
 def explore(
     options: ExploreArguments,
+    given: ExploreArguments,
     ctx: typer.Context,
     file: Annotated[
         str | None, typer.Argument(help="A workflow, or a file of scenarios; a program comes after --.")
@@ -49,6 +50,7 @@ def explore(
     from offbook.cli.parse import report_lines
     from offbook.cli.runners.exploration import run_exploration, subject_of
 
+    options = options.fitting(given, file=file)
     report_lines(options.report)
     command = program_args(ctx)
     check_placeholder(command or (), options.mcp)

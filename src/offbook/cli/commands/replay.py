@@ -26,7 +26,7 @@ from offbook.cli.options import (
 def replay(
     flow: Annotated[
         str | None,
-        typer.Argument(help="A workflow; none with a --plan that explore has kept.", show_default=False),
+        typer.Argument(help="A workflow file; none with a --plan that explore has written.", show_default=False),
     ] = None,
     recording: Annotated[
         str | None,
@@ -60,7 +60,7 @@ def replay(
     has no answer for, ends the run with exit code 3; the message names the step and the difference. Exits with 1 if a
     step failed, with 2 on bad input.
 
-    With a finding that `explore -o regress=FOLDER` has kept as --plan, replays that finding: exits with 1 if it is
+    With a finding that `explore -o regress=FOLDER` has written as --plan, replays that finding: exits with 1 if it is
     still there. Errors of --declared are added to those that the finding was kept with.
 
     [bold]Examples[/bold]
@@ -94,7 +94,7 @@ def replay(
         names = parse_names(declared)
         raise typer.Exit(replay_regression(plan, declared=names, is_json=as_json, is_quiet=quiet))
     if declared:
-        reason, hint = "--declared requires a --plan of explore --regress", "leave it out"
+        reason, hint = "--declared requires a --plan that explore has written", "leave it out"
         raise InputError(reason, source="replay", hint=hint)
     if plan is not None and not Path(plan).is_file():
         raise InputError("there is no such file", source=plan, hint=did_you_mean_file(plan))
@@ -120,7 +120,7 @@ def replay(
 
 
 def _is_regression(plan: str) -> bool:
-    """Return whether a plan is a file of `explore --regress`, which names its own workflow."""
+    """Return whether a plan is a finding that `explore` has written, which names its own workflow."""
     from offbook.subjects import is_regression
 
     return is_regression(plan)

@@ -40,6 +40,7 @@ def serve(options: ServeArguments, given: ServeArguments) -> None:
     from offbook.errors import InputError
 
     given.check_together()
+    options = options.fitting(given)
     is_strict = options.strict_unused
     if options.session_group and not (options.replay or "").startswith(("redis://", "rediss://")):
         hint = "add --replay redis://HOST, or leave it out"
@@ -47,7 +48,7 @@ def serve(options: ServeArguments, given: ServeArguments) -> None:
     if (options.processes > 1 or options.session_group) and is_strict:
         hint = "leave it out, or use one process"
         raise InputError("each process counts what it has served", source="--strict-unused", hint=hint)
-    options = with_record_mode(options.fitting())
+    options = with_record_mode(options)
     served = serve_here(options) if options.processes == 1 else serve_in_processes(options)
     tally = served.tally
     summary = WireSummary(

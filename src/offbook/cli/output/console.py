@@ -33,7 +33,8 @@ def print_message(label: str, text: str, *, style: str = "bold", is_err: bool = 
     """
     words = style.split()
     colour = next((word for word in words if word != "bold"), None)
-    styled = typer.style(printable(label), bold="bold" in words, fg=colour) if _is_styled(is_err) else printable(label)
+    is_styled = (sys.stderr if is_err else sys.stdout).isatty() and not os.environ.get("NO_COLOR")
+    styled = typer.style(printable(label), bold="bold" in words, fg=colour) if is_styled else printable(label)
     typer.echo(f"{styled}{printable(mask_password(text))}", err=is_err)
 
 
@@ -55,11 +56,6 @@ def echo_json(document: str | bytes, *, nl: bool = True) -> None:
         typer.echo(printable_json(mask_password(document)), nl=nl)
     else:
         typer.echo(printable_json(mask_password(document.decode())).encode(), nl=nl)
-
-
-def _is_styled(is_err: bool) -> bool:
-    stream = sys.stderr if is_err else sys.stdout
-    return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
 def error_document(error: Exception, *, exit_code: int) -> bytes:

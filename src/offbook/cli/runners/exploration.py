@@ -47,7 +47,7 @@ from offbook.report.exploration.report_input import (
     ReportOrigin,
     causes_of_findings,
 )
-from offbook.settings import arguments_of
+from offbook.settings import arguments_of, find_project, load_project, resolve
 from offbook.shard import parse_shard
 from offbook.subjects.executors import RayAddress, executor_of
 from offbook.subjects.program.kept_folders import PLACEHOLDER
@@ -187,6 +187,8 @@ class _Exploration:
         self._settings = ExploreSettings(**{name: getattr(options, name) for name in ExploreSettings.__struct_fields__})
         fail_on = options.fail_on
         self._fail_on = parse_verdicts(fail_on, source="--fail-on") if fail_on else FINDING_TITLES
+        project = find_project() if options.config is None else load_project(options.config)
+        self._configured = resolve(ExploreArguments, {}, project=project)
         self._workers = parse_workers(str(options.workers))
         self._faults = ",".join([options.faults, *["crash"] * options.crashes, *["orders"] * options.orders])
         self._reports = report_lines(options.report)
@@ -347,8 +349,9 @@ class _Exploration:
         return explore_command(self._spec, [*self._words("invariants"), *faults])
 
     def _words(self, *further: str) -> list[str]:
-        """Return the options that say how the subject is run, and `further` ones, as words of the command line."""
-        return arguments_of(self._options, among={*ExploreSettings.__struct_fields__, *further})
+        """Return the options that say how the subject is run, and `further` ones, as far as the config does not."""
+        among = {*ExploreSettings.__struct_fields__, *further}
+        return arguments_of(self._options, base=self._configured, among=among)
 
     def _keep(self, subject: Subject, exploration: Exploration, *, minimises: bool) -> None:
         """Write a regression file for each cause."""

@@ -24,7 +24,6 @@ from offbook.errors import InputError
 from offbook.faults import FaultPlan
 from offbook.recording.call_cache import CacheCounts
 from offbook.recording.format.keys import short_key
-from offbook.recording.replace_on_close import keep_recording
 from offbook.recording.stores.locate import open_store
 from offbook.settings import arguments_of
 from offbook.text import pluralize
@@ -193,12 +192,6 @@ def _warn_of_edits(location: str) -> None:
         if problem := disagreement(exchange):
             print_message("warning: ", f"{location}: {short_key(key)}: {problem}", is_err=True)
             return
-
-
-def keep_recording_of_failure(end: ChildExit, options: WireArguments) -> None:
-    """Let a recording that is to be replaced stay as it was if the command failed."""
-    if options.record is not None and (end.is_late or end.code != FINE):
-        keep_recording(open_store(options.record))
 
 
 @contextmanager

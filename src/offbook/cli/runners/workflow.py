@@ -97,7 +97,8 @@ def _print_written(result: WorkflowResult, definition: WorkflowDefinition) -> No
     for path in paths:
         found, value = _value_at(result.state, path.split("."))
         if found:
-            print_message(f"{path}: ", _value_text(value))
+            text = value if isinstance(value, str) else orjson.dumps(value).decode()
+            print_message(f"{path}: ", text.replace("\n", "\n  "))
 
 
 def _value_at(state: Any, keys: list[str]) -> tuple[bool, Any]:
@@ -107,11 +108,6 @@ def _value_at(state: Any, keys: list[str]) -> tuple[bool, Any]:
             return False, None
         state = state[key]
     return True, state
-
-
-def _value_text(value: Any) -> str:
-    text = value if isinstance(value, str) else orjson.dumps(value).decode()
-    return text.replace("\n", "\n  ")
 
 
 def _print_failures(result: WorkflowResult) -> None:

@@ -13,7 +13,7 @@ from offbook.cli.output.console import echo, echo_json
 from offbook.codecs.base import Codec
 from offbook.codecs.framing import encode_sse_event
 from offbook.errors import ProviderError
-from offbook.messages import Response, ToolCall
+from offbook.messages import Response
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.wire_record import PLAIN_HTTP, WEBSOCKET, WireRecord, json_documents
 from offbook.text import pluralize, printable, suggestion
@@ -66,11 +66,10 @@ def _decoded_response(record: WireRecord, codec: Codec) -> Response:
 
 
 def _compared_fields(response: Response) -> dict[str, Any]:
-    return {"content": response.content, "tool_calls": [_compared_call(call) for call in response.tool_calls]}
-
-
-def _compared_call(call: ToolCall) -> tuple[str, Any]:
-    return call.tool, call.args if call.raw_arguments is None else call.raw_arguments
+    calls = [
+        (call.tool, call.args if call.raw_arguments is None else call.raw_arguments) for call in response.tool_calls
+    ]
+    return {"content": response.content, "tool_calls": calls}
 
 
 FED_BACK = "it is redacted and part of a later request: a replay asks with the redacted text, which does not match"

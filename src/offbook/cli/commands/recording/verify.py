@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from offbook.providers.pricing import PriceTable
-    from offbook.wire.proxy.verify import Verification, VerificationPlan, VerifiedCall
+    from offbook.wire.proxy.verify import Verification, VerificationPlan
 
 
 def verify(
@@ -110,16 +110,13 @@ def _check_plan(plan: VerificationPlan, numbers: list[int], file: str) -> None:
 
 
 def _describe_plan(plan: VerificationPlan, prices: PriceTable, budget: float | None) -> str:
-    unpriced = [model for provider, model in plan.models if not _has_price(prices, provider, model)]
+    priced = [(provider, model) for provider, model in plan.models if provider not in prices.free_providers]
+    unpriced = [model for provider, model in priced if prices.find(model, provider=provider) is None]
     cost = f"about ${_usd(plan.cost_usd)}" + (f", and what {', '.join(unpriced)} costs" if unpriced else "")
     parts = [f"{pluralize(len(plan.calls), 'call')} to {', '.join(plan.vendors)}", f"{plan.tokens:,} tokens", cost]
     parts += [f"at most ${budget:g}"] if budget is not None else []
     parts += [f"{pluralize(len(plan.left_out), 'exchange')} left out"] if plan.left_out else []
     return "; ".join(parts)
-
-
-def _has_price(prices: PriceTable, provider: str, model: str) -> bool:
-    return provider in prices.free_providers or prices.find(model, provider=provider) is not None
 
 
 def _confirm(what: str, *, is_confirmed: bool) -> None:
@@ -156,8 +153,9 @@ def _print(found: Verification, *, as_json: bool) -> None:
     for call in found.calls:
         if call.outcome in ("drifted", "failed"):
             print_message(f"{_name(call.number)}{call.about}: ", call.failure or "drifted")
-            for each in _difference_lines(call):
-                echo(f"  {each}")
+            for each in call.differences:
+                if each.kind != "text":
+                    echo(f"  {each.place}: {each.recorded} → {each.live}")
     for line, count in Counter(f"{_name(each.number)}{each.about}: {each.reason}" for each in found.left_out).items():
         echo(f"left out: {line}" + (f" ({count} exchanges)" if count > 1 else ""))
     echo(f"{_counts(found)}; ${_usd(found.cost_usd)}, ${_usd(found.recorded_cost_usd)} when recorded")
@@ -169,10 +167,6 @@ def _usd(cost_usd: float) -> str:
 
 def _name(number: int) -> str:
     return f"call {number}: " if number else ""
-
-
-def _difference_lines(call: VerifiedCall) -> list[str]:
-    return [f"{each.place}: {each.recorded} → {each.live}" for each in call.differences if each.kind != "text"]
 
 
 def _counts(found: Verification) -> str:

@@ -1,0 +1,225 @@
+"""Runs a program for `offbook exec`: next to a server, until it ends, with what is said before and after."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+from msgspec.structs import replace
+
+from offbook.cli import FAILED, FINE, NOT_EXECUTABLE, NOT_FOUND, SIGNALLED
+from offbook.cli.options import check_placeholder
+from offbook.cli.output.console import print_message
+from offbook.cli.output.wire import WireReportFile, WireSummary
+from offbook.cli.run_program import ChildExit, run_child
+from offbook.cli.runners.mcp_servers import McpServers
+from offbook.cli.runners.wire import (
+    EffectReports,
+    ExitDecision,
+    ExitPolicy,
+    WireTally,
+    child_environment,
+    discard_empty_recording,
+    events_of,
+    print_notes,
+    tally_wire_calls,
+    wire_options_of,
+    with_record_mode,
+)
+from offbook.errors import InputError
+from offbook.recording.replace_on_close import keep_recording, kept_beside
+from offbook.recording.stores.locate import open_store
+from offbook.text import format_usd, pluralize
+from offbook.tools.child_process import program_hint
+from offbook.vendors import agent_variables, named_base_urls
+from offbook.wire.intercept.program_network import ProgramNetwork
+from offbook.wire.proxy.upstream import missing_key_advice
+from offbook.wire.server.wire_server import WireServer
+from offbook.wire.settings import ExecArguments
+
+if TYPE_CHECKING:
+    from offbook.scenarios.trajectory.golden import GoldenFile
+
+
+def run_program(command: list[str], options: ExecArguments, *, given: ExecArguments) -> int:
+    """Run a program with its calls answered or recorded, say what happened, and return the exit code.
+
+    `given` are the options without those of the config.
+
+    Raises:
+        InputError: options exclude each other, or something that they name is missing or wrong.
+    """
+    options = _with_fork(_checked(options, given, command))
+    options = with_record_mode(options)
+    file = WireReportFile(options.report, options, command)
+    golden = None if options.golden is None else _load_golden(options.golden)
+    options.fault_plan()
+    if shutil.which(command[0]) is None and not Path(command[0]).exists():
+        return _print_not_started(command[0], FileNotFoundError())
+    if not options.quiet:
+        print_notes(options)
+        if options.live_from_call is not None:
+            model = f" with {options.model}" if options.model else ""
+            live = f"live from call {options.live_from_call} on{model}"
+            print_message("offbook: ", f"{live}; the whole run is recorded in {options.record}", is_err=True)
+    end, tally = _run(command, options, report=file)
+    decision = ExitPolicy(options, command).decide(end, tally)
+    if golden is not None and decision.code == FINE:
+        decision = _golden_decision(golden, tally, options)
+    file.finish(tally, exit_code=decision.code, command_exit_code=end.code)
+    _print_ending(options, tally, end, decision)
+    return decision.code
+
+
+def _checked(options: ExecArguments, given: ExecArguments, command: list[str]) -> ExecArguments:
+    """Return the options that have an effect, if those that are `given` fit together and there is a command."""
+    if given.replay is given.record is None:
+        _refuse_misplaced(command)
+    if not command:
+        raise InputError("a command is missing", source="exec", hint="offbook exec --replay PATH -- COMMAND …")
+    check_placeholder(command, options.mcp)
+    if options.time_limit is not None and not options.time_limit > 0:
+        reason = f"{options.time_limit:g} is not a time limit"
+        raise InputError(reason, source="--time-limit", hint="use a number above 0")
+    given.check_together()
+    named_base_urls(options.base_url_vars, "")
+    return replace(options.fitting(given), base_url_vars=(*agent_variables(command), *options.base_url_vars))
+
+
+def _refuse_misplaced(words: Sequence[str]) -> None:
+    """Raise InputError if a recording comes in the place of the command, or its option after it."""
+    option = next((word for word in words[:-1] if word in ("--replay", "--recording", "--record")), "")
+    is_first = bool(words) and words[0].endswith(".json")
+    if not option and not is_first:
+        return
+    place = words.index(option) if option else 0
+    recording = words[place + 1] if option else words[0]
+    rest = [*words[:place], *words[place + 2 :]] if option else [word for word in words[1:] if word != "--"]
+    hint = f"type: {shlex.join(['offbook', 'exec', option or '--replay', recording, '--', *rest])}"
+    raise InputError("the recording comes before the command", source=recording, hint=hint)
+
+
+def _with_fork(options: ExecArguments) -> ExecArguments:
+    """Return the options of a run that leaves its recording at the call of --live-from, if there is one.
+
+    The new recording is `today.live-from-4.json` next to `today.json`, unless the options name another.
+
+    Raises:
+        InputError: the new recording has exchanges already, or is the one that is left.
+    """
+    number = options.live_from_call
+    if number is None or options.replay is None:
+        return options
+    if options.record is None:
+        if "://" in options.replay:
+            raise InputError("a fork needs a new recording", source="--live-from", hint="add --record PATH")
+        options = replace(options, record=str(Path(options.replay).with_suffix(f".live-from-{number}.json")))
+    store = open_store(options.record or "")
+    if store.identity == open_store(options.replay or "").identity:
+        reason = "a fork does not write to the recording that it follows"
+        raise InputError(reason, source="--record", hint="name another")
+    if options.record_mode is None and store.exists() and store.load().size:
+        hint = "--record-mode fresh replaces it, and --record PATH writes another"
+        raise InputError("the recording of the fork is there already", source=store.location, hint=hint)
+    return options
+
+
+def _load_golden(path: str) -> GoldenFile:
+    from offbook.scenarios.trajectory.golden import load_golden  # most runs have none
+
+    return load_golden(path)
+
+
+def _golden_decision(golden: GoldenFile, tally: WireTally, options: ExecArguments) -> ExitDecision:
+    """Return the decision about a run that succeeded: a failure if its tool calls are not those approved."""
+    from offbook.scenarios.trajectory.golden import describe_difference, turn_of
+
+    match = golden.match([turn_of(turn) for turn in tally.tool_turns])
+    if match:
+        return ExitDecision(FINE)
+    words = ["offbook", "recording", "approve", options.record or options.recording, "--golden", options.golden or ""]
+    reason = f"the tool calls are {describe_difference(match, golden)}"
+    return ExitDecision(FAILED, reason, f"approve them: {shlex.join(words)}")
+
+
+def _print_ending(options: ExecArguments, tally: WireTally, end: ChildExit, decision: ExitDecision) -> None:
+    """Say what happened, which key may be missing, and what a fork has cost."""
+    kept = "" if options.record is None else kept_beside(open_store(options.record))
+    summary = WireSummary(
+        tally,
+        options.recording,
+        recorded_in=kept,
+        is_folder=options.is_folder,
+        is_quiet=options.quiet,
+        is_strict=options.strict_unused,
+    )
+    summary.print(decision)
+    if options.record is not None and (tally.failed or not (tally.totals.tries or end.code == 0)):
+        moved = [line.partition("=")[0] for line in options.upstreams]
+        if advice := missing_key_advice(tally.calls, os.environ, moved=moved, has_begun=bool(tally.totals.tries)):
+            print_message("  hint: ", advice, is_err=True)
+    if options.live_from_call is not None and not options.quiet:
+        served, live = tally.totals.outcomes["served"], tally.totals.outcomes["recorded"]
+        parts = f"{served:,} from {options.replay}, {live:,} live for ${format_usd(tally.totals.cost_usd) or '0'}"
+        message = f"{pluralize(served + live, 'answer')}: {parts}; recorded in {kept or options.record}"
+        print_message("offbook: ", message, is_err=True)
+
+
+def _run(command: list[str], options: ExecArguments, *, report: WireReportFile) -> tuple[ChildExit, WireTally]:
+    """Run the command next to a server, and return how it ended and the tally of its calls."""
+    wire_options = wire_options_of(options, os.environ)
+    with (
+        events_of(options).open() as sink,
+        discard_empty_recording(options.record),
+        _muted_misses(),
+        EffectReports(os.environ) as effects,
+        McpServers(options, os.environ, sink=sink) as mcp,
+        ProgramNetwork(options.network, os.environ) as network,
+        WireServer(
+            replace(wire_options, sink=sink), port=options.port, mount=mcp.hub, interception=network.interception
+        ) as server,
+    ):
+        report.begin()
+        try:
+            environment = child_environment(os.environ, server, network, options.base_url_vars)
+            environment |= effects.variables | mcp.point_to(server)
+            end = run_child(mcp.command(command), environment, time_limit_s=options.time_limit)
+        except OSError as error:
+            raise typer.Exit(_print_not_started(command[0], error)) from None
+        unused_tools = mcp.unused(server)
+        usage = [*server.unused_exchanges(), *unused_tools], server.overused_exchanges()
+        if options.record is not None and (end.is_late or end.code != FINE):
+            keep_recording(open_store(options.record))  # one that is to be replaced stays as it was
+        reported = effects.read(server, is_cut_off=end.is_late or end.code > SIGNALLED)
+    tally = tally_wire_calls(server, usage, options.fault_plan(), reported)
+    tally = replace(tally, network=network.tally, cache=mcp.cache_counts(tally.cache))
+    return end, replace(tally, ignored_mcp=mcp.are_ignored(unused_tools))
+
+
+def _print_not_started(name: str, error: OSError) -> int:
+    """Print why the command could not be started, and return the exit code that shells use for it."""
+    is_missing = isinstance(error, FileNotFoundError)
+    reason = "command not found" if is_missing else error.strerror
+    print_message("error: ", f"{name}: {reason}", style="bold red", is_err=True)
+    if hint := program_hint(name):
+        print_message("  hint: ", hint, is_err=True)
+    return NOT_FOUND if is_missing else NOT_EXECUTABLE
+
+
+@contextmanager
+def _muted_misses() -> Iterator[None]:
+    """Keep the server from logging misses: they are printed when the command has ended."""
+    logger = logging.getLogger("offbook.wire")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
