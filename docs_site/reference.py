@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, is_typeddict
 
 import msgspec
 import typer
@@ -255,6 +255,10 @@ def _parameters(value: Any) -> Iterator[str]:
     if inspect.isclass(value) and issubclass(value, msgspec.Struct):
         for name, _, default in _fields(value):
             yield f"{name}: {_annotation(value, name)}{_assigned(default)}"
+        return
+    if is_typeddict(value):
+        for name, hint in value.__annotations__.items():
+            yield f"{name}: {_type_name(getattr(hint, '__forward_arg__', hint))}"
         return
     for parameter in inspect.signature(value).parameters.values():
         default = msgspec.NODEFAULT if parameter.default is parameter.empty else parameter.default

@@ -32,6 +32,7 @@ from offbook.agent.message import ToolCallInfo as ToolCallInfo
 from offbook.agent.message import Transcript as Transcript
 from offbook.agent.rescue import rescue as rescue
 from offbook.agent.runner import AgentRun as AgentRun
+from offbook.agent.runner import RunOptions as RunOptions
 from offbook.agent.runner import WorkflowRunner as WorkflowRunner
 from offbook.agent.turn import TurnVerdict as TurnVerdict
 from offbook.errors import AgentError as AgentError

@@ -481,6 +481,7 @@ class ProviderGateway(Provider):
             budget=budget,
             sink=rules.sink if sink is None else Sinks(rules.sink, sink),
         )
+        # Breakers, routes and call numbers stay shared: a provider that keeps failing does so under any rules.
         other = object.__new__(type(self))
         vars(other).update(vars(self), budget=budget, _rules=changed)
         return other

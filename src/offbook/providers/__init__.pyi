@@ -12,4 +12,5 @@ from offbook.providers.http import read_response as read_response
 from offbook.providers.pricing import Price as Price
 from offbook.providers.pricing import PriceTable as PriceTable
 from offbook.providers.pricing import PriceTier as PriceTier
+from offbook.providers.provider import CallOptions as CallOptions
 from offbook.providers.provider import Provider as Provider

@@ -3,6 +3,7 @@
 from offbook.messages import result_text as result_text
 from offbook.tools.definition import ToolDef as ToolDef
 from offbook.tools.definition import ToolFunction as ToolFunction
+from offbook.tools.definition import ToolOptions as ToolOptions
 from offbook.tools.definition import ToolSpec as ToolSpec
 from offbook.tools.dispatch import ObservedTools as ObservedTools
 from offbook.tools.dispatch import ToolOutcome as ToolOutcome

@@ -56,6 +56,10 @@ class ToolModule(Struct, frozen=True):
             raise InputError(reason, source=source) from error
 
 
+# Two workflows in one process may each have a module `tools`. Python keeps one module of a name, so the second workflow
+# would get the functions of the first. While a module is imported and used here, the modules of other workflows are
+# therefore out of `sys.modules`, and those of this one are in it. Afterwards both are as before. A lock keeps other
+# threads from importing in the meantime.
 @contextmanager
 def _folder_first(folder: Path, name: str) -> Iterator[None]:
     before, own = set(sys.modules), _LOADED_MODULES.setdefault(folder, {})
