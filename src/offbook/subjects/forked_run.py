@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
@@ -95,7 +94,13 @@ class IsolatedSubject(ABC):
             raise RuntimeError(report.error)
         if report.script is not None:
             self._harnesses.load_script(report.script)
-        self._load(report.modules)
+        new = [name for name in report.modules if name not in self._tried]
+        self._tried.update(new)
+        for name in new:
+            with suppress(Exception):  # it may need something that only the run has, and then the run loads it
+                import_module(name)
+        if new:
+            self._references = None
         return report.run
 
     def close(self) -> None:
@@ -120,15 +125,6 @@ class IsolatedSubject(ABC):
         if ending.was_late:
             return Run(hung=killed_text(self._deadlines, ending.dump), fired=fired)
         return Run(error=RunFailure("undeclared", PROCESS_ENDED, exit_text(ending.exit_code)), fired=fired)
-
-    def _load(self, modules: Sequence[str]) -> None:
-        new = [name for name in modules if name not in self._tried]
-        self._tried.update(new)
-        for name in new:
-            with suppress(Exception):  # it may need something that only the run has, and then the run loads it
-                import_module(name)
-        if new:
-            self._references = None
 
 
 def _foreign_modules(before: int) -> tuple[str, ...]:

@@ -149,9 +149,6 @@ class WorkflowSubject(IsolatedSubject):
             engine = self._engine.using(pipeline.gateway, wrap_tools=pipeline.wrap_tools, checkpoint=checkpoint)
             result = await engine.run(deepcopy(self._state))
         note(result)
-        return self._result_of(result)
-
-    def _result_of(self, result: WorkflowResult) -> JsonObject:
         last = self._last_steps(result)
         final = {key for step in last for key in _written_by(step)}
         passing = {key for step in self._definition.steps for key in _written_by(step)} - final

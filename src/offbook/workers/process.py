@@ -161,17 +161,14 @@ class WorkerProcess:
                 self.jobs[number][1].set_result(result)
         if not data:
             asyncio.get_running_loop().remove_reader(self._connection)
-            self._fail()
-
-    def _fail(self) -> None:
-        """Fail the jobs that have no result, because the worker has ended."""
-        waiting = [(name, done) for name, done in self.jobs.values() if not done.done()]
-        if waiting:
-            error = _ended_error(self._end(), [name for name, _ in waiting])
-            for _, done in waiting:
-                done.set_exception(error)
-        if not self._ended.done():
-            self._ended.set_result(None)
+            # Fail the jobs that have no result, because the worker has ended.
+            waiting = [(name, done) for name, done in self.jobs.values() if not done.done()]
+            if waiting:
+                error = _ended_error(self._end(), [name for name, _ in waiting])
+                for _, done in waiting:
+                    done.set_exception(error)
+            if not self._ended.done():
+                self._ended.set_result(None)
 
     def _end(self) -> int | None:
         """Kill what is left of the process and its group, and return its exit code, if that is known."""

@@ -184,20 +184,19 @@ class RayExecutor:
         try:
             data = self._ray.get(batch.reference)
         except self._ray.exceptions.RayActorError as error:
-            self._replace(batch, error)
+            # Run a batch again whose actor has ended: on a new one, unless another batch has replaced that already.
+            if batch.attempts == MAX_ATTEMPTS:
+                cases = ", ".join(str(case) for case in batch.cases[:3])
+                raise OffbookError(
+                    f"{MAX_ATTEMPTS} workers ended with the same cases, which begin with {cases}"
+                ) from error
+            batch.attempts += 1
+            batch.actor = self._actors.replace(batch.worker, batch.actor)
+            batch.reference = batch.actor.run.remote(encode_batch(batch.cases))
             return
         batch.results = decode_results(data, batch.cases)
         mean_s = sum(each.real_s for each in batch.results) / len(batch.results)
         self._case_s = mean_s if self._case_s is None else (self._case_s + mean_s) / 2
-
-    def _replace(self, batch: _StartedBatch, error: Exception) -> None:
-        """Run a batch again whose actor has ended: on a new one, unless another batch has replaced that already."""
-        if batch.attempts == MAX_ATTEMPTS:
-            cases = ", ".join(str(case) for case in batch.cases[:3])
-            raise OffbookError(f"{MAX_ATTEMPTS} workers ended with the same cases, which begin with {cases}") from error
-        batch.attempts += 1
-        batch.actor = self._actors.replace(batch.worker, batch.actor)
-        batch.reference = batch.actor.run.remote(encode_batch(batch.cases))
 
 
 @contextmanager

@@ -221,7 +221,13 @@ class SuiteConversations:
 
     async def run(self, place: ConversationPlace, mocks: Mocks) -> ConversationResult:
         job = msgspec.msgpack.encode(_Job(place.number, place.index))
-        report = _checked(_decode(await self._run(job, name=f"the conversation {place.prefix!r}")))
+        report = _decode(await self._run(job, name=f"the conversation {place.prefix!r}"))
+        if report.refusal is not None:
+            raise InputError(**report.refusal)
+        if report.is_defect:
+            raise RuntimeError(report.error)
+        if report.error:
+            raise OffbookError(report.error)
         mocks.note_called(report.called)
         self._borrowed = self._borrowed or report.borrowed
         self.recorded.update(report.recorded)
@@ -256,16 +262,6 @@ class SuiteConversations:
             hint = "which conversation gets it depends on their order: use --workers 1, or record it again"
             raise InputError(reason, source="--workers", hint=hint)
         return self._used
-
-
-def _checked(report: _Report) -> _Report:
-    if report.refusal is not None:
-        raise InputError(**report.refusal)
-    if report.is_defect:
-        raise RuntimeError(report.error)
-    if report.error:
-        raise OffbookError(report.error)
-    return report
 
 
 def elapsed_in_slots(latencies_s: Iterable[float], slots: int, *, is_in_order: bool) -> float:

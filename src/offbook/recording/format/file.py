@@ -224,7 +224,14 @@ def _parse_entry(key: str, data: bytes | Raw, source: str) -> Entry:
     except _UNREADABLE as error:
         raise _shape_error(key, data, error, source) from None
     if len(memoryview(data)) > MAX_TEXT_CHARS:
-        _check_sizes(key, entry, source)
+        for exchange in entry if isinstance(entry, list) else [entry]:
+            if len(exchange.content) > MAX_TEXT_CHARS:
+                raise RecordingFormatError(
+                    f"content of {len(exchange.content)} characters; the maximum is {MAX_TEXT_CHARS}",
+                    source=source,
+                    place=_place(key),
+                    hint="split it over several entries",
+                )
     if not entry:
         raise _empty_list_error(_place(key), source)
     return entry
@@ -251,17 +258,6 @@ def _place(key: str) -> str:
 
 def _empty_list_error(place: str, source: str) -> RecordingFormatError:
     return RecordingFormatError("the list is empty", source=source, place=place, hint="remove the key")
-
-
-def _check_sizes(key: str, entry: Entry, source: str) -> None:
-    for exchange in entry if isinstance(entry, list) else [entry]:
-        if len(exchange.content) > MAX_TEXT_CHARS:
-            raise RecordingFormatError(
-                f"content of {len(exchange.content)} characters; the maximum is {MAX_TEXT_CHARS}",
-                source=source,
-                place=_place(key),
-                hint="split it over several entries",
-            )
 
 
 def _leaves_spare_nesting(entry: ToolEntry, data: bytes) -> bool:

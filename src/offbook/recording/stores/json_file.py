@@ -253,20 +253,17 @@ class JsonFileStore:
                     lines.append(decode(raw, _JournalLine))
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 if _is_json(raw):
-                    raise self._line_error(number, error) from None
+                    reason, _ = explain_msgspec_error(error)
+                    raise RecordingFormatError(
+                        reason,
+                        source=str(self._journal_path),
+                        place=f"line {number}",
+                        hint="open it with the version of offbook that wrote it, or remove the line",
+                    ) from None
                 log_warning(
                     "offbook.recording", "%s: dropped an incomplete line of %d bytes", self._journal_path, len(raw)
                 )
         return lines
-
-    def _line_error(self, number: int, error: Exception) -> RecordingFormatError:
-        reason, _ = explain_msgspec_error(error)
-        return RecordingFormatError(
-            reason,
-            source=str(self._journal_path),
-            place=f"line {number}",
-            hint="open it with the version of offbook that wrote it, or remove the line",
-        )
 
     def _document_in(self, path: Path) -> Document:
         return self._parse(path) if path.exists() else Document()

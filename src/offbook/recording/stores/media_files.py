@@ -67,8 +67,8 @@ class MediaFolder:
         for start, end in _long_runs(data):
             content = _decoded(data[start:end])
             if content is not None:
-                found = (name for start, sign, name in _SIGNATURES if content[start : start + len(sign)] == sign)
-                name = f"{sha256(content).hexdigest()}.{next(found, _UNKNOWN)}"
+                kinds = (kind for at, sign, kind in _SIGNATURES if content[at : at + len(sign)] == sign)
+                name = f"{sha256(content).hexdigest()}.{next(kinds, _UNKNOWN)}"
                 files[name] = content
                 parts += [data[done:start], _MARK, name.encode()]
                 done = end

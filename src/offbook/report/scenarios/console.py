@@ -87,9 +87,6 @@ class ConsoleReporter:
         for metric, spread in figures.metrics.items():
             title = one_line(metric, MAX_NAME_CHARS)
             self._print((f"  {self._bar} {title} {spread.mean:.2f} ± {spread.deviation:.2f}", "dim"))
-        self._print_notes(scenario)
-
-    def _print_notes(self, scenario: ScenarioResult) -> None:
         notes = list(failure_notes(scenario))
         for note in notes[:MAX_NOTES]:
             self._print((f"  {self._bar} ", "red"), note.headline)

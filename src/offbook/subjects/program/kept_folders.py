@@ -101,7 +101,15 @@ class _SharedFolder:
         self.was_restored = self._backup.exists()
         if not self.was_restored:
             _check_folder(path)
-        self._lock = self._acquire()
+        # no other process gets this lock until it is closed, or this process ends
+        with _readable_errors(self.name):
+            lock = os.open(self._beside(_LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise InputError("another exploration keeps this folder", source=f"--keep {self.name}") from None
+        self._lock = lock
         try:
             if self.was_restored:
                 self.restore()
@@ -134,17 +142,6 @@ class _SharedFolder:
 
     def _beside(self, suffix: str) -> Path:
         return self._path.with_name(self._path.name + suffix)
-
-    def _acquire(self) -> int:
-        """Return a lock that no other process gets until it is closed, or this process ends."""
-        with _readable_errors(self.name):
-            lock = os.open(self._beside(_LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
-            raise InputError("another exploration keeps this folder", source=f"--keep {self.name}") from None
-        return lock
 
 
 def _check_folder(path: str) -> None:

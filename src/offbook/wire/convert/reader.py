@@ -38,7 +38,13 @@ def read_traces(paths: Sequence[str], *, kind: TraceKind | None = None) -> Trace
     """
     traces, telemetry = list[Trace](), list[JsonObject]()
     for path in paths:
-        documents = _documents(_read_bytes(path), path)
+        try:
+            data = read_file(path, limit=MAX_BYTES + 1)
+        except OSError as error:
+            raise InputError(error.strerror or str(error), source=path, hint=did_you_mean_file(path)) from None
+        if len(data) > MAX_BYTES:
+            raise InputError(f"the file has more than {MAX_BYTES:,} bytes", source=path, hint="split it")
+        documents = _documents(data, path)
         found = kind or next((kind for kind in get_args(TraceKind) if _has_shape(documents, kind)), None)
         if documents and isinstance(_at(documents[0], "_version"), int):
             hint = f"offbook recording copy {path} other.json copies it"
@@ -57,16 +63,6 @@ def read_traces(paths: Sequence[str], *, kind: TraceKind | None = None) -> Trace
     calls = tuple(call for trace in traces for call in trace.calls)
     unmapped = tuple(each for trace in traces for each in trace.unmapped)
     return Trace(calls, unmapped, sum(trace.enclosing for trace in traces))
-
-
-def _read_bytes(path: str) -> bytes:
-    try:
-        data = read_file(path, limit=MAX_BYTES + 1)
-    except OSError as error:
-        raise InputError(error.strerror or str(error), source=path, hint=did_you_mean_file(path)) from None
-    if len(data) > MAX_BYTES:
-        raise InputError(f"the file has more than {MAX_BYTES:,} bytes", source=path, hint="split it")
-    return data
 
 
 def _placed(trace: Trace, path: str) -> Trace:

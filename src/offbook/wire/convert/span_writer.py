@@ -44,18 +44,14 @@ def write_spans(document: Document, *, kind: SpanKind) -> tuple[bytes, list[Unma
             unmapped.append(Unmapped(tool_key(tool), "it does not say which arguments it answers"))
         else:
             spans.append(_tool_span(tool, call, describe_tool))
-    return _export(spans), unmapped
-
-
-def _export(spans: list[JsonObject]) -> bytes:
-    """Return the spans with their ids, which depend on the spans alone."""
     trace_id = sha256(orjson.dumps(spans)).hexdigest()[:32]
     for number, span in enumerate(spans, 1):
         span["traceId"] = trace_id
         span["spanId"] = f"{trace_id[:8]}{number:08x}"  # in order, also where moments are not known
     resource = {"attributes": [_attribute("service.name", "offbook")]}
     scope_spans = [{"scope": {"name": "offbook"}, "spans": spans}]
-    return orjson.dumps({"resourceSpans": [{"resource": resource, "scopeSpans": scope_spans}]}) + b"\n"
+    exported = {"resourceSpans": [{"resource": resource, "scopeSpans": scope_spans}]}
+    return orjson.dumps(exported) + b"\n", unmapped
 
 
 def _model_span(exchange: Exchange, describe: Callable[[Request, Exchange, str], JsonObject]) -> JsonObject:

@@ -237,16 +237,13 @@ class RequestCycle:
                 raise RuntimeError("the body is longer than its content-length")
             self._transport.write(body)
         if not has_more:
-            self._complete()
-
-    def _complete(self) -> None:
-        if self._missing_bytes:
-            raise RuntimeError("the body is shorter than its content-length")
-        self.response_complete = True
-        self.message_event.set()
-        if not self._is_kept_alive:
-            self._transport.close()
-        self._on_response()
+            if self._missing_bytes:
+                raise RuntimeError("the body is shorter than its content-length")
+            self.response_complete = True
+            self.message_event.set()
+            if not self._is_kept_alive:
+                self._transport.close()
+            self._on_response()
 
 
 def _do_nothing() -> None:

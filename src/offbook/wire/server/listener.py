@@ -330,12 +330,6 @@ class ServerThread:
         self._is_ready.set()
         await self._ended.wait()
         acceptor.stop()  # a connection accepted after close() would not be created
-        await self._close_connections()
-        self._listener.close()
-        if self._on_stop is not None:
-            await self._on_stop()
-
-    async def _close_connections(self) -> None:
         for _ in range(LOOP_TURNS_TO_CONNECT):
             await asyncio.sleep(0)
             for connection in list(self._open.connections):
@@ -344,3 +338,6 @@ class ServerThread:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._listener.close()
+        if self._on_stop is not None:
+            await self._on_stop()

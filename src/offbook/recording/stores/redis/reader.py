@@ -265,7 +265,14 @@ class RedisIndex(Generic[E]):
         slot = self._slots.get(key)
         if slot is None:
             slot = self._slots[key] = _KeySlot()
-            self._start(key, slot)
+            ahead = self._read_ahead.take(key)
+            if ahead is None:
+                self._extend(key, slot, ahead=self._read_ahead.adapt())
+            else:
+                self._add(key, slot, ahead)
+                slot.next = b""
+            if slot.rows:
+                self._read_ahead.note(slot.rows[-1].id)
         elif not slot.is_current:
             self._extend(key, slot)
         if not slot.is_current:
@@ -273,17 +280,6 @@ class RedisIndex(Generic[E]):
                 self._extend(key, slot)
             slot.settle()
         return slot
-
-    def _start(self, key: str, slot: _KeySlot[E]) -> None:
-        """Read the first exchanges of a key, unless they were read ahead."""
-        ahead = self._read_ahead.take(key)
-        if ahead is None:
-            self._extend(key, slot, ahead=self._read_ahead.adapt())
-        else:
-            self._add(key, slot, ahead)
-            slot.next = b""
-        if slot.rows:
-            self._read_ahead.note(slot.rows[-1].id)
 
     def _extend(self, key: str, slot: _KeySlot[E], *, ahead: int = 0) -> None:
         """Read further exchanges of a key, and some of those that follow in the recording."""

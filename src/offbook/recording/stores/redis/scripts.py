@@ -71,6 +71,14 @@ _CREATION = f"""
 local version, creator = '{FORMAT_VERSION}', [==[{orjson.dumps(new_meta()["created_by"]).decode()}]==]
 """
 
+_FIELDS_AND_SIZES = """
+local function size(kind)
+  local name = root .. kind
+  return redis.call('ZCARD', name .. ':all') - redis.call('ZCOUNT', name .. ':exp', '-inf', ms)
+end
+return {redis.call('HGETALL', KEYS[1]), size('m'), size('t')}
+"""
+
 OPEN = Script(
     _DATA
     + _CREATION
@@ -84,29 +92,15 @@ if not existed then
   redis.call('HSET', KEYS[1], 'meta:created_by', creator)
   lives(KEYS[1], tonumber(ARGV[2]), false)
 end
-local function size(kind)
-  local name = root .. kind
-  return redis.call('ZCARD', name .. ':all') - redis.call('ZCOUNT', name .. ':exp', '-inf', ms)
-end
-return {redis.call('HGETALL', KEYS[1]), size('m'), size('t')}
 """
+    + _FIELDS_AND_SIZES
 )
 """Create the recording if it does not exist, and return its fields and sizes.
 
 ARGV: lock token, ttl in ms of a new one.
 """
 
-DESCRIBE = Script(
-    _DATA
-    + _NOW
-    + """
-local function size(kind)
-  local name = root .. kind
-  return redis.call('ZCARD', name .. ':all') - redis.call('ZCOUNT', name .. ':exp', '-inf', ms)
-end
-return {redis.call('HGETALL', KEYS[1]), size('m'), size('t')}
-"""
-)
+DESCRIBE = Script(_DATA + _NOW + _FIELDS_AND_SIZES)
 """Return the fields and sizes of a recording; no fields if it does not exist."""
 
 SET_FIELDS = Script(
