@@ -83,6 +83,11 @@ class SystemClock:
 SYSTEM_CLOCK = SystemClock()
 
 
+def timestamp(clock: Clock) -> str:
+    """Return the current time as recordings write it."""
+    return clock.utc_now().isoformat(timespec="microseconds")
+
+
 def running_loop() -> AbstractEventLoop | None:
     """Return the running event loop of this thread. Does not load asyncio: before it is loaded, no loop runs."""
     try:

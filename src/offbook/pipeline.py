@@ -28,7 +28,6 @@ from offbook.recording.stores.locate import open_store
 from offbook.session.injector import refuse_crash
 from offbook.session.numbers import CallNumbers
 from offbook.session.provider import MockProvider
-from offbook.session.recorder import RecordMode
 from offbook.session.replayed_tools import ClosableToolbox, ReplayedTools, replay_tools
 from offbook.tools import ToolDef
 from offbook.vendors import CODEC_NAMES, VENDOR_OF, Vendor
@@ -36,6 +35,7 @@ from offbook.workflow.file.schema import ConfigDefinition
 from offbook.workflow.file.tree import Endpoint
 
 if TYPE_CHECKING:
+    from offbook.session.recorder import RecordMode
     from offbook.workflow.runs.calls import RunCalls
 
 NO_FAULTS = FaultPlan()

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.clock import SYSTEM_CLOCK, Clock
+from offbook.clock import SYSTEM_CLOCK, Clock, timestamp
 from offbook.errors import InputError, RecordingWriteError
 from offbook.events import NULL_SINK, Sink
 from offbook.recording.call_cache import OWN_TURN, CallCache, CallTurn, call_name
@@ -27,11 +27,6 @@ from offbook.recording.stores.memory import MemoryReader
 from offbook.recording.stores.store import RecordingReader, StoredExchange
 
 RecordMode = Literal["append", "once", "new", "all", "fresh"]
-
-
-def timestamp(clock: Clock) -> str:
-    """Return the current time as recordings write it."""
-    return clock.utc_now().isoformat(timespec="microseconds")
 
 
 class ExchangeWriter(Protocol):

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Set
 from functools import cached_property
-from typing import Generic
+from typing import TYPE_CHECKING, Generic
 
 import orjson
 from msgspec.structs import replace
 
 from offbook.errors import RecordingMismatchError, RecordingUnavailableError
 from offbook.messages import JsonObject
-from offbook.recording.call_cache import CallCache
 from offbook.recording.format.document import E
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.keys import is_mcp_key
@@ -28,6 +27,9 @@ from offbook.recording.match.cursor import (
 from offbook.recording.stores.store import Claim, ExchangeIndex, SharedPosition
 from offbook.session.call import Call
 from offbook.session.tape import Tape
+
+if TYPE_CHECKING:
+    from offbook.recording.call_cache import CallCache
 
 MISSING: ExchangeMatch[Exchange] = ExchangeMatch("default", mismatch="missing")
 MISSING_TOOL: ExchangeMatch[ToolExchange] = ExchangeMatch("default", mismatch="missing")

@@ -13,14 +13,13 @@ import msgspec
 from msgspec import Struct, field
 
 from offbook import __version__
-from offbook.clock import SYSTEM_CLOCK, Clock
+from offbook.clock import SYSTEM_CLOCK, Clock, timestamp
 from offbook.decoding import decode
 from offbook.errors import RunError
 from offbook.files import read_regular
 from offbook.messages import JsonObject
 from offbook.recording.stores.journal import Journal
 from offbook.schema_errors import check_keys
-from offbook.session.recorder import timestamp
 from offbook.workflow.engine.result import RunStatus, StepResult
 from offbook.workflow.file.schema import WorkflowDefinition
 from offbook.workflow.file.tree import included_files

@@ -13,10 +13,9 @@ import msgspec
 from msgspec import Struct
 
 from offbook import __version__
-from offbook.clock import SYSTEM_CLOCK, Clock
+from offbook.clock import SYSTEM_CLOCK, Clock, timestamp
 from offbook.errors import RunError
 from offbook.messages import JsonObject
-from offbook.session.recorder import timestamp
 from offbook.text import did_you_mean
 from offbook.workflow.file.schema import WorkflowDefinition
 from offbook.workflow.runs.calls import write_private
