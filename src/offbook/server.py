@@ -23,9 +23,9 @@ from offbook.mcp.session import McpSession, McpToolCall
 from offbook.mcp.stdio import ServerProcess, client_streams
 from offbook.messages import JsonObject
 from offbook.recording.latency import Latency
-from offbook.wire.calls import MAX_CALLS
 from offbook.wire.options import LOOPBACK, ServingOptions, WireOptions
 from offbook.wire.server.wire_server import WireServer
+from offbook.wire.session import MAX_CALLS
 
 McpServersConfig: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any]"
 

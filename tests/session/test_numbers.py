@@ -19,9 +19,8 @@ from offbook.session.numbers import MAX_REMEMBERED_CALLS, CallNumbers
 from offbook.session.script import ModelScript, ScriptedModels
 from offbook.session.session import NO_FAULTS
 from offbook.session.tape import Tape
-from offbook.wire.calls import STEP_HEADER
 from offbook.wire.request import RequestParser
-from offbook.wire.session import WireSession
+from offbook.wire.session import STEP_HEADER, WireSession
 from tests.fakes import Scripted, user
 from tests.wire.http_requests import call_of
 

@@ -21,11 +21,10 @@ from offbook.wire.backend import (
     session_prefix,
     split_session_path,
 )
-from offbook.wire.calls import CallOutcome
 from offbook.wire.recordings import UnusedExchange
 from offbook.wire.request import HttpRequest, RequestParser
 from offbook.wire.response import HttpResponse
-from offbook.wire.session import CALL_BYTES, RequestMemory, WireSession
+from offbook.wire.session import CALL_BYTES, CallOutcome, RequestMemory, WireSession
 from tests.wire.http_requests import answer_to, call_of, entry_of, recording_of, text_of
 
 LINE = "call=1: http_error 500"

@@ -12,8 +12,8 @@ from offbook.recording.format.file import document_from_dict
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.redis.scripts import CHANGES_BATCH
 from offbook.wire.backend import WireBackend
-from offbook.wire.calls import STEP_HEADER
 from offbook.wire.options import WireOptions
+from offbook.wire.session import STEP_HEADER
 from tests.servers import redis_server
 from tests.wire.http_requests import answer_to, call_of, entry_of, recording_of, text_of
 

@@ -46,8 +46,7 @@ from offbook.recording.format.exchange import ToolExchange
 from offbook.recording.format.keys import split_mcp_key
 from offbook.recording.stores.store import StoredExchange
 from offbook.text import shorten
-from offbook.wire.calls import CallOutcome, WireCall, WireOutcome
-from offbook.wire.session import MAX_ERROR_CHARS, WireSession
+from offbook.wire.session import MAX_ERROR_CHARS, CallOutcome, WireCall, WireOutcome, WireSession
 
 logger = logging.getLogger("offbook.wire")
 

@@ -20,8 +20,8 @@ from offbook.recording.match.cursor import OverusedEntry, UnusedEntry
 from offbook.vendors import upstreams_from_environment
 from offbook.wire.api import StandIn
 from offbook.wire.backend import CallInspection
-from offbook.wire.calls import Miss
 from offbook.wire.options import StandInOptions, WireOptions
+from offbook.wire.session import Miss
 
 if TYPE_CHECKING:
     from offbook.mcp.answer import McpSource

@@ -4,6 +4,6 @@ from offbook.server import serving as serving
 from offbook.wire.api import StandIn as StandIn
 from offbook.wire.api import http_client as http_client
 from offbook.wire.api import sync_http_client as sync_http_client
-from offbook.wire.calls import Miss as Miss
-from offbook.wire.calls import WireCall as WireCall
 from offbook.wire.server.wire_server import WireServer as WireServer
+from offbook.wire.session import Miss as Miss
+from offbook.wire.session import WireCall as WireCall

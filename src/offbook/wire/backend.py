@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -17,6 +18,7 @@ from msgspec.structs import replace
 from offbook.errors import InputError
 from offbook.events import guard_sink
 from offbook.faults import FaultPlan, PlannedFault
+from offbook.faults.site import ReachedSites
 from offbook.recording.call_cache import CacheCounts
 from offbook.recording.latency import Latency
 from offbook.recording.match.cursor import UnusedEntry
@@ -27,7 +29,6 @@ from offbook.session.script import ScriptedModels
 from offbook.session.session import NO_FAULTS
 from offbook.session.sources import CachedModels, ClaimedModels, RecordedModels
 from offbook.session.tape import Tape
-from offbook.wire.calls import CallAttempt, Miss, RecordingUse, SessionTotals, WireCall
 from offbook.wire.options import DEFAULT_RESPONSE, WireOptions, parse_fault_plan
 from offbook.wire.recordings import (
     OverusedExchange,
@@ -38,7 +39,16 @@ from offbook.wire.recordings import (
 )
 from offbook.wire.request import HttpRequest, ParsedRequest, RequestParser, route_of
 from offbook.wire.response import HttpResponse, refusal_response
-from offbook.wire.session import ExploredRun, RequestMemory, WireSession
+from offbook.wire.session import (
+    MAX_CALLS,
+    CallAttempt,
+    ExploredRun,
+    Miss,
+    RequestMemory,
+    WireCall,
+    WireOutcome,
+    WireSession,
+)
 
 if TYPE_CHECKING:
     from offbook.wire.proxy.recorder import WireRecorder
@@ -58,6 +68,80 @@ def split_session_path(path: str) -> tuple[str, str]:
 def session_prefix(name: str) -> str:
     """Return the path prefix of a session. The name is quoted twice, since servers decode a quoted slash."""
     return f"/s/{quote(quote(name, safe=''), safe='')}"
+
+
+MAX_NAMED_SESSIONS = 2
+"""How many sessions of a recording are remembered by name: enough to know whether there was only one."""
+
+
+class RecordingUse(Struct, frozen=True):
+    """What sessions used of one recording: the names of the first sessions, and the ids of the exchanges served."""
+
+    sessions: set[str]
+    ids: set[int]
+
+
+class SessionTotals:
+    """Counts over all sessions that had a call.
+
+    `calls` counts calls, `cost_usd` is what the answers of real APIs have cost. `outcomes` counts the outcomes of all
+    attempts, `failures` the failures of real APIs that were recorded, by their descriptions, and `unrecorded` the calls
+    that could not be recorded, by the reasons. `fired` are the latest faults, `fired_lines` the lines of plans that
+    fired, and `reached` the sites of the calls.
+    """
+
+    def __init__(self, sessions: Iterable[WireSession] = ()) -> None:
+        self.calls = 0
+        self.cost_usd = 0.0
+        self.outcomes: Counter[WireOutcome] = Counter()
+        self.failures: Counter[str] = Counter()
+        self.unrecorded: Counter[str] = Counter()
+        self.fired: deque[PlannedFault] = deque(maxlen=MAX_CALLS)
+        self.fired_lines: list[PlannedFault] = []
+        self.reached = ReachedSites()
+        self.uses: dict[Tape, RecordingUse] = {}
+        for session in sessions:
+            self.add(session)
+
+    @property
+    def tries(self) -> int:
+        """The number of attempts of all calls."""
+        return self.outcomes.total()
+
+    def add(self, session: WireSession) -> None:
+        """Add a session, which must be added only once."""
+        if not session.outcomes:
+            return
+        self.calls += session.call_count
+        self.cost_usd += session.cost_usd
+        self.outcomes.update(session.outcomes)
+        self.failures.update(session.failures)
+        self.unrecorded.update(session.unrecorded)
+        self.fired.extend(session.fired)
+        self.fired_lines += [line for line in session.faults.fired_lines if line not in self.fired_lines]
+        self.reached.update(session.faults.reached)
+        if session.source is not None:
+            use = self.uses.setdefault(session.source.tape, RecordingUse(set(), set()))
+            use.ids.update(session.source.used_ids)
+            if len(use.sessions) < MAX_NAMED_SESSIONS:
+                use.sessions.add(session.name)
+
+    def plus(self, sessions: Iterable[WireSession]) -> SessionTotals:
+        """Return the totals of these and further sessions."""
+        totals = SessionTotals(sessions)
+        totals.calls += self.calls
+        totals.cost_usd += self.cost_usd
+        totals.outcomes.update(self.outcomes)
+        totals.failures.update(self.failures)
+        totals.unrecorded.update(self.unrecorded)
+        totals.fired.extendleft(reversed(self.fired))
+        totals.fired_lines += [line for line in self.fired_lines if line not in totals.fired_lines]
+        totals.reached.update(self.reached)
+        for tape, use in self.uses.items():
+            total = totals.uses.setdefault(tape, RecordingUse(set(), set()))
+            total.ids.update(use.ids)
+            total.sessions.update(use.sessions)
+        return totals
 
 
 class SessionRegistry:

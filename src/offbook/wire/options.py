@@ -14,13 +14,14 @@ from offbook.events import NULL_SINK, Sink
 from offbook.faults import Crash, FaultPlan, PlannedFault, parse_fault
 from offbook.faults.order import Cancelled
 from offbook.session.session import NO_FAULTS
-from offbook.wire.calls import WireCall, ignore_call
 
 if TYPE_CHECKING:
     from offbook.recording.format.document import Document
     from offbook.recording.latency import LatencyModel
     from offbook.recording.redact.redactor import Redactor
     from offbook.session.recorder import RecordMode
+    from offbook.wire.request import HttpRequest
+    from offbook.wire.session import WireCall
 
 DEFAULT_RESPONSE = "Mock response"
 LOOPBACK = "127.0.0.1"
@@ -55,6 +56,14 @@ class ServingOptions(StandInOptions, total=False):
     upstream_end_wait_s: float
     allow_hosts: Iterable[str]
     allow_origins: Iterable[str]
+
+
+def ignore_call(call: WireCall) -> None:
+    """Ignore a call."""
+
+
+def ignore_request(request: HttpRequest) -> None:
+    """Ignore a request."""
 
 
 class WireOptions(Struct, frozen=True, kw_only=True):

@@ -36,7 +36,7 @@ from offbook.wire.response import (
 )
 
 if TYPE_CHECKING:
-    from offbook.wire.calls import RecordingUse
+    from offbook.wire.backend import RecordingUse
 
 MAX_DESCRIPTION_CHARS = 60
 MAX_CACHED_RESPONSES = 4096

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from typing import Literal, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,11 +17,12 @@ from offbook.errors import (
     RecordingUnavailableError,
     RecordingWriteError,
 )
-from offbook.events import NULL_SINK, FaultFired, ReplayMissed, ReplayServed, Sink, capture_content
-from offbook.faults import Crash, FaultPlan
+from offbook.events import NULL_SINK, CallContent, FaultFired, ReplayMissed, ReplayServed, Sink, capture_content
+from offbook.faults import AnyFault, AnyToolFault, Crash, FaultPlan, ToolSite
+from offbook.faults.catalog import AnyOrderFault
 from offbook.faults.log import FaultLog
 from offbook.faults.site import Site, faults_of_other_calls
-from offbook.messages import Response
+from offbook.messages import Request, Response
 from offbook.recording.format.exchange import Exchange, RecordedToolCall
 from offbook.recording.format.wire_record import WEBSOCKET_METHOD
 from offbook.recording.match.continuation import Continuation
@@ -32,21 +34,8 @@ from offbook.session.session import NO_FAULTS, Session
 from offbook.session.sources import RecordedModels
 from offbook.text import shorten
 from offbook.tools.effects import Effect
-from offbook.wire.calls import (
-    FAULTED_OPERATIONS,
-    MAX_CALLS,
-    STEP_HEADER,
-    CallAttempt,
-    CallObserver,
-    CallOutcome,
-    Miss,
-    ToolAttempt,
-    WireCall,
-    WireOutcome,
-    ignore_call,
-    ignore_request,
-)
 from offbook.wire.faults import FaultTarget, apply_fault, with_retry_after
+from offbook.wire.options import ignore_call, ignore_request
 from offbook.wire.recordings import AnswerEncoder
 from offbook.wire.request import HttpRequest, ParsedRequest, RequestParser
 from offbook.wire.response import NO_ANSWER, HttpResponse, refusal_response, spoils_answer
@@ -71,6 +60,141 @@ CALL_BYTES = 1_000
 
 MAX_REQUEST_BYTES = 64 * 1024 * 1024
 """How much of model requests is remembered, over all sessions: the latest. Calls before them are, without requests."""
+
+
+class CallAttempt(Struct, frozen=True, gc=False):
+    """One attempt of a call. `number` counts the requests of the session; `fault` is to be applied to this one.
+
+    `call` counts the model calls of the session, and is 0 for other requests; `attempt_number` counts the attempts of
+    one call. `site` is where a fault plan finds it, if it is a model call. In an exploration, the texts of the fault
+    carry the `mark`.
+    """
+
+    parsed: ParsedRequest
+    number: int
+    attempt_number: int
+    step_id: str | None = None
+    fault: AnyFault | AnyOrderFault | None = None
+    site: Site | None = None
+    call: int = 0
+    mark: str = ""
+    crash: Crash | None = None
+
+    def content(self, exchange: Exchange | None) -> CallContent | None:
+        """Return the messages of a model call that the exchange answers; None for other requests."""
+        request = self.parsed.request
+        if request is None:
+            return None
+        is_answered = exchange is not None and exchange.fault is None
+        response = exchange.response(model=request.model, provider="") if exchange and is_answered else None
+        return CallContent(request, response, self.step_id, call=self.number, attempt=self.attempt_number)
+
+
+class ToolAttempt(Struct, frozen=True, gc=False):
+    """A tool call over MCP: its number among the requests of the session, its site, and the fault that applies."""
+
+    number: int
+    site: ToolSite
+    fault: AnyToolFault | AnyOrderFault | None = None
+    mark: str = ""
+    crash: Crash | None = None
+
+
+STEP_HEADER = "x-offbook-step"
+FAULTED_OPERATIONS = ("generate", "embed")
+
+
+WireOutcome = Literal["served", "fault", "default", "continued", "synthetic", "recorded", "passed", "missed", "refused"]
+"""`served` from the recording; `fault` if one fired; `default` response where the recording has nothing; `continued` by
+a continuation in an exploration; `synthetic` (an embedding, a list of models); `recorded` from upstream; `passed` on
+from there without being recorded (too large, or the client left before anything arrived); `missed`; or `refused`,
+because the request cannot be answered, or its answer could not be recorded."""
+
+
+class CallOutcome(Struct, frozen=True, gc=False):
+    """The outcome of a call to a model or an MCP server, with the `key` of the entry that answered, or was recorded.
+
+    `failure` says how the real one failed, `unrecorded` why its answer could not be recorded, and `cost_usd` what that
+    answer has cost. `tool_calls` are those of an answer that the client got.
+    """
+
+    type: WireOutcome
+    key: str | None = None
+    failure: str = ""
+    unrecorded: str = ""
+    cost_usd: float = 0.0
+    tool_calls: list[RecordedToolCall] | None = None
+
+    @property
+    def problem(self) -> str:
+        """What the list of calls says about a call that failed or was not recorded."""
+        return f"not recorded: {self.unrecorded}" if self.unrecorded else self.failure
+
+
+class WireCall(Struct, frozen=True, gc=False):
+    """One attempt of a call over HTTP, and its outcome.
+
+    `number` counts all requests of the session from 1. `call` counts its model calls, as fault plans do, and is 0 for
+    other requests; `attempt` counts the attempts of one call. `status` is None if the client got no response; `key` is
+    the entry that answered, or was recorded. `failure` says how the real API failed, or why its answer could not be
+    recorded. `request` is the model request.
+    """
+
+    number: int
+    session: str
+    vendor: str
+    place: str
+    outcome: WireOutcome
+    model: str = ""
+    status: int | None = None
+    key: str | None = None
+    fault: str | None = None
+    attempt: int = 1
+    request: Request | None = None
+    method: str = "POST"
+    call: int = 0
+    failure: str = ""
+
+
+class Miss(Struct, frozen=True, gc=False):
+    """A call that the recording has no answer for. `text` is the whole message: the nearest entry, and the diff.
+
+    `call`, `attempt` and `number` are those of its WireCall. `is_after_fault` if a fault fired in the session before.
+    """
+
+    call: int
+    session: str
+    place: str
+    kind: MismatchKind
+    key: str | None
+    text: str
+    number: int
+    attempt: int = 1
+    method: str = "POST"
+    is_after_fault: bool = False
+
+    def __str__(self) -> str:
+        return self.text
+
+
+MAX_CALLS = 10_000
+"""How many calls and faults are remembered: the latest."""
+
+
+class CallObserver(Protocol):
+    """Observes the calls of a run, on the server's thread."""
+
+    def answered(self, attempt: CallAttempt, answer: HttpResponse, outcome: WireOutcome) -> None:
+        """Called when the session has answered a call. Sending the answer may still take long."""
+
+    def delivered(self, attempt: CallAttempt) -> None:
+        """Called when an answer that a fault delayed was sent completely, and the client was still there."""
+
+    def left(self, attempt: CallAttempt) -> None:
+        """Called when the connection has ended before the answer had arrived completely, as far as that is known."""
+
+    def killed(self, attempt: CallAttempt) -> None:
+        """Called when the program is killed before its call is answered. The call does not count."""
 
 
 class RequestMemory:

@@ -22,7 +22,7 @@ import offbook
 from offbook.cli.main import main
 from offbook.cli.output.wire import MAX_ALIKE, MAX_WAITING, RATE_S, WireCallLog
 from offbook.recording.stores.locate import open_store
-from offbook.wire.calls import WireCall
+from offbook.wire.session import WireCall
 from tests.cli import flows
 from tests.mcp.wiring import call, post
 

@@ -38,7 +38,8 @@ from offbook.report.junit import exploration_junit, junit_report
 from offbook.report.scenarios.json_report import html_report, json_report
 from offbook.subjects.regression import Regression, RegressionFolder, load_regression
 from offbook.subjects.specs import ProgramSpec
-from offbook.wire.calls import Miss, SessionTotals, WireCall
+from offbook.wire.backend import SessionTotals
+from offbook.wire.session import Miss, WireCall
 from tests.recording.redact.test_nothing_leaks import ONE, PART
 from tests.report.exploration.explorations import cases, crashed, judged, naive
 from tests.report.runs import conversation, scenario, suite

@@ -3,7 +3,6 @@
 import pytest
 
 from offbook.errors import InputError
-from offbook.wire.calls import WireCall
 from offbook.wire.proxy.upstream import (
     Upstreams,
     client_response_headers,
@@ -11,6 +10,7 @@ from offbook.wire.proxy.upstream import (
     upstream_request_headers,
 )
 from offbook.wire.request import route_of
+from offbook.wire.session import WireCall
 
 
 def url_of(upstreams, method, path, query="", **headers):

@@ -27,9 +27,9 @@ from offbook.recording.call_cache import CacheCounts
 from offbook.recording.format.keys import short_fingerprint
 from offbook.text import pluralize, printable, printable_line
 from offbook.tools.effects import Effect
-from offbook.wire.calls import STEP_HEADER, Miss, WireCall, WireOutcome
 from offbook.wire.recordings import OverusedExchange, UnusedExchange
 from offbook.wire.server.wire_server import WireServer
+from offbook.wire.session import STEP_HEADER, Miss, WireCall, WireOutcome
 from offbook.wire.settings import ExecArguments, ServeArguments
 
 if TYPE_CHECKING:

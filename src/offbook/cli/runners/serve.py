@@ -25,11 +25,12 @@ from offbook.clock import SYSTEM_CLOCK
 from offbook.decoding import decode
 from offbook.errors import InputError, OffbookError
 from offbook.faults.catalog import ORDER_FAULT_TYPES
-from offbook.wire.calls import Miss, SessionTotals
+from offbook.wire.backend import SessionTotals
 from offbook.wire.options import WireOptions
 from offbook.wire.recordings import UnusedExchange
 from offbook.wire.server.listener import bind_sockets
 from offbook.wire.server.wire_server import WireServer
+from offbook.wire.session import Miss
 from offbook.wire.settings import ServeArguments
 
 STOP_S = 15.0

@@ -35,11 +35,12 @@ from offbook.vendors import (
     tls_keys_from_environment,
     upstreams_from_environment,
 )
-from offbook.wire.calls import Miss, SessionTotals, WireCall, ignore_call
+from offbook.wire.backend import SessionTotals
 from offbook.wire.intercept.program_network import ProgramNetwork
-from offbook.wire.options import END_WAIT_S, WireOptions
+from offbook.wire.options import END_WAIT_S, WireOptions, ignore_call
 from offbook.wire.recordings import OverusedExchange, UnusedExchange
 from offbook.wire.server.wire_server import WireServer
+from offbook.wire.session import Miss, WireCall
 from offbook.wire.settings import ExecArguments, ServeArguments, WireArguments
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from offbook.messages import Accumulator, JsonObject, Response, StreamDelta, Too
 from offbook.recording.format.wire_record import WireRecord
 from offbook.session.script import ModelScript
 from offbook.vendors import CODECS
-from offbook.wire.calls import CallAttempt, WireOutcome
 from offbook.wire.request import ParsedRequest
 from offbook.wire.response import JSON_TYPE, HttpResponse, recorded_response, spoils_answer, stream_events
+from offbook.wire.session import CallAttempt, WireOutcome
 
 if TYPE_CHECKING:
     from offbook.mcp.session import McpToolCall

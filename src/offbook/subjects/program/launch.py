@@ -27,7 +27,7 @@ from offbook.explore.sdk_warm_up import SentRequests
 from offbook.subjects.program.fork_server import ForkedProgram, ForkServer, Libraries
 from offbook.subjects.program.process import Patience, ProgramExit, ProgramProcess, RunClock
 from offbook.subjects.program.python_command import PythonCommand, script_interpreter
-from offbook.wire.calls import ignore_request
+from offbook.wire.options import ignore_request
 from offbook.wire.request import HttpRequest
 from offbook.wire.server.session_clock import LOOP_CLOCK, ResponseClock, SessionClock
 from offbook.wire.server.wire_server import WireServer

@@ -14,12 +14,11 @@ from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.wire_record import WEBSOCKET_METHOD
 from offbook.recording.match.cursor import ExchangeMatch
 from offbook.session.sources import RecordedModels
-from offbook.wire.calls import CallAttempt
 from offbook.wire.proxy.recorder import WireRecorder
 from offbook.wire.proxy.upstream import SentRequest
 from offbook.wire.request import unpacked_body
 from offbook.wire.response import HttpResponse
-from offbook.wire.session import WireSession
+from offbook.wire.session import CallAttempt, WireSession
 
 _MODEL_IN_PATH = re.compile(r"(?<=/models/)[^/:]+(?=:)|(?<=/model/)[^/]+(?=/)|(?<=/deployments/)[^/]+(?=/)")
 """The model in a path of Gemini or Vertex AI, of Bedrock, whose models may have a colon, or of Azure."""

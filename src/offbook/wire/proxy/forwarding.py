@@ -14,7 +14,6 @@ from offbook.faults.order import OrderFault
 from offbook.recording.call_cache import OWN_TURN
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.keys import KEY_HINT, quote_name, unfit_reason
-from offbook.wire.calls import CallAttempt, CallOutcome
 from offbook.wire.proxy.recorder import (
     MAX_KEPT_BYTES,
     CapturedResponse,
@@ -25,7 +24,7 @@ from offbook.wire.proxy.recorder import (
 from offbook.wire.proxy.upstream import RawHeaders, client_response_headers
 from offbook.wire.request import header_dict
 from offbook.wire.response import HttpResponse, ResponseEnding, error_response
-from offbook.wire.session import WireSession
+from offbook.wire.session import CallAttempt, CallOutcome, WireSession
 
 BAD_GATEWAY, GATEWAY_TIMEOUT = 502, 504
 

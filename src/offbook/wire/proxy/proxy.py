@@ -14,7 +14,6 @@ from offbook.codecs.framing import PackedBodyError
 from offbook.errors import InputError, RecordingWriteError
 from offbook.recording.call_cache import CallTurn
 from offbook.wire.backend import AcceptedCall, split_session_path
-from offbook.wire.calls import CallAttempt, CallOutcome
 from offbook.wire.options import END_WAIT_S
 from offbook.wire.proxy.fork import with_model
 from offbook.wire.proxy.forwarding import (
@@ -57,7 +56,7 @@ from offbook.wire.server.connection import (
     until_client_leaves,
     while_client_waits,
 )
-from offbook.wire.session import WireSession
+from offbook.wire.session import CallAttempt, CallOutcome, WireSession
 
 if TYPE_CHECKING:
     import httpx2

@@ -29,9 +29,9 @@ from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules
 from offbook.recording.redact.redactor import Redactor
 from offbook.session.recorder import Recorder, RecordMode
 from offbook.vendors import PROVIDER_NAMES
-from offbook.wire.calls import CallAttempt
 from offbook.wire.request import ParsedRequest
 from offbook.wire.response import Frame, HttpResponse, ResponseEnding, stream_events
+from offbook.wire.session import CallAttempt
 
 _LAST_FRAME = re.compile(
     rb"^data: ?\[DONE\]"

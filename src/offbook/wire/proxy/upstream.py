@@ -20,7 +20,7 @@ from offbook.wire.request import ApiRoute, HttpRequest, header_dict, origin_of
 if TYPE_CHECKING:
     import httpx2
 
-    from offbook.wire.calls import WireCall
+    from offbook.wire.session import WireCall
 
 CONNECT_TIMEOUT_S = 10.0
 

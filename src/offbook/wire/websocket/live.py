@@ -23,11 +23,11 @@ from offbook.recording.format.wire_record import (
 )
 from offbook.recording.match.websocket import SentMessage, sent_message, turn_fields, turn_fingerprint
 from offbook.wire.backend import AcceptedCall
-from offbook.wire.calls import CallAttempt, CallOutcome
 from offbook.wire.proxy.recorder import MAX_KEPT_BYTES, WireRecorder
 from offbook.wire.proxy.upstream import RawHeaders, upstream_request_headers
 from offbook.wire.request import is_key_subprotocol
 from offbook.wire.response import HttpResponse, error_response, refusal_response
+from offbook.wire.session import CallAttempt, CallOutcome
 from offbook.wire.websocket.connection import WebSocketConnection
 from offbook.wire.websocket.framing import (
     ABNORMAL_CLOSURE,
