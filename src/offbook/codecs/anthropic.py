@@ -17,7 +17,7 @@ from offbook.codecs.base import (
     content_blocks,
     convert_request,
     decode_answer,
-    error_message,
+    nested_error_message,
     renamed,
     stream_error,
     undeclared_fields,
@@ -453,10 +453,6 @@ def encode_error(status_code: int, message: str) -> JsonObject:
     return {"type": "error", "error": {"type": kind, "message": message}, "request_id": REQUEST_ID}
 
 
-def decode_error(data: bytes) -> str:
-    return error_message(data, "error", "message")
-
-
 class _TypedEvent(Struct):
     type: str = ""
 
@@ -531,7 +527,7 @@ class AnthropicStreamDecoder(FramedStreamDecoder[ServerSentEvent]):
             case "message_stop":
                 self._done = True
             case "error":
-                raise stream_error(decode_error(event.data.encode()), raw=event.data)
+                raise stream_error(nested_error_message(event.data.encode()), raw=event.data)
         return []
 
     def _count(self, usage: AnthropicUsage | None) -> None:
@@ -639,7 +635,6 @@ CODEC = Codec(
     encode_stream_error=encode_stream_error,
     stream_decoder=AnthropicStreamDecoder,
     encode_error=encode_error,
-    decode_error=decode_error,
     auth_headers=auth_headers,
 )
 """The `/v1/messages` protocol."""
