@@ -197,15 +197,6 @@ def decode_system(system: str | list[JsonObject] | None) -> list[JsonObject]:
     return [{"role": "system", "content": system}]
 
 
-def decode_messages(messages: Iterable[AnthropicMessage]) -> list[JsonObject]:
-    """Decode messages to the OpenAI chat format.
-
-    Raises:
-        RequestError: a tool call or tool result lacks its id.
-    """
-    return [decoded for message in messages for decoded in _decode_message(message)]
-
-
 def _encode_message(message: JsonObject) -> JsonObject:
     content = encode_content(message.get("content"))
     if calls := message.get("tool_calls"):
@@ -305,8 +296,9 @@ def decode_request(wire: WireRequest) -> Request:
         fields = {name: value for name, value in fields.items() if name != "anthropic_version"}
         fields["model"] = unquote(on_vertex["model"])
     body = convert_request(fields, _Body)
+    spoken = (decoded for message in body.messages for decoded in _decode_message(message))
     return Request(
-        messages=(*decode_system(body.system), *decode_messages(body.messages)),
+        messages=(*decode_system(body.system), *spoken),
         model=body.model,
         temperature=body.temperature,
         max_tokens=body.max_tokens,
