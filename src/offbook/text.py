@@ -66,6 +66,11 @@ def common_start(one: Sequence[object], other: Sequence[object]) -> int:
     return next((place for place, (mine, theirs) in pairs if mine != theirs), min(len(one), len(other)))
 
 
+def path_text(parts: Iterable[str | int]) -> str:
+    """Return a path in a document or in arguments, like `items[0].price`."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).removeprefix(".")
+
+
 def printable(text: str) -> str:
     """Return the text without characters that could control a terminal. Line breaks stay."""
     if text.isprintable():

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from offbook.errors import InputError
+from offbook.text import path_text
 from offbook.tools import Parameters
-from offbook.tools.parameters import argument_path, arguments_error, invalid_argument, parameters_of
+from offbook.tools.parameters import arguments_error, invalid_argument, parameters_of
 
 
 class Order(BaseModel):
@@ -66,9 +67,9 @@ print({"pydantic", "jsonschema", "docstring_parser"} & set(sys.modules))
 
 
 def test_a_path_reads_like_code():
-    assert argument_path(["items", 0, "price"]) == "items[0].price"
-    assert argument_path([0]) == "[0]"
-    assert argument_path([]) == ""
+    assert path_text(["items", 0, "price"]) == "items[0].price"
+    assert path_text([0]) == "[0]"
+    assert path_text([]) == ""
 
 
 def test_a_long_value_is_cut():

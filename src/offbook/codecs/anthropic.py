@@ -17,7 +17,7 @@ from offbook.codecs.base import (
     content_blocks,
     convert_request,
     decode_answer,
-    error_message,
+    nested_error_message,
     renamed,
     stream_error,
     undeclared_fields,
@@ -197,15 +197,6 @@ def decode_system(system: str | list[JsonObject] | None) -> list[JsonObject]:
     return [{"role": "system", "content": system}]
 
 
-def decode_messages(messages: Iterable[AnthropicMessage]) -> list[JsonObject]:
-    """Decode messages to the OpenAI chat format.
-
-    Raises:
-        RequestError: a tool call or tool result lacks its id.
-    """
-    return [decoded for message in messages for decoded in _decode_message(message)]
-
-
 def _encode_message(message: JsonObject) -> JsonObject:
     content = encode_content(message.get("content"))
     if calls := message.get("tool_calls"):
@@ -305,8 +296,9 @@ def decode_request(wire: WireRequest) -> Request:
         fields = {name: value for name, value in fields.items() if name != "anthropic_version"}
         fields["model"] = unquote(on_vertex["model"])
     body = convert_request(fields, _Body)
+    spoken = (decoded for message in body.messages for decoded in _decode_message(message))
     return Request(
-        messages=(*decode_system(body.system), *decode_messages(body.messages)),
+        messages=(*decode_system(body.system), *spoken),
         model=body.model,
         temperature=body.temperature,
         max_tokens=body.max_tokens,
@@ -453,10 +445,6 @@ def encode_error(status_code: int, message: str) -> JsonObject:
     return {"type": "error", "error": {"type": kind, "message": message}, "request_id": REQUEST_ID}
 
 
-def decode_error(data: bytes) -> str:
-    return error_message(data, "error", "message")
-
-
 class _TypedEvent(Struct):
     type: str = ""
 
@@ -531,7 +519,7 @@ class AnthropicStreamDecoder(FramedStreamDecoder[ServerSentEvent]):
             case "message_stop":
                 self._done = True
             case "error":
-                raise stream_error(decode_error(event.data.encode()), raw=event.data)
+                raise stream_error(nested_error_message(event.data.encode()), raw=event.data)
         return []
 
     def _count(self, usage: AnthropicUsage | None) -> None:
@@ -639,7 +627,6 @@ CODEC = Codec(
     encode_stream_error=encode_stream_error,
     stream_decoder=AnthropicStreamDecoder,
     encode_error=encode_error,
-    decode_error=decode_error,
     auth_headers=auth_headers,
 )
 """The `/v1/messages` protocol."""

@@ -111,6 +111,23 @@ def bearer_auth(api_key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {api_key}"} if api_key else {}
 
 
+def error_message(data: bytes, *path: str) -> str:
+    """Return the text at `path` in a JSON error body, or the body as text if there is none."""
+    text = data.decode("utf-8", "replace").strip()
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return shorten(text, 500)
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if isinstance(value, str) else shorten(text, 500)
+
+
+def nested_error_message(data: bytes) -> str:
+    """Return the message in an error body like that of OpenAI, Anthropic and Gemini."""
+    return error_message(data, "error", "message")
+
+
 class Codec(Struct, frozen=True, kw_only=True, eq=False):
     """One protocol. Clients encode requests and decode responses; servers do the reverse.
 
@@ -135,7 +152,7 @@ class Codec(Struct, frozen=True, kw_only=True, eq=False):
     encode_stream_error: Callable[[str], bytes]
     stream_decoder: Callable[[], StreamDecoder]
     encode_error: Callable[[int, str], JsonObject]
-    decode_error: Callable[[bytes], str]
+    decode_error: Callable[[bytes], str] = nested_error_message
     auth_headers: Callable[[str], dict[str, str]] = bearer_auth
 
 
@@ -165,18 +182,6 @@ def convert_request(body: object, shape: type[T]) -> T:
         return convert(body, shape)
     except msgspec.ValidationError as error:
         raise RequestError(str(error), source="request body") from None
-
-
-def error_message(data: bytes, *path: str) -> str:
-    """Return the text at `path` in a JSON error body, or the body as text if there is none."""
-    text = data.decode("utf-8", "replace").strip()
-    try:
-        value = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        return shorten(text, 500)
-    for name in path:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value if isinstance(value, str) else shorten(text, 500)
 
 
 def without_none(fields: JsonObject) -> JsonObject:

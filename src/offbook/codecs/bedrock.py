@@ -217,15 +217,6 @@ def decode_system(blocks: list[JsonObject]) -> list[JsonObject]:
     return [{"role": "system", "content": decode_content(blocks)}]
 
 
-def decode_messages(messages: Iterable[_ConverseMessage]) -> list[JsonObject]:
-    """Decode messages to the OpenAI chat format.
-
-    Raises:
-        RequestError: a tool call or tool result lacks its id.
-    """
-    return [decoded for message in messages for decoded in _decode_message(message)]
-
-
 def _decode_message(message: _ConverseMessage) -> list[JsonObject]:
     if message.role == "assistant":
         return [_decode_assistant(message.content)]
@@ -293,8 +284,9 @@ def decode_request(wire: WireRequest) -> Request:
     if inference := undeclared_fields(body.inference_config, _InferenceConfig):
         extra["inferenceConfig"] = inference
     tools = body.tool_config or _ToolConfig()
+    spoken = (decoded for message in body.messages for decoded in _decode_message(message))
     return Request(
-        messages=(*decode_system(body.system), *decode_messages(body.messages)),
+        messages=(*decode_system(body.system), *spoken),
         model=model,
         temperature=config.temperature,
         max_tokens=config.max_tokens,

@@ -28,6 +28,8 @@ CHUNK = "chunk"
 
 MAX_MESSAGE_BYTES = 24 * 1024 * 1024
 """The size of the largest message: the largest payload plus the largest headers."""
+FIRST_BYTE = b"\0"
+"""The first byte of every message, and of no text: the high byte of its length."""
 _PRELUDE = struct.Struct(">III")
 _CHECKSUM = struct.Struct(">I")
 _SMALLEST = _PRELUDE.size + _CHECKSUM.size

@@ -9,7 +9,15 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from offbook.codecs.event_stream import EVENT_STREAM_TYPE, EventStreamSplitter, encode_event
+from offbook.codecs.event_stream import (
+    EVENT_STREAM_TYPE,
+    FIRST_BYTE,
+    EventFrame,
+    EventStreamSplitter,
+    encode_event,
+    event_documents,
+    read_frame,
+)
 
 _EVENT_END = re.compile(rb"[\r\n](?:\r\n?|(?<=\n)\n)")  # CRLF, LF or CR, twice
 _LINE_END = re.compile(rb"\n")
@@ -54,6 +62,16 @@ def encode_frame(content_type: str, data: bytes, event: str = "") -> bytes:
     if media_type == EVENT_STREAM_TYPE:
         return encode_event(event, data)
     return encode_ndjson_line(data) if _FRAME_ENDS.get(media_type) is _LINES else encode_sse_event(data, event)
+
+
+def binary_frame(data: bytes) -> EventFrame | None:
+    """Return the message of AWS's event stream in a frame; None if it is not one. Text is told by its first byte."""
+    return read_frame(data) if data.startswith(FIRST_BYTE) else None
+
+
+def binary_documents(content: bytes) -> list[bytes] | None:
+    """Return the JSON of each message in a body of AWS's event stream; None if the body is not one."""
+    return event_documents(content) if content.startswith(FIRST_BYTE) else None
 
 
 def _media_type(content_type: str) -> str:

@@ -17,7 +17,6 @@ from offbook.codecs.base import (
     WireRequest,
     convert_request,
     decode_answer,
-    error_message,
     stream_error,
     undeclared_fields,
     without_none,
@@ -630,10 +629,6 @@ def encode_error(status_code: int, message: str) -> JsonObject:
     return {"error": {"code": status_code, "message": message, "status": word}}
 
 
-def decode_error(data: bytes) -> str:
-    return error_message(data, "error", "message")
-
-
 class GeminiStreamDecoder(FramedStreamDecoder[ServerSentEvent]):
     """Decodes frames that are each a partial response. A stream is complete after a frame with a finish reason."""
 
@@ -702,7 +697,6 @@ CODEC = Codec(
     encode_stream_error=encode_stream_error,
     stream_decoder=GeminiStreamDecoder,
     encode_error=encode_error,
-    decode_error=decode_error,
     auth_headers=auth_headers,
 )
 """The `:generateContent` and `:streamGenerateContent` protocol."""

@@ -14,7 +14,6 @@ from offbook.codecs.base import (
     WireRequest,
     convert_request,
     decode_answer,
-    error_message,
     stream_error,
     undeclared_fields,
     without_none,
@@ -242,10 +241,6 @@ def encode_error(status_code: int, message: str) -> JsonObject:
     return {"error": {"message": message, "type": kind, "param": None, "code": None}}
 
 
-def decode_error(data: bytes) -> str:
-    return error_message(data, "error", "message")
-
-
 DONE = "[DONE]"
 
 
@@ -367,6 +362,5 @@ CODEC = Codec(
     encode_stream_error=encode_stream_error,
     stream_decoder=OpenAIChatStreamDecoder,
     encode_error=encode_error,
-    decode_error=decode_error,
 )
 """The `/chat/completions` protocol."""

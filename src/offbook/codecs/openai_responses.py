@@ -21,7 +21,7 @@ from offbook.codecs.base import (
 )
 from offbook.codecs.chat_message import CalledTool
 from offbook.codecs.framing import ServerSentEvent, SseDecoder, encode_sse_event
-from offbook.codecs.openai_chat import OpenAIUsage, TokenDetails, decode_error, decode_usage, encode_error
+from offbook.codecs.openai_chat import OpenAIUsage, TokenDetails, decode_usage, encode_error
 from offbook.errors import ProviderError
 from offbook.messages import (
     Content,
@@ -721,6 +721,5 @@ CODEC = Codec(
     encode_stream_error=encode_stream_error,
     stream_decoder=OpenAIResponsesStreamDecoder,
     encode_error=encode_error,
-    decode_error=decode_error,
 )
 """The `/responses` protocol. Its error bodies are those of chat completions."""

@@ -16,9 +16,10 @@ from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 
 from offbook.errors import InputError, MockDriftError, MockError, UnmockedToolError
 from offbook.messages import JsonObject
+from offbook.text import path_text
 from offbook.tools import ToolDef, ToolFunction, ToolSpec, tool_of
 from offbook.tools.effects import UNDECLARED, ToolDeclaration
-from offbook.tools.parameters import argument_path, invalid_argument
+from offbook.tools.parameters import invalid_argument
 from offbook.tools.pydantic_parameters import validation_arguments_error
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class SchemaResultCheck:
         try:
             kind.check_schema(self.schema)
         except SchemaError as error:
-            place = argument_path(["returns", tool, *error.absolute_path])
+            place = path_text(["returns", tool, *error.absolute_path])
             raise InputError(f"invalid JSON schema: {error.message}", source="mocks", place=place) from None
         self._validator = kind(self.schema, registry=Registry(), format_checker=kind.FORMAT_CHECKER)
 
@@ -114,7 +115,7 @@ def _schema_problem(error: SchemaViolation) -> str:
     from jsonschema.exceptions import best_match  # noqa: PLC0415
 
     error = best_match([error]) or error
-    return invalid_argument(argument_path(error.absolute_path), error.message, error.instance)
+    return invalid_argument(path_text(error.absolute_path), error.message, error.instance)
 
 
 def build_result_check(declared: object, *, tool: str) -> ResultCheck:

@@ -86,11 +86,6 @@ def invalid_argument(path: str, reason: str, given: object) -> str:
     return f"{path}: {reason} (got {shorten(repr(given), MAX_VALUE_CHARACTERS)})" if path else reason
 
 
-def argument_path(parts: Iterable[str | int]) -> str:
-    """Return a path in the arguments, like `items[0].price`."""
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).removeprefix(".")
-
-
 def existing_parts(location: Sequence[str | int], args: JsonObject) -> list[str | int]:
     """Return the parts of `location` that exist in `args`, without the branches of a type that pydantic names."""
     parts: list[str | int] = []

@@ -13,8 +13,8 @@ from typing_extensions import TypedDict
 
 from offbook.errors import InputError, ToolArgumentsError
 from offbook.messages import JsonObject
+from offbook.text import path_text
 from offbook.tools.parameters import (
-    argument_path,
     arguments_error,
     existing_parts,
     invalid_argument,
@@ -82,8 +82,8 @@ def validation_arguments_error(error: ValidationError, args: JsonObject, *, tool
 def _problem(detail: ErrorDetails, args: JsonObject) -> str:
     location = detail["loc"]
     if detail["type"] == "missing":
-        return missing_argument(argument_path([*existing_parts(location[:-1], args), location[-1]]))
-    path = argument_path(existing_parts(location, args))
+        return missing_argument(path_text([*existing_parts(location[:-1], args), location[-1]]))
+    path = path_text(existing_parts(location, args))
     if detail["type"] == "extra_forbidden":
         return unexpected_argument(path)
     reason = detail["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")

@@ -16,9 +16,8 @@ from referencing.jsonschema import DRAFT202012, SchemaResource
 
 from offbook.errors import InputError
 from offbook.messages import JsonObject
-from offbook.text import compile_pattern
+from offbook.text import compile_pattern, path_text
 from offbook.tools.parameters import (
-    argument_path,
     arguments_error,
     invalid_argument,
     missing_argument,
@@ -67,7 +66,7 @@ def _validator_of(schema: JsonObject, *, tool: str) -> Validator:
         kind.check_schema(schema)
         _check_references(Resource.from_contents(schema, default_specification=DRAFT202012))
     except SchemaError as error:
-        place = argument_path(["parameters", *error.absolute_path])
+        place = path_text(["parameters", *error.absolute_path])
         raise InputError(f"not a valid JSON schema: {error.message}", source=tool, place=place) from None
     except Unresolvable as error:
         hint = "a $ref points into the schema itself, like #/$defs/place; nothing is fetched"
@@ -129,14 +128,14 @@ def _problems(error: ValidationError) -> Iterator[str]:
     error = best_match([error]) or error
     path, given, expected = list(error.absolute_path), cast("Any", error.instance), cast("Any", error.validator_value)
     if error.validator == "required":
-        yield from (missing_argument(argument_path([*path, name])) for name in expected if name not in given)
+        yield from (missing_argument(path_text([*path, name])) for name in expected if name not in given)
     elif error.validator == "additionalProperties" and expected is False:
         yield from (
-            unexpected_argument(argument_path([*path, name]))
+            unexpected_argument(path_text([*path, name]))
             for name in _additional(given, cast("JsonObject", error.schema))
         )
     else:
-        yield invalid_argument(argument_path(path), error.message.removeprefix(repr(given)).lstrip(), given)
+        yield invalid_argument(path_text(path), error.message.removeprefix(repr(given)).lstrip(), given)
 
 
 def _additional(given: JsonObject, schema: JsonObject) -> Iterator[str]:

@@ -20,8 +20,7 @@ from msgspec.structs import replace
 
 from offbook.codecs.base import Codec
 from offbook.codecs.chat_message import arguments_object
-from offbook.codecs.event_stream import read_frame
-from offbook.codecs.framing import SseDecoder, encode_ndjson_line, encode_sse_event
+from offbook.codecs.framing import SseDecoder, binary_frame, encode_ndjson_line, encode_sse_event
 from offbook.errors import OffbookError
 from offbook.messages import JsonObject, Response, StreamDelta, TextDelta, ToolCall, ToolCallDelta, deltas_of
 from offbook.wire.response import JSON_TYPE, Frame, HttpResponse, split_events
@@ -242,7 +241,7 @@ def _patch_frame(frame: bytes, changes: _Changes) -> bytes:
     if changed is None or changed == document:
         return frame
     data = orjson.dumps(changed)
-    if (message := read_frame(frame)) is not None:
+    if (message := binary_frame(frame)) is not None:
         return replace(message, data=data).encode()
     if frame.startswith(b"{"):
         return encode_ndjson_line(data)
@@ -251,7 +250,7 @@ def _patch_frame(frame: bytes, changes: _Changes) -> bytes:
 
 def _document(frame: bytes) -> tuple[str, Any]:
     """Return the name of the event and the JSON object in a frame; None if it holds none, like `[DONE]`."""
-    if (message := read_frame(frame)) is not None:
+    if (message := binary_frame(frame)) is not None:
         return "", orjson.loads(message.data)
     if frame.startswith(b"{"):
         return "", orjson.loads(frame)

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.errors import InputError
-from offbook.text import shorten
+from offbook.text import printable_line, shorten
 from offbook.workflow.file.graph import Graph
 from offbook.workflow.file.schema import AnyStep, LoopStep, RouterStep, SubworkflowStep, WorkflowDefinition
 from offbook.workflow.file.tree import inner_steps
@@ -201,7 +201,7 @@ def _svg_arrow(edge: Edge, boxes: dict[str, Box]) -> Iterator[str]:
 
 def _xml_text(text: str) -> str:
     """Return the text as XML, with spaces for control characters."""
-    return escape("".join(letter if letter.isprintable() else " " for letter in text))
+    return escape(printable_line(text))
 
 
 INDENT = "    "
@@ -210,17 +210,17 @@ INDENT = "    "
 def _text_lines(steps: Sequence[AnyStep]) -> Iterator[str]:
     """Yield the steps, numbered by level: steps with the same number may run at the same time."""
     graph = Graph(steps)
-    width = max(len(_printable(step_id)) for step_id in graph.steps)
+    width = max(len(printable_line(step_id)) for step_id in graph.steps)
     for number, level in enumerate(graph.levels, start=1):
         for index, step_id in enumerate(level):
             mark = str(number) if index == 0 else ""
-            yield f"{mark:>3} {_printable(step_id):<{width}}  {_step_line(graph.steps[step_id], graph)}"
+            yield f"{mark:>3} {printable_line(step_id):<{width}}  {_step_line(graph.steps[step_id], graph)}"
             yield from (INDENT + line for line in _inner_lines(graph.steps[step_id]))
 
 
 def _step_line(step: AnyStep, graph: Graph) -> str:
     before = graph.dependencies[step.id]
-    after = f", after {', '.join(map(_printable, before))}" if before else ""
+    after = f", after {', '.join(map(printable_line, before))}" if before else ""
     output = f" → {step.output}" if step.output else ""
     return f"{step.type}{after}{output}"
 
@@ -228,22 +228,19 @@ def _step_line(step: AnyStep, graph: Graph) -> str:
 def _inner_lines(step: AnyStep) -> Iterator[str]:
     match step:
         case RouterStep():
-            yield from (f"  {_printable(rule.expression)} → {_printable(rule.target)}" for rule in step.conditions)
+            yield from (
+                f"  {printable_line(rule.expression)} → {printable_line(rule.target)}" for rule in step.conditions
+            )
             if step.default is not None:
-                yield f"  else → {_printable(step.default)}"
+                yield f"  else → {printable_line(step.default)}"
         case LoopStep():
-            until = f"until {_printable(step.until)}"
-            yield f"  {until if step.over is None else f'{step.variable} in {_printable(step.over)}'}"
+            over = f"until {step.until}" if step.over is None else f"{step.variable} in {step.over}"
+            yield f"  {printable_line(over)}"
         case SubworkflowStep():
             name = step.workflow.name if step.workflow is not None else step.path
-            yield f"  {_printable(name)}"
+            yield f"  {printable_line(name or '')}"
     if inner := inner_steps(step):
         yield from _text_lines(inner)
-
-
-def _printable(text: str | None) -> str:
-    """Return the text in one line, with spaces for control characters, which a terminal could interpret."""
-    return "".join(letter if letter.isprintable() else " " for letter in text or "")
 
 
 DrawingFormat = Literal["mermaid", "text", "svg"]
@@ -259,7 +256,7 @@ def draw(definition: WorkflowDefinition, format: DrawingFormat = "text") -> str:
         case "mermaid":
             return "\n".join(["flowchart TD", *_mermaid_lines(definition.steps, prefix="s")]) + "\n"
         case "text":
-            return "\n".join([_printable(definition.name), *_text_lines(definition.steps)]) + "\n"
+            return "\n".join([printable_line(definition.name), *_text_lines(definition.steps)]) + "\n"
         case "svg":
             return draw_svg(definition)
     known = ", ".join(get_args(DrawingFormat))

@@ -14,8 +14,8 @@ from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
 from offbook.clock import MAX_WAIT_MS
-from offbook.codecs.event_stream import EventFrame, event_documents, read_frame
-from offbook.codecs.framing import SseDecoder
+from offbook.codecs.event_stream import EventFrame
+from offbook.codecs.framing import SseDecoder, binary_documents, binary_frame
 
 PLAIN_HTTP = "http"
 """The protocol of an exchange that is not a model call, such as a list of models."""
@@ -123,7 +123,7 @@ def _unfit_header_reason(name: str, value: str) -> str:
 def wire_text(data: bytes) -> WireText:
     """Return bytes in the format of the file: as str if they are UTF-8, else as an event or base64."""
     try:
-        frame = read_frame(data)
+        frame = binary_frame(data)
         return data.decode() if frame is None else _event_text(frame)
     except UnicodeDecodeError:
         return BinaryText(b64encode(data).decode())
@@ -169,7 +169,7 @@ def json_documents(content: bytes) -> list[Any]:
 
 def _event_data(content: bytes) -> list[str] | list[bytes]:
     """Return the data of each event, or the lines if there are no events."""
-    if (documents := event_documents(content)) is not None:
+    if (documents := binary_documents(content)) is not None:
         return documents
     decoder = SseDecoder()
     events = [*decoder.feed(content), *decoder.close()]

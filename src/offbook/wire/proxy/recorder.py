@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.codecs.base import Codec, error_of_status
-from offbook.codecs.event_stream import EVENT_TYPE, read_frame
-from offbook.codecs.framing import is_framed, splitter_for
+from offbook.codecs.event_stream import EVENT_TYPE
+from offbook.codecs.framing import binary_frame, is_framed, splitter_for
 from offbook.errors import MalformedResponseError, ProviderConnectionError, ProviderError
 from offbook.events import NULL_SINK, CallRecorded, Sink, capture_content, guard_sink
 from offbook.faults import AnyFault, ConnectionReset, StreamTruncate, Timeout, fault_of, stream_fault_of
@@ -43,7 +43,7 @@ _LAST_FRAME = re.compile(
 
 def is_last_frame(frame: bytes) -> bool:
     """Return whether a client may treat `frame` as the last. Text never matches, as its quotes are escaped."""
-    message = read_frame(frame)
+    message = binary_frame(frame)
     if message is None:
         return _LAST_FRAME.search(frame) is not None
     return message.headers.get(EVENT_TYPE) == "metadata" or _LAST_FRAME.search(message.data) is not None

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 from msgspec import inspect
 
 from offbook.errors import Problem, WorkflowError
-from offbook.text import did_you_mean, shorten
+from offbook.text import did_you_mean, path_text, shorten
 
 DocumentPath: TypeAlias = tuple[str | int, ...]
 
@@ -36,12 +36,6 @@ class Positions:
         return self._known.get(path, Position())
 
 
-def place_of(path: DocumentPath) -> str:
-    """Return the path as text, like `steps[2].prompt`."""
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
-    return text.removeprefix(".")
-
-
 class ProblemReport:
     """Collects the problems of the document `source`."""
 
@@ -53,7 +47,7 @@ class ProblemReport:
         """Add a problem at `path`; by default its position is looked up."""
         line, column = position or self._positions.of(path)
         self._problems.append(
-            Problem(reason, place=place_of(path), line=line, column=column, hint=hint, source=self._source)
+            Problem(reason, place=path_text(path), line=line, column=column, hint=hint, source=self._source)
         )
 
     def include(self, error: WorkflowError) -> None:
