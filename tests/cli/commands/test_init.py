@@ -17,7 +17,7 @@ RUFF = [sys.executable, "-m", "ruff"]
 AS_OURS = ["--no-cache", "--config", str(SETTINGS), "--config", 'src = ["."]', "."]
 SDK_FILES = [
     *(".github/workflows/test.yml", ".gitignore", "README.md", "agent.py"),
-    *("recordings/agent.json", "requirements.txt", "test_agent.py"),
+    *("offbook.toml", "recordings/agent.json", "requirements.txt", "test_agent.py"),
 ]
 
 
