@@ -1,6 +1,7 @@
 """The command itself: help, version, completion, and how bad input ends."""
 
 import os
+import re
 import subprocess
 import sys
 from itertools import pairwise
@@ -98,6 +99,11 @@ def test_a_mistyped_option_is_bad_input_and_the_right_one_is_proposed(run, typed
 def test_commands_that_answer_from_a_recording_take_it_by_both_names(name):
     options = [set(parameter.opts) for parameter in MainGroup.table[name].load(name).params]
     assert {"--replay", "--recording"} in options
+
+
+@pytest.mark.parametrize("name", MainGroup.table)
+def test_help_has_no_brackets_that_would_be_taken_for_markup(name):
+    assert set(re.findall(r"\[/?(\w[^\]]*)\]", MainGroup.table[name].load(name).help or "")) <= {"bold"}
 
 
 @pytest.mark.parametrize(

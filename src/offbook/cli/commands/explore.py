@@ -30,8 +30,8 @@ def explore(
     then hold the cases that ended.
 
     A program runs its tools for real in every case: it needs --run-tools, unless they only read, or are those of MCP
-    servers that offbook stands in for (--mcp). Declare tools in offbook.toml: [tools.search] read_only = true. Options
-    that seldom change are set there too, under [explore]; offbook settings explore lists them.
+    servers that offbook stands in for (--mcp). offbook.toml says what tools do, and sets options that seldom change:
+    offbook settings lists them.
 
     [bold]Examples[/bold]
 
