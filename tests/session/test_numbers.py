@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from offbook import FaultInjector, FaultPlan, ProviderGateway, Request, Response, RetryPolicy, run
 from offbook.errors import ProviderConnectionError
-from offbook.explore.observers.calls import ModelObserver
+from offbook.explore.observers.calls import ModelObserver, model_calls
 from offbook.explore.options import EXPLORE_DIVERGENCE
 from offbook.explore.replay import ExploredModels
 from offbook.explore.run import Run, recorded_run, sites_of
@@ -94,7 +94,7 @@ def number_by_observer(script, ask):
     models = ExploredModels(ScriptedModels(tape, ModelScript()), EXPLORE_DIVERGENCE)
     observer = ModelObserver(Scripted(*outcomes(script)), models, numbers=CallNumbers(), max_calls=100)
     run(ask(observer, script), virtual_time=True)
-    return [str(site.at) for site in sites_of(Run(calls=tuple(observer.calls)))]
+    return [str(site.at) for site in sites_of(Run(calls=model_calls(observer.observed)))]
 
 
 def new_session(plan=EVERYWHERE):

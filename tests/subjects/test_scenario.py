@@ -99,7 +99,7 @@ def test_the_config_says_what_the_tools_of_a_scenario_do(project):
     files = project.scenario(desk=EAGER_DESK, sim=SIM.replace('    side_effects=["refund"],\n', ""))
     config = next(project.folder.rglob("offbook.toml"))
     config.write_text(config.read_text() + "\n[tools.refund]\neffect = true\n[tools.other]\nread_only = true\n")
-    assert verdicts(files, "tool_lost")["tool=refund call=1: tool_lost"].verdict == "repeated side effect"
+    assert verdicts(files, "tool_lost")["tool=refund call=1: tool_lost"].verdict == "repeated effect"
 
 
 def test_a_tool_without_a_mock_is_a_divergence(project):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.explore.observers.calls import ModelObserver, RecoveryCounter, ToolObserver, raise_endless
+from offbook.explore.observers.calls import ModelObserver, RecoveryCounter, ToolObserver, model_calls, raise_endless
 from offbook.explore.observers.inferred_tools import InferredTool, inferred_effects, inferred_runs
 from offbook.explore.options import ANSWER_WAIT_S, EXPLORE_DIVERGENCE, Divergence
 from offbook.explore.replay import ExploredModels, ExploredTools, RecordedUsers
@@ -190,11 +190,11 @@ class Harness:
     @property
     def calls(self) -> tuple[ModelCall, ...]:
         """The model calls so far, by HTTP clients and by the provider."""
-        over_http = () if self._opened_http is None else self._opened_http.calls
-        in_process = tuple(self._model_observer.calls)
-        if not over_http or not in_process:
-            return over_http or in_process
-        return tuple(sorted((*over_http, *in_process), key=lambda call: (call.number, call.attempt)))
+        over_http = [] if self._opened_http is None else self._opened_http.observed
+        observed = [*over_http, *self._model_observer.observed]
+        if over_http:
+            observed.sort(key=lambda call: (call.ended_s, call.site.overall))
+        return model_calls(observed)
 
     @property
     def tool_runs(self) -> tuple[ToolRun, ...]:

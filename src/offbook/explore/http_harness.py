@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 import orjson
 from msgspec.structs import replace
 
-from offbook.explore.observers.calls import raise_endless
+from offbook.explore.observers.calls import ObservedCall, raise_endless
 from offbook.explore.observers.inferred_tools import InferredTool, offered_tool
 from offbook.explore.observers.wire import PendingAnswer, WireObserver, offered_tools
 from offbook.explore.options import Divergence
-from offbook.explore.run import ModelCall
 from offbook.explore.sdk_warm_up import SentRequest, SentRequests, warm_up
 from offbook.faults import FaultPlan
 from offbook.faults.log import FaultLog
@@ -118,9 +117,9 @@ class ExploredHttp(InProcessClients):
         return self._lock
 
     @property
-    def calls(self) -> tuple[ModelCall, ...]:
-        """The model calls so far."""
-        return self._observer.calls
+    def observed(self) -> list[ObservedCall]:
+        """The attempts of model calls so far."""
+        return self._observer.observed
 
     @property
     def retries(self) -> int:

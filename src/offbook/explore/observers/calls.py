@@ -57,6 +57,89 @@ def how_it_follows(before: Sequence[JsonObject] | None, now: Sequence[JsonObject
     return "continues" if turns and before.count(turns[-1]) < turns.count(turns[-1]) else ""
 
 
+class ObservedCall(Struct, frozen=True, kw_only=True):
+    """An attempt of a model call as it was observed, by whatever it was made.
+
+    It began at `started_s` and was over at `ended_s`; the next one may come at `due_s`, by what the answer has asked
+    for. If its client `has_left` before the answer, nobody can obey that. `is_unrecorded` if the recording had no
+    answer. `has_state` if the API has the conversation, and the request only what is new in it. In virtual time, all
+    pauses are known (`knows_pauses`). The other fields are those of a ModelCall.
+    """
+
+    site: Site
+    messages: Sequence[JsonObject]
+    started_s: float
+    ended_s: float
+    due_s: float
+    outcome: CallOutcome
+    error: str = ""
+    model: str = ""
+    has_tools: bool = False
+    is_streamed: bool = False
+    chunks: tuple[ChunkKind, ...] = ()
+    asks_for: tuple[tuple[str, JsonObject], ...] = ()
+    told: bool = False
+    effects_before: int | None = None
+    is_unrecorded: bool = False
+    has_left: bool = False
+    has_state: bool = False
+    knows_pauses: bool = True
+    is_over_http: bool = False
+
+
+def model_calls(observed: Sequence[ObservedCall]) -> tuple[ModelCall, ...]:
+    """Return the model calls of a run, each with how it relates to those before it."""
+    return tuple(_model_call(call, observed, observed[:place]) for place, call in enumerate(observed))
+
+
+def _model_call(call: ObservedCall, observed: Sequence[ObservedCall], before: Sequence[ObservedCall]) -> ModelCall:
+    site = call.site
+    tries = [each for each in before if each.site.overall == site.overall]
+    answered = [each for each in tries if not each.has_left]
+    return ModelCall(
+        number=site.overall,
+        step_id=site.step_id,
+        step_call=site.call,
+        attempt=site.attempt,
+        model=call.model,
+        has_tools=call.has_tools,
+        is_streamed=call.is_streamed,
+        chunks=call.chunks,
+        asks_for=call.asks_for,
+        outcome=call.outcome,
+        error=call.error,
+        # A server that was busy may also read the request of a client that has left after the next one.
+        is_too_soon=bool(answered) and not call.has_left and call.started_s < answered[-1].due_s,
+        forgot=_forgot(call, before),
+        told=call.told,
+        waited_s=round(call.started_s - tries[-1].ended_s, 6) if tries and call.knows_pauses else None,
+        effects_before=call.effects_before,
+        follows=_follows(call, observed),
+        is_over_http=call.is_over_http,
+    )
+
+
+def _forgot(call: ObservedCall, before: Sequence[ObservedCall]) -> int:
+    """Return how many messages of a call that failed are missing in the next one of its step, if that is unrecorded."""
+    last = next((each for each in reversed(before) if _step(each) == _step(call)), None)
+    if last is None or not call.is_unrecorded or last.outcome != "failed":
+        return 0
+    return lost_messages(last.messages, call.messages)
+
+
+def _follows(call: ObservedCall, observed: Sequence[ObservedCall]) -> Follows:
+    """Return how a call follows the one of its step before it."""
+    earlier = [each for each in observed if _step(each) == _step(call) and each.site.overall < call.site.overall]
+    if not earlier:
+        return ""
+    last = max(earlier, key=lambda each: (each.site.overall, each.site.attempt))
+    return "continues" if call.has_state else how_it_follows(last.messages, call.messages)
+
+
+def _step(call: ObservedCall) -> tuple[str, str | None]:
+    return call.site.workflow, call.site.step_id
+
+
 _TOLERANCE_S = 1e-6
 
 
@@ -74,31 +157,14 @@ class _Attempt(Struct, frozen=True):
 
     request: Request
     site: Site
-    is_too_soon: bool
-    waited_s: float | None = None
-    told: bool = False
-    follows: Follows = ""
-
-
-class _Asked(Struct, frozen=True):
-    """The latest call of a step: its number, its messages, and those of the call before it."""
-
-    number: int
-    messages: Sequence[JsonObject]
-    before: Sequence[JsonObject] | None
-
-
-class _Failure(Struct, frozen=True):
-    """When an attempt failed, and when the next one may come."""
-
-    at_s: float
-    due_s: float
+    started_s: float
+    told: bool
 
 
 class ModelObserver(Provider):
     """Observes the model calls of one run: a provider around its faults and its recording.
 
-    `calls` are the attempts in the order in which they ended.
+    `observed` are the attempts in the order in which they ended.
 
     Raises:
         EndlessRunError: from `send`, when the run has made more calls than `max_calls`.
@@ -107,15 +173,12 @@ class ModelObserver(Provider):
     name = "explore"
 
     def __init__(self, provider: Provider, models: ExploredModels, *, numbers: CallNumbers, max_calls: int) -> None:
-        self.calls: list[ModelCall] = []
+        self.observed: list[ObservedCall] = []
         self.on_endless: Callable[[str], object] = raise_endless
         self.count_effects: Callable[[], int] = count_collected
         self._provider, self._models, self._max_calls = provider, models, max_calls
         self._sent = 0
         self._call_numbers, self._has_failed = numbers, False
-        self._failed: dict[tuple[str, str | None, int], _Failure] = {}
-        self._last_failed: dict[str | None, Request] = {}
-        self._asked: dict[tuple[str, str | None], _Asked] = {}
 
     async def send(self, request: Request) -> Reply:
         self._sent += 1
@@ -142,23 +205,8 @@ class ModelObserver(Provider):
         # Hashing takes long, and before the first failure there is nothing that a request could repeat.
         identity = fingerprint(request) if self._has_failed else ""
         site = self._call_numbers.start(step, identity)
-        failure = self._failed.pop((*step, site.call), None) if site.attempt > 1 else None
-        return _Attempt(
-            replace(request, call=site.call, attempt=site.attempt),
-            site,
-            is_too_soon=failure is not None and _now_s() < failure.due_s - _TOLERANCE_S,
-            waited_s=None if failure is None else round(_now_s() - failure.at_s, 6),
-            told=self._models.source.tells_failure(request),
-            follows=self._follows(request, site.overall),
-        )
-
-    def _follows(self, request: Request, number: int) -> Follows:
-        step = (request.workflow, request.step_id)
-        last = self._asked.get(step)
-        if last is None or last.number != number:
-            last = _Asked(number, request.messages, None if last is None else last.messages)
-            self._asked[step] = last
-        return how_it_follows(last.before, request.messages)
+        numbered = replace(request, call=site.call, attempt=site.attempt)
+        return _Attempt(numbered, site, _now_s(), self._models.source.tells_failure(request))
 
     async def _observe_stream(self, reply: Reply, attempt: _Attempt) -> AsyncIterator[StreamEvent]:
         chunks: list[ChunkKind] = []
@@ -186,13 +234,10 @@ class ModelObserver(Provider):
         if isinstance(error, RecordingMismatchError):
             self._note(attempt, outcome="diverged", error=message)
             return
-        site = attempt.site
-        self._call_numbers.finish(site, fingerprint(request), failed=True)
+        self._call_numbers.finish(attempt.site, fingerprint(request), failed=True)
         self._has_failed = True
-        failure = _Failure(_now_s(), _now_s() + _requested_wait_s(error))
-        self._failed[site.workflow, site.step_id, site.call] = failure
-        self._last_failed[request.step_id] = request
-        self._note(attempt, outcome="failed", error=message, chunks=chunks)
+        wait_s = _requested_wait_s(error)
+        self._note(attempt, outcome="failed", error=message, chunks=chunks, wait_s=wait_s)
 
     def _note(
         self,
@@ -202,36 +247,28 @@ class ModelObserver(Provider):
         outcome: CallOutcome = "answered",
         error: str = "",
         chunks: list[ChunkKind] | None = None,
+        wait_s: float = 0.0,
     ) -> None:
-        request, site = attempt.request, attempt.site
-        self.calls.append(
-            ModelCall(
-                number=site.overall,
-                step_id=site.step_id,
-                step_call=site.call,
-                attempt=site.attempt,
+        request, now_s = attempt.request, _now_s()
+        self.observed.append(
+            ObservedCall(
+                site=attempt.site,
+                messages=request.messages,
+                started_s=attempt.started_s,
+                ended_s=now_s,
+                due_s=now_s + wait_s - _TOLERANCE_S,
+                outcome=outcome,
+                error=error,
                 model=request.model,
                 has_tools=bool(request.tools),
                 is_streamed=request.stream,
                 chunks=tuple(chunks or ()),
                 asks_for=() if response is None else tuple((call.tool, call.args) for call in response.tool_calls),
-                outcome=outcome,
-                error=error,
-                is_too_soon=attempt.is_too_soon,
-                forgot=self._forgot(request),
                 told=attempt.told,
-                waited_s=attempt.waited_s,
                 effects_before=self.count_effects(),
-                follows=attempt.follows,
+                is_unrecorded=self._models.is_unrecorded(request),
             )
         )
-
-    def _forgot(self, request: Request) -> int:
-        """Return how many messages of the last failed request are missing in one that was never recorded."""
-        last = self._last_failed.get(request.step_id)
-        if last is None or not self._models.is_unrecorded(request):
-            return 0
-        return lost_messages(last.messages, request.messages)
 
 
 def _now_s() -> float:

@@ -10,9 +10,9 @@ from msgspec import Struct
 from offbook.clock import SYSTEM_CLOCK
 from offbook.codecs.base import Codec, retry_after_s
 from offbook.errors import OffbookError
-from offbook.explore.observers.calls import how_it_follows, lost_messages
+from offbook.explore.observers.calls import ObservedCall, model_calls
 from offbook.explore.observers.inferred_tools import InferredTool, ToolResult, Turn, infer_tools
-from offbook.explore.run import CallOutcome, ChunkKind, ChunkKinds, Follows, ModelCall
+from offbook.explore.run import CallOutcome, ChunkKind, ChunkKinds, ModelCall
 from offbook.faults.site import Site
 from offbook.messages import Accumulator, JsonObject, Response, StreamDelta, ToolCall, made_tool_calls
 from offbook.recording.format.wire_record import WireRecord
@@ -83,7 +83,7 @@ EARLY_S = 0.01
 """How much earlier a client may come than it was asked to: its clock is another one."""
 
 
-class _ObservedCall(Struct, frozen=True):
+class _AnsweredCall(Struct, frozen=True):
     """An attempt that was answered at `at_s`."""
 
     attempt: CallAttempt
@@ -196,7 +196,7 @@ class WireObserver:
         self.endless, self.on_endless, self._now_s = "", on_endless, now_s
         self.count_effects: Callable[[], int] = lambda: 0
         self._max_calls, self._script, self._is_in_process = max_calls, script, is_in_process
-        self._observed: list[_ObservedCall] = []
+        self._answered: list[_AnsweredCall] = []
         self._tool_calls: list[_ObservedToolCall] = []
         self._delivered: set[int] = set()
         self._left: set[int] = set()
@@ -205,9 +205,9 @@ class WireObserver:
     def answered(self, attempt: CallAttempt, answer: HttpResponse, outcome: WireOutcome) -> None:
         if attempt.site is None:
             return
-        if len(self._observed) < self._max_calls:
+        if len(self._answered) < self._max_calls:
             at_s, effects = self._now_s(), self.count_effects()
-            self._observed.append(_ObservedCall(attempt, answer, outcome, attempt.site, at_s, effects))
+            self._answered.append(_AnsweredCall(attempt, answer, outcome, attempt.site, at_s, effects))
         else:
             self._end("model")
 
@@ -230,12 +230,12 @@ class WireObserver:
         self._left.add(attempt.number)
 
     def killed(self, attempt: CallAttempt) -> None:
-        self._killed.append((len(self._observed), attempt))
+        self._killed.append((len(self._answered), attempt))
 
     @property
     def last_call(self) -> LastCall | None:
         """The last call of a model or a tool; None if there was none."""
-        models = [LastCall(f"call {each.site.overall}", each.at_s) for each in self._observed[-1:]]
+        models = [LastCall(f"call {each.site.overall}", each.at_s) for each in self._answered[-1:]]
         tools = [each.last_call for each in self._tool_calls[-1:]]
         return max([*models, *tools], key=lambda each: each.at_s, default=None)
 
@@ -243,7 +243,7 @@ class WireObserver:
     def pending(self) -> PendingAnswer | None:
         """The answer that the program waits for, if a fault holds it back."""
         ended = self._delivered | self._left
-        waiting = [call for call in self._observed.copy() if call.is_late and call.attempt.number not in ended]
+        waiting = [call for call in self._answered.copy() if call.is_late and call.attempt.number not in ended]
         if waiting:
             call = waiting[-1]
             begun = call.answer.status is not None
@@ -255,19 +255,24 @@ class WireObserver:
     def _pending_tool(self) -> PendingAnswer | None:
         """The answer of a tool that the program waits for: it has made no other call since."""
         last = self._tool_calls[-1] if self._tool_calls else None
-        if last is None or not last.is_late or any(each.at_s > last.at_s for each in self._observed[-1:]):
+        if last is None or not last.is_late or any(each.at_s > last.at_s for each in self._answered[-1:]):
             return None
         return PendingAnswer(last.name, "mcp", bool(last.call.answer.messages))
 
     @property
     def calls(self) -> tuple[ModelCall, ...]:
         """The model calls so far."""
-        return tuple(self._model_call(call, self._observed[:place]) for place, call in enumerate(self._observed.copy()))
+        return model_calls(self.observed)
+
+    @property
+    def observed(self) -> list[ObservedCall]:
+        """The attempts of model calls so far."""
+        return [self._observed_call(call) for call in self._answered.copy()]
 
     @property
     def retries(self) -> int:
         """How many of them are later attempts."""
-        return sum(call.site.attempt > 1 for call in self._observed)
+        return sum(call.site.attempt > 1 for call in self._answered)
 
     @property
     def tool_calls(self) -> list[McpToolCall]:
@@ -276,71 +281,50 @@ class WireObserver:
 
     def tools(self) -> list[InferredTool]:
         """Return the tools that the program ran, as far as its conversation shows."""
-        turns = [self._turn(call) for call in self._observed]
+        turns = [self._turn(call) for call in self._answered]
         for place, attempt in reversed(self._killed):
             turns.insert(place, _turn_of(attempt))
         return infer_tools(turns)
 
-    def _turn(self, call: _ObservedCall) -> Turn:
+    def _turn(self, call: _AnsweredCall) -> Turn:
         asked = requested_tools(call.attempt.parsed, call.answer) if self._has_arrived(call) else ()
         return _turn_of(call.attempt, asked)
 
-    def _model_call(self, call: _ObservedCall, before: Sequence[_ObservedCall]) -> ModelCall:
-        attempt, site, request = call.attempt, call.site, call.attempt.parsed.request
-        outcome = self._outcome(call)
+    def _observed_call(self, call: _AnsweredCall) -> ObservedCall:
+        attempt, request, outcome = call.attempt, call.attempt.parsed.request, self._outcome(call)
         requested = requested_tools(attempt.parsed, call.answer) if outcome == "answered" else ()
-        return ModelCall(
-            number=site.overall,
-            step_id=site.step_id,
-            step_call=site.call,
-            attempt=site.attempt,
+        return ObservedCall(
+            site=call.site,
+            messages=call.messages,
+            started_s=call.at_s,
+            ended_s=call.at_s,
+            due_s=call.due_s,
+            outcome=outcome,
+            error=_failure_text(call) if outcome != "answered" else "",
             model=attempt.parsed.model,
             has_tools=request is not None and bool(request.tools),
             is_streamed=attempt.parsed.is_streamed,
             chunks=chunk_kinds(attempt.parsed, call.answer),
             asks_for=tuple((tool.tool, tool.args) for tool in requested),
-            outcome=outcome,
-            error=_failure_text(call) if outcome != "answered" else "",
-            is_too_soon=self._is_too_soon(call, before),
-            forgot=self._forgot(call, before) if call.outcome in _UNRECORDED else 0,
             told=self._script.tells_failure(call.messages),
-            waited_s=self._waited_s(call, before),
             effects_before=call.effects_before,
+            is_unrecorded=request is not None and call.outcome in _UNRECORDED,
+            has_left=attempt.number in self._left,
+            has_state=request is not None and not _SERVER_STATE.isdisjoint(request.extra),
+            knows_pauses=self._is_in_process,
             is_over_http=True,
-            follows=_follows(call, before),
         )
 
-    def _outcome(self, call: _ObservedCall) -> CallOutcome:
+    def _outcome(self, call: _AnsweredCall) -> CallOutcome:
         if call.outcome == "missed":
             return "diverged"
         return "answered" if self._has_arrived(call) else "failed"
 
-    def _has_arrived(self, call: _ObservedCall) -> bool:
+    def _has_arrived(self, call: _AnsweredCall) -> bool:
         """Return whether the client got a complete answer."""
         if spoils_answer(call.attempt.fault, call.answer) or call.answer.status not in _ANSWERED:
             return False
         return call.answer.end_ms <= 0 or call.attempt.number in self._delivered
-
-    def _is_too_soon(self, call: _ObservedCall, before: Sequence[_ObservedCall]) -> bool:
-        """Return whether the last answer to this call that its client got asked for a longer wait.
-
-        A client that has left before an answer, because of its own timeout, cannot obey it. A server that was busy may
-        also read that client's request after the next one.
-        """
-        tries = [each for each in before if each.site.overall == call.site.overall]
-        answered = [each for each in tries if each.attempt.number not in self._left]
-        return bool(answered) and call.attempt.number not in self._left and call.at_s < answered[-1].due_s
-
-    def _waited_s(self, call: _ObservedCall, before: Sequence[_ObservedCall]) -> float | None:
-        """Return how long the run waited after the attempt before; None if there is none, or nobody knows."""
-        tries = [each for each in before if each.site.overall == call.site.overall]
-        return round(call.at_s - tries[-1].at_s, 6) if tries and self._is_in_process else None
-
-    def _forgot(self, call: _ObservedCall, before: Sequence[_ObservedCall]) -> int:
-        last = before[-1] if before else None
-        if last is None or call.attempt.parsed.request is None or self._outcome(last) != "failed":
-            return 0
-        return lost_messages(last.messages, call.messages)
 
 
 def _turn_of(attempt: CallAttempt, asked: Sequence[ToolCall] = ()) -> Turn:
@@ -348,15 +332,6 @@ def _turn_of(attempt: CallAttempt, asked: Sequence[ToolCall] = ()) -> Turn:
     if request is None:
         return Turn(asked=asked)
     return Turn(results=_tool_results(request.messages), offered=offered_tools(request.tools), asked=asked)
-
-
-def _follows(call: _ObservedCall, before: Sequence[_ObservedCall]) -> Follows:
-    site = call.site
-    earlier = [each for each in before if each.site.step_id == site.step_id and each.site.overall < site.overall]
-    request = call.attempt.parsed.request
-    if earlier and request is not None and not _SERVER_STATE.isdisjoint(request.extra):
-        return "continues"
-    return how_it_follows(earlier[-1].messages if earlier else None, call.messages)
 
 
 _SERVER_STATE = frozenset(("previous_response_id", "conversation"))
@@ -368,7 +343,7 @@ _ANSWERED = (200, 101)
 _UNRECORDED = ("missed", "default", "continued")
 
 
-def _failure_text(call: _ObservedCall) -> str:
+def _failure_text(call: _AnsweredCall) -> str:
     """Describe what the client got instead of an answer."""
     status, fault = call.answer.status, call.attempt.fault
     if fault is not None and (status is None or status in _ANSWERED):
