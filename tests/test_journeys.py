@@ -254,8 +254,16 @@ def test_a_journey_passes_few_files_and_those_that_the_map_names(title, tmp_path
     assert set(drawn_files().get(title, ())) <= files.keys()
 
 
-def test_the_map_has_no_journey_without_a_limit():
-    assert drawn_files().keys() <= LIMITS.keys()
+def test_the_map_draws_each_journey_that_has_a_goal():
+    assert drawn_files().keys() == GOALS.keys()
+    assert all(drawn_files().values())
+
+
+def test_the_map_names_every_package_and_module():
+    (table,) = re.findall(r"^\| folder or file .*\n((?:\|.*\n)+)", MAP, re.MULTILINE)
+    named = re.findall(r"`([\w.]+)/?`", "".join(row.split("|")[1] for row in table.splitlines()))
+    entries = {entry.name for entry in Path(SOURCE).iterdir() if entry.is_dir() or entry.suffix == ".py"}
+    assert sorted(named) == sorted(entries - {"__init__.py", "__pycache__"})
 
 
 def test_no_limit_is_below_its_goal():
