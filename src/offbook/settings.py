@@ -261,6 +261,9 @@ def _tools(table: Mapping[str, Any], *, source: str) -> dict[str, ToolSettings]:
             reason, path = explain_msgspec_error(error)
             reason = with_value(reason, declared.get(path.removeprefix(".")))
             raise InputError(reason, source=source, place=f"{place}{path}") from None
+        if tools[name].effect and tools[name].read_only:
+            hint = "leave out effect or read_only, or set one of them to false"
+            raise InputError("a tool that only reads has no effect", source=source, place=place, hint=hint)
     return tools
 
 
@@ -272,7 +275,7 @@ def resolve(
     Raises:
         InputError: a name is unknown, or a value is wrong.
     """
-    values = configured(kind, project) | assigned(kind, assignments)
+    values = configured(kind, project) | assigned(kind, assignments, project=project)
     settings = settings_of(kind)
     for field, value in given.items():
         values[field] = _converted(settings[field], value, source=settings[field].flags[0])
@@ -281,8 +284,10 @@ def resolve(
     return kind(**values)
 
 
-def assigned(kind: type[Struct], assignments: Iterable[str]) -> dict[str, Any]:
+def assigned(kind: type[Struct], assignments: Iterable[str], *, project: ProjectFile | None = None) -> dict[str, Any]:
     """Return the values of `-o KEY=VALUE` by field. A list takes several of them; of anything else the last counts.
+
+    What is assigned to a tool changes what the config declares about it.
 
     Raises:
         InputError: an assignment has no `=`, its name is unknown, or its value is wrong.
@@ -297,7 +302,8 @@ def assigned(kind: type[Struct], assignments: Iterable[str]) -> dict[str, Any]:
             raise InputError(f"expected KEY=VALUE, got {text!r}", source="-o", hint="-o deadline=90")
         if name.startswith(f"{TOOLS}.") and name.count(".") > 1 and TOOLS in kind.__struct_fields__:
             tool, _, key = name.removeprefix(f"{TOOLS}.").rpartition(".")
-            tools.setdefault(tool, {})[key] = _toml_value(value)
+            declared = {} if project is None else project.document.get(TOOLS, {}).get(tool, {})
+            tools.setdefault(tool, dict(declared) if isinstance(declared, dict) else {})[key] = _toml_value(value)
             continue
         setting = next((each for each in settings if name in (each.key, each.place)), None)
         if setting is None:
@@ -367,7 +373,7 @@ def arguments_of(options: S, *, base: S | None = None, among: Collection[str] = 
         else:
             words += [setting.flags[0], f"{value:g}" if isinstance(value, float) else str(value)]
     known: Mapping[str, ToolSettings] = getattr(base, TOOLS, {})
-    tools: Mapping[str, ToolSettings] = getattr(options, TOOLS, {})
+    tools: Mapping[str, ToolSettings] = {} if among and TOOLS not in among else getattr(options, TOOLS, {})
     for name, declared in tools.items():
         for key, value in msgspec.to_builtins(declared).items() if known.get(name) != declared else ():
             words += ["-o", f"{TOOLS}.{name}.{key}={_assigned_text(value)}"]

@@ -333,6 +333,9 @@ class MainGroup(LazyGroup):
         if is_workflow:
             hint = "offbook replay FLOW --recording PATH, or offbook replay RECORDING -- COMMAND …"
             raise InputError("there are both a workflow and a program", source=file, hint=hint)
+        if place is None and not any(word.partition("=")[0] in ("--replay", "--recording") for word in own):
+            hint = "offbook replay RECORDING -- COMMAND …; offbook exec --record PATH -- COMMAND … makes a recording"
+            raise InputError("there is no recording to replay", source="replay", hint=hint)
         if place is None:
             return ["exec", *args[1:]]
         rest = [*own[:place], *own[place + 1 :]]

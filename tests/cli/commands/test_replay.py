@@ -251,6 +251,7 @@ def test_a_program_is_replayed_as_by_exec(run_programs, write, typed, same):
     [
         (["flow.yaml", "--", "true"], "flow.yaml: there are both a workflow and a program", "replay RECORDING -- COMM"),
         (["a.json", "b.json", "--", "true"], "b.json: there are two recordings", "offbook replay a.json -- COMMAND"),
+        (["--record", "a.json", "--", "true"], "replay: there is no recording to replay", "offbook exec --record PATH"),
         (["a.json", "true", "x"], "true: a program comes after --", "type: offbook replay a.json -- true x"),
         (["a.json", "--quiet", "--", "no-such-program"], "no-such-program: command not found", ""),
         (["--real-time", "a.json", "--", "true"], "--real-time is for a workflow", "-o latency_model=replay"),

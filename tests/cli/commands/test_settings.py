@@ -113,3 +113,16 @@ def test_tools_that_only_read_are_not_said_to_run_for_real(run, write):
     assert "the recording asks for find, pay" in run(*run_it)[2]
     write("offbook.toml", "[tools.find]\nread_only = true\n")
     assert "the recording asks for pay\n" in run(*run_it)[2]
+
+
+def test_a_tool_that_only_reads_has_no_effect_wherever_both_are_said(run, write):
+    write("offbook.toml", "[tools.refund]\neffect = true\n")
+    write("run.json", flows.recording({"first": {"content": "Hi"}}))
+    options = ("explore", "--replay", "run.json", "-o", "tools.refund.read_only=true")
+    code, _, err = run(*options, "--", "true")
+    assert code == 2
+    assert "tools.refund: a tool that only reads has no effect" in err
+    write("offbook.toml", "[tools.refund]\neffect = true\nread_only = true\n")
+    code, _, err = run("settings")
+    assert code == 2
+    assert "offbook.toml: tools.refund: a tool that only reads has no effect" in err

@@ -22,7 +22,7 @@ async def main(offbook: str, folder: str) -> None:
         (run,) = (await call("list_runs", search="recording"))["runs"]
         shown = await call("show_recording", run=run["id"])
         explored = await call(
-            "explore", recording=run["id"], command=[sys.argv[3], "agent.py"], faults="connection_reset"
+            "explore", recording=run["id"], command=[sys.argv[3], "agent.py"], faults="empty_response"
         )
         explained = await call("explain_finding", run=explored["run"], finding=1)
         seen = {

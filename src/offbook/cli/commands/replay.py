@@ -102,6 +102,7 @@ def replay(
         missing = "workflow" if flow is None else "recording"
         hint = "offbook replay FLOW --recording PATH" + (f" --plan {shlex.quote(plan)}" if plan is not None else "")
         if flow is not None and flow.endswith(".json"):
+            missing = "program"
             hint = f"{flow} is no workflow; to replay a program: offbook replay {shlex.quote(flow)} -- COMMAND …"
         raise InputError(f"a {missing} is missing", source="replay", hint=hint)
     definition = load_workflow(flow)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
@@ -79,7 +80,9 @@ def subject_of(options: ExploreArguments, file: str | None, command: Sequence[st
     """
     if (file is None) == (command is None):
         reason = "a file or a program is missing" if file is None else "there are both a file and a program"
-        raise InputError(reason, source="explore", hint=USAGE)
+        is_recording = file is not None and not file.endswith((*WORKFLOW_SUFFIXES, ".py"))
+        hint = f"if {file} is the recording: --replay {shlex.quote(file or '')} -- COMMAND …" if is_recording else USAGE
+        raise InputError(reason, source="explore", hint=hint)
     if file is None:
         return ProgramSpec(recording=_recording(options), command=tuple(command or ()), mcp=options.mcp)
     if options.mcp is not None:
