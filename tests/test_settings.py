@@ -141,10 +141,10 @@ def test_the_nearest_config_counts_also_in_pyproject(project, tmp_path):
     assert configured_tools(found) == {"pan": ToolSettings(effect=True)}
 
 
-def test_tools_of_assignments_replace_those_of_the_config(project):
+def test_tools_of_assignments_are_merged_with_those_of_the_config(project):
     config = project("[tools.pan]\neffect = true\n[tools.pot]\nread_only = true\n")
     options = resolve(Kitchen, {}, ["tools.pan.idempotent=id"], project=config)
-    assert options.tools == {"pan": ToolSettings(idempotent="id"), "pot": ToolSettings(read_only=True)}
+    assert options.tools == {"pan": ToolSettings(effect=True, idempotent="id"), "pot": ToolSettings(read_only=True)}
 
 
 @pytest.mark.parametrize(

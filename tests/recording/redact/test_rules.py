@@ -286,7 +286,7 @@ def test_a_recorder_of_mcp_servers_writes_none(rules, project):
         "method": "tools/call",
         "params": {"name": CUSTOMER, "arguments": {"a": PLANTED}},
     }
-    recorder.record("crm", parse_message(json.dumps(asked).encode()), mcp_messages())
+    recorder.record_exchange("crm", parse_message(json.dumps(asked).encode()), mcp_messages())
     told = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": PLANTED}}
     recorder.record_own_message("crm", parse_message(json.dumps(told).encode()))
     recorder.close()
