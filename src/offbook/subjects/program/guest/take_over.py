@@ -1,0 +1,57 @@
+"""Starts the takeover of tools in this process: of the frameworks that it loads, and of functions that are named."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import sys
+from types import ModuleType
+
+from .frameworks import hook_frameworks
+from .imports import ModuleHooks
+from .tools import URL_VARIABLE, Tools
+
+FUNCTIONS_VARIABLE = "OFFBOOK_TOOL_FUNCTIONS"
+"""The environment variable with the functions that are tools, as JSON: `{"refund": "shop.payments:refund"}`."""
+
+
+def install() -> None:
+    """Take over the tools of this process."""
+    tools, hooks = Tools(os.environ[URL_VARIABLE]), ModuleHooks()
+    hook_frameworks(hooks, tools)
+    named: dict[str, str] = json.loads(os.environ.get(FUNCTIONS_VARIABLE) or "{}")
+    own: dict[str, str] = {}
+    for tool, place in named.items():
+        module, _, path = place.partition(":")
+        if module == "__main__":
+            own[tool] = path
+        else:
+            hooks.add(module, lambda loaded, tool=tool, path=path: _take_function(tools, tool, loaded, path))
+    if own:
+        _take_before_first_connection(tools, own)
+    atexit.register(tools.send_notes)
+
+
+def _take_function(tools: Tools, tool: str, module: ModuleType, path: str) -> None:
+    found: object = module
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    if not tools.take(found, tool):
+        problem = "there is no such function" if found is None else f"it is a {type(found).__name__}, not a function"
+        tools.notes.append({"tool": tool, "function": f"{module.__name__}:{path}", "problem": problem})
+
+
+def _take_before_first_connection(tools: Tools, functions: dict[str, str]) -> None:
+    """Take over functions of the script that runs.
+
+    Nobody tells when a script has defined its functions. No model can have asked for one before the first connection.
+    """
+
+    def watch(event: str, _arguments: object) -> None:
+        if event == "socket.connect" and functions:
+            main = sys.modules["__main__"]
+            for tool in list(functions):
+                _take_function(tools, tool, main, functions.pop(tool))
+
+    sys.addaudithook(watch)

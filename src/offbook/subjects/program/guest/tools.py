@@ -1,0 +1,334 @@
+"""Takes over the tools of a program: every call asks offbook, which answers it, lets the tool run, or refuses it.
+
+A call is a POST of `{"tool", "arguments"}` to the URL that OFFBOOK_TOOLS_URL names. The answer has a `result`, an
+`error` to raise, or in `run` the number of a call that is to be made for real. What became of that is posted as
+`{"call", "result" or "error"}`, and the answer to that, if it has one, is what the program gets instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import dataclasses
+import importlib
+import inspect
+import json
+import os
+import socket
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from types import FunctionType
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+
+from .bodies import replace_body
+
+URL_VARIABLE = "OFFBOOK_TOOLS_URL"
+Name: TypeAlias = str | Callable[[tuple[Any, ...]], str]
+"""The name of a tool, or a function that finds it from the arguments of a call, such as by its `self`."""
+
+MAX_DEPTH = 50
+
+_is_inside = ContextVar("offbook_is_inside_a_tool", default=False)
+
+
+class ToolRefusedError(RuntimeError):
+    """Raised where a tool is called that was not recorded, and may not run."""
+
+
+class Tools:
+    """The tools of this process that are taken over. `notes` are sent with the next call."""
+
+    def __init__(self, url: str) -> None:
+        self._server = _Server(url)
+        self._taken: set[FunctionType] = set()
+        self.notes: list[dict[str, str]] = []
+
+    def take(self, function: object, name: Name, *, without: frozenset[str] = frozenset()) -> bool:
+        """Take over a function, and return whether that is possible.
+
+        The arguments of a call are those with a JSON form, `without` some that are not those of the model.
+        """
+        function = inspect.unwrap(function) if callable(function) else function
+        function = getattr(function, "__func__", function)
+        if not isinstance(function, FunctionType):
+            return False
+        if function in self._taken:
+            return True
+        signature = inspect.signature(function)
+
+        def body(original: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            is_async = inspect.iscoroutinefunction(original)
+            if _is_inside.get():
+                return original(*args, **kwargs)
+            tool = name if isinstance(name, str) else name(args)
+            asked = {"tool": tool, "arguments": _arguments(signature, args, kwargs, without)}
+            call = _Call(original, args, kwargs)
+            return self._answer_async(asked, call) if is_async else self._answer(asked, call)
+
+        is_taken = replace_body(function, body) is not None
+        if is_taken:
+            self._taken.add(function)
+        return is_taken
+
+    def _answer(self, asked: dict[str, Any], call: _Call) -> Any:
+        answer = self._server.ask(self._noted(asked))
+        if "run" not in answer:
+            return call.outcome(answer)
+        with call.running() as ended:
+            ended.value = call.run()
+        if inspect.isawaitable(ended.value):  # a plain function that returns what its caller awaits
+            return self._finish(answer["run"], call, ended.value)
+        told = self._server.ask({"call": answer["run"], **ended.described()})
+        return call.outcome(told) if told else ended.get()
+
+    async def _answer_async(self, asked: dict[str, Any], call: _Call) -> Any:
+        answer = await self._server.ask_async(self._noted(asked))
+        return call.outcome(answer) if "run" not in answer else await self._finish(answer["run"], call, call.run())
+
+    async def _finish(self, number: int, call: _Call, value: Awaitable[Any]) -> Any:
+        with call.running() as ended:
+            ended.value = await value
+        told = await self._server.ask_async({"call": number, **ended.described()})
+        return call.outcome(told) if told else ended.get()
+
+    def _noted(self, asked: dict[str, Any]) -> dict[str, Any]:
+        notes, self.notes = self.notes, []
+        return asked | {"notes": notes} if notes else asked
+
+    def send_notes(self) -> None:
+        """Send what is left of the notes, at the end of the process."""
+        if self.notes:
+            with suppress(Exception):
+                self._server.ask(self._noted({}))
+
+
+class _Ended:
+    """What a tool that ran for real has returned or raised."""
+
+    value: Any = None
+    error: BaseException | None = None
+
+    def get(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+    def described(self) -> dict[str, Any]:
+        if self.error is None:
+            return _described(self.value)
+        if not isinstance(self.error, Exception):
+            return {"cancelled": type(self.error).__name__}
+        kind = type(self.error)
+        return {"error": {"type": kind.__name__, "module": kind.__module__, "message": str(self.error)}}
+
+
+class _Call:
+    """A call of a tool, by the function as it was."""
+
+    def __init__(self, function: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._function, self._args, self._kwargs = function, args, kwargs
+
+    def run(self) -> Any:
+        return self._function(*self._args, **self._kwargs)
+
+    @contextmanager
+    def running(self) -> Iterator[_Ended]:
+        """Keep what the block raises. Other tools that are called inside run as a part of this one."""
+        ended, token = _Ended(), _is_inside.set(True)
+        try:
+            yield ended
+        except BaseException as error:
+            ended.error = error
+        finally:
+            _is_inside.reset(token)
+
+    def outcome(self, answer: Mapping[str, Any]) -> Any:
+        """Return the result that offbook has for the call, or raise the error."""
+        error = answer.get("error")
+        if error is None:
+            return _rebuilt(answer.get("result"), answer.get("type"))
+        if "refused" in answer:
+            raise ToolRefusedError(error["message"])
+        raise _error(error, self._function.__globals__)
+
+
+def _arguments(
+    signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any], without: frozenset[str]
+) -> dict[str, Any]:
+    """Return the arguments that have a JSON form. Contexts, states and `self` have none, and are not the model's."""
+    try:
+        bound = signature.bind(*args, **kwargs).arguments
+    except TypeError:  # the tool itself raises it
+        return {}
+    found: dict[str, Any] = {}
+    for name, parameter in signature.parameters.items():
+        if name not in bound or name in without or name in ("self", "cls"):
+            continue
+        values = bound[name] if parameter.kind is parameter.VAR_KEYWORD else {name: bound[name]}
+        for each, value in values.items():
+            if each not in without and (form := _json_form(value)) is not None:
+                found[each] = form[0]
+    return found
+
+
+def _json_form(value: object, depth: int = 0) -> tuple[Any] | None:
+    """Return a value as JSON has it, in a tuple; None if it is not made of what JSON has, or contains itself."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return (value,)
+    if depth > MAX_DEPTH:
+        return None
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
+    elif hasattr(type(value), "model_validate"):  # a pydantic model
+        value = value.model_dump(mode="json")  # type: ignore[attr-defined]
+    if isinstance(value, list | tuple):
+        items = _json_forms(value, depth)
+        return None if items is None else (items,)
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        items = _json_forms(value.values(), depth)
+        return None if items is None else (dict(zip(value, items, strict=True)),)
+    return None
+
+
+def _json_forms(values: Iterable[object], depth: int) -> list[Any] | None:
+    """Return values as JSON has them; None as soon as one has no such form."""
+    forms: list[Any] = []
+    for each in values:
+        form = _json_form(each, depth + 1)
+        if form is None:
+            return None
+        forms.append(form[0])
+    return forms
+
+
+def _described(value: object) -> dict[str, Any]:
+    """Return a result as JSON, with its type if it is to be rebuilt; as text with a type alone if it cannot be."""
+    form, kind = _json_form(value), type(value)
+    if form is None:
+        return {"result": _text_of(value), "type": kind.__name__}
+    if kind in (type(None), bool, int, float, str, list, dict):
+        return {"result": form[0]}
+    name = f"{kind.__module__}:{kind.__qualname__}"
+    try:
+        is_faithful = _rebuilt(form[0], name) == value
+    except Exception:
+        is_faithful = False
+    return {"result": form[0], "type": name} if is_faithful else {"result": _text_of(value), "type": kind.__name__}
+
+
+def _text_of(value: object) -> str:
+    try:
+        return str(value)
+    except Exception:
+        return f"<{type(value).__name__}>"
+
+
+def _rebuilt(value: Any, name: str | None) -> Any:
+    """Return a value of a type that is named `module:Class`, from its JSON form."""
+    if not name or ":" not in name:
+        return value
+    module, _, path = name.partition(":")
+    kind: Any = importlib.import_module(module)
+    for part in path.split("."):
+        kind = getattr(kind, part)
+    if hasattr(kind, "model_validate"):
+        return kind.model_validate(value)
+    return kind(**value) if dataclasses.is_dataclass(kind) else kind(value)
+
+
+def _error(error: Mapping[str, str], names: Mapping[str, Any]) -> Exception:
+    """Return an error as it was recorded: of its class if that can be found, and takes a message."""
+    name, message = error["type"], error["message"]
+    module = sys.modules.get(error.get("module") or "builtins", builtins)
+    for known in (getattr(module, name, None), getattr(builtins, name, None), names.get(name)):
+        if isinstance(known, type) and issubclass(known, Exception):
+            with suppress(Exception):
+                return known(message)
+    return type(name, (RuntimeError,), {"__module__": error.get("module") or "offbook"})(message)
+
+
+class _Server:
+    """Where calls are asked about. Each thread has a connection, and so has each call that is awaited at once."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._address = (parts.hostname or "127.0.0.1", parts.port or 80)
+        self._head = f"POST {parts.path} HTTP/1.1\r\nhost: {parts.netloc}\r\ncontent-type: application/json\r\n"
+        self._own = threading.local()
+        self._pid, self._free = os.getpid(), dict[asyncio.AbstractEventLoop, list[socket.socket]]()
+
+    def ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Send a message, and return the answer."""
+        connection = getattr(self._own, "connection", None)
+        if connection is None or self._own.pid != os.getpid():
+            connection = socket.create_connection(self._address)
+            self._own.connection, self._own.pid = connection, os.getpid()
+        try:
+            connection.sendall(self._request(message))
+            reply = _Reply()
+            while not reply.is_complete:
+                reply.add(connection.recv(65536))
+        except BaseException:
+            self._own.connection = None
+            connection.close()
+            raise
+        return reply.body
+
+    async def ask_async(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Like `ask`, while other tasks of the loop go on. Other loops than those of asyncio are blocked."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return self.ask(message)
+        if self._pid != os.getpid():
+            self._pid, self._free = os.getpid(), {}
+        free = self._free.setdefault(loop, [])
+        connection = free.pop() if free else None
+        try:
+            if connection is None:
+                connection = socket.socket(socket.AF_INET6 if ":" in self._address[0] else socket.AF_INET)
+                connection.setblocking(False)
+                await loop.sock_connect(connection, self._address)
+            await loop.sock_sendall(connection, self._request(message))
+            reply = _Reply()
+            while not reply.is_complete:
+                reply.add(await loop.sock_recv(connection, 65536))
+        except BaseException:
+            if connection is not None:
+                connection.close()
+            raise
+        free.append(connection)
+        return reply.body
+
+    def _request(self, message: dict[str, Any]) -> bytes:
+        body = json.dumps(message).encode()
+        return f"{self._head}content-length: {len(body)}\r\n\r\n".encode() + body
+
+
+class _Reply:
+    """An HTTP response with a length, in pieces."""
+
+    def __init__(self) -> None:
+        self._data, self._length = bytearray(), -1
+
+    @property
+    def is_complete(self) -> bool:
+        return 0 <= self._length <= len(self._data)
+
+    def add(self, piece: bytes) -> None:
+        if not piece:
+            raise ConnectionError("offbook has ended")
+        self._data += piece
+        if self._length < 0 and b"\r\n\r\n" in self._data:
+            head, _, self._data = self._data.partition(b"\r\n\r\n")
+            lines = dict(line.lower().split(b":", 1) for line in bytes(head).split(b"\r\n")[1:])
+            self._length = int(lines.get(b"content-length", b"0"))
+
+    @property
+    def body(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self._data) if self._data else {}
+        return found
