@@ -363,8 +363,7 @@ class McpSession:
         return self._note_served(call, answer, found)
 
     def _note_served(self, call: McpCall, answer: McpAnswer, found: FoundAnswer) -> McpAnswer:
-        outcome = CallOutcome("synthetic" if found.stored is None else "served", found.key)
-        return self._note(call, answer, outcome, clean=found.answer)
+        return self._note(call, answer, CallOutcome(found.outcome, found.key), clean=found.answer)
 
     def _broken(self, call: McpCall, clean: McpAnswer) -> McpAnswer:
         assert call.fault is not None
