@@ -157,6 +157,10 @@ class ToolSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     ] = False
     undoes: Annotated[str | None, Option("The tool undoes what this other tool did.")] = None
     optional: Annotated[bool, Option("A run may go on without the tool.")] = False
+    function: Annotated[
+        str | None, Option("Where a program has the tool that no framework announces, as `module:name`.")
+    ] = None
+    run: Annotated[bool, Option("Run the tool for real in a replay.")] = False
 
 
 class ProjectFile(NamedTuple):

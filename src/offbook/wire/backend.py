@@ -27,9 +27,9 @@ from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import PositionedReader
 from offbook.session.script import ScriptedModels
 from offbook.session.session import NO_FAULTS
-from offbook.session.sources import CachedModels, ClaimedModels, RecordedModels
+from offbook.session.sources import CachedModels, ClaimedModels, RecordedModels, RecordedTools
 from offbook.session.tape import Tape
-from offbook.wire.options import DEFAULT_RESPONSE, WireOptions, parse_fault_plan
+from offbook.wire.options import DEFAULT_RESPONSE, ProgramToolOptions, WireOptions, parse_fault_plan
 from offbook.wire.recordings import (
     OverusedExchange,
     RecordingSet,
@@ -52,6 +52,7 @@ from offbook.wire.session import (
 
 if TYPE_CHECKING:
     from offbook.wire.proxy.recorder import WireRecorder
+    from offbook.wire.tools import ProgramTools
 
 MAX_SESSIONS = 10_000
 MAX_SESSION_NAME_CHARS = 2_000
@@ -157,8 +158,11 @@ class SessionRegistry:
         plan: FaultPlan = NO_FAULTS,
         *,
         has_tools: bool = False,
+        create_tools: Callable[[WireSession], ProgramTools] | None = None,
     ) -> None:
         self._create, self._plan, self.has_tools = create, plan, has_tools
+        self._create_tools = create_tools
+        self._tools: dict[str, ProgramTools] = {}
         self.past = SessionTotals()
         self._sessions: dict[str, WireSession] = {}
         self._by_use: dict[str, WireSession] = {}
@@ -179,6 +183,13 @@ class SessionRegistry:
         if session is not self._latest:
             self._latest = self._by_use[name] = self._by_use.pop(name)
         return session
+
+    def tools_of(self, session: WireSession) -> ProgramTools | None:
+        """Return what answers the function tools of the program of a session; None if they are not taken over."""
+        tools = self._tools.get(session.name)
+        if self._create_tools is not None and (tools is None or tools.session is not session):
+            tools = self._tools[session.name] = self._create_tools(session)
+        return tools
 
     def find(self, name: str) -> WireSession | None:
         """Return the session of that name, if there is one."""
@@ -207,6 +218,7 @@ class SessionRegistry:
         session = self._sessions.pop(name, None)
         if session is not None:
             del self._by_use[name]
+            self._tools.pop(name, None)
             self._latest = None
             if not session.is_explored:  # there are thousands, and each has faults of its own, which its run reports
                 self.past.add(session)
@@ -241,7 +253,8 @@ class WireBackend:
         self._parser = RequestParser(NO_RULES if self.recorder is None else self.recorder.rules)
         self._request_memory = RequestMemory()
         self._group = ""
-        self.sessions = SessionRegistry(self._session, plan, has_tools=options.has_tools)
+        create_tools = None if options.tools is None else self._program_tools
+        self.sessions = SessionRegistry(self._session, plan, has_tools=options.has_tools, create_tools=create_tools)
 
     @property
     def is_live(self) -> bool:
@@ -311,6 +324,15 @@ class WireBackend:
             memory=self._request_memory,
         )
 
+    def _program_tools(self, session: WireSession) -> ProgramTools:
+        from offbook.wire.tools import ProgramTools  # noqa: PLC0415 - only programs that we start have such tools
+
+        models = session.source
+        source = None if models is None else RecordedTools(models.tape)
+        return ProgramTools(
+            session, source, options=self._options.tools or ProgramToolOptions(), recorder=self.recorder
+        )
+
     def _session_type(self) -> Callable[..., WireSession]:
         if self._options.live_from is None or self.recorder is None:
             return WireSession
@@ -350,7 +372,7 @@ def _forked_recording(options: WireOptions, latency: Latency) -> RecordingSet:
 def _open_recorder(options: WireOptions, rules: NormaliseRules) -> WireRecorder | None:
     if options.record is None:
         return None
-    from offbook.wire.proxy.recorder import WireRecorder  # noqa: PLC0415 - only recording needs it
+    from offbook.wire.proxy.recorder import WireRecorder
 
     return WireRecorder(
         options.record, mode=options.record_mode, redactor=options.redactor, sink=options.sink, rules=rules

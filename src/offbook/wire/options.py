@@ -66,6 +66,17 @@ def ignore_request(request: HttpRequest) -> None:
     """Ignore a request."""
 
 
+class ProgramToolOptions(Struct, frozen=True, kw_only=True):
+    """How the function tools of a program are answered: all run for real if `run_all`, else those that `run` names."""
+
+    run_all: bool = False
+    run: frozenset[str] = frozenset()
+
+    def runs(self, tool: str) -> bool:
+        """Return whether a tool runs for real, whatever is recorded."""
+        return self.run_all or tool in self.run
+
+
 class WireOptions(Struct, frozen=True, kw_only=True):
     """What answers calls, and how.
 
@@ -96,6 +107,7 @@ class WireOptions(Struct, frozen=True, kw_only=True):
         allow_origins: origins besides loopback whose pages may use this server: `https://app.test`, or `*`.
         has_tools: whether the server stands in for MCP servers, too, so that faults of tools can fire.
         can_crash: whether programs can be killed, and started again.
+        tools: how the function tools of a program are answered that asks about each call; None if none does.
     """
 
     recording: str | os.PathLike[str] | None = None
@@ -122,6 +134,7 @@ class WireOptions(Struct, frozen=True, kw_only=True):
     allow_origins: Iterable[str] = ()
     has_tools: bool = False
     can_crash: bool = False
+    tools: ProgramToolOptions | None = None
 
     @property
     def is_strict(self) -> bool:

@@ -36,6 +36,7 @@ from offbook.cli.runners.wire import (
 from offbook.errors import InputError
 from offbook.recording.replace_on_close import keep_recording, kept_beside
 from offbook.recording.stores.locate import open_store
+from offbook.subjects.program.tool_variables import tool_variables
 from offbook.text import format_usd, pluralize
 from offbook.tools.child_process import program_hint
 from offbook.vendors import agent_variables, named_base_urls
@@ -190,6 +191,7 @@ def _run(command: list[str], options: ExecArguments, *, report: WireReportFile) 
         try:
             environment = child_environment(os.environ, server, network, options.base_url_vars)
             environment |= effects.variables | mcp.point_to(server)
+            environment |= tool_variables(environment, server.url, options.tools)
             end = run_child(mcp.command(command), environment, time_limit_s=options.time_limit)
         except OSError as error:
             raise typer.Exit(_print_not_started(command[0], error)) from None

@@ -37,7 +37,7 @@ from offbook.vendors import (
 )
 from offbook.wire.backend import SessionTotals
 from offbook.wire.intercept.program_network import ProgramNetwork
-from offbook.wire.options import END_WAIT_S, WireOptions, ignore_call
+from offbook.wire.options import END_WAIT_S, ProgramToolOptions, WireOptions, ignore_call
 from offbook.wire.recordings import OverusedExchange, UnusedExchange
 from offbook.wire.server.wire_server import WireServer
 from offbook.wire.session import Miss, WireCall
@@ -96,8 +96,14 @@ def wire_options_of(
         upstream_end_wait_s=END_WAIT_S if options.upstream_end_wait_s is None else options.upstream_end_wait_s,
         allow_hosts=options.allow_hosts if isinstance(options, ServeArguments) else (),
         allow_origins=options.allow_origins if isinstance(options, ServeArguments) else (),
-        has_tools=options.mcp is not None,
+        has_tools=options.mcp is not None or isinstance(options, ExecArguments),
+        tools=_program_tools(options) if isinstance(options, ExecArguments) else None,
     )
+
+
+def _program_tools(options: ExecArguments) -> ProgramToolOptions:
+    named = frozenset(name for name, tool in options.tools.items() if tool.run)
+    return ProgramToolOptions(run_all=options.run_tools, run=named)
 
 
 def events_of(options: WireArguments) -> EventOptions:

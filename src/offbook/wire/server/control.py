@@ -27,6 +27,8 @@ DEFAULT_SESSION = "default"
 
 _SESSIONS = f"{CONTROL_PREFIX}/sessions"
 _EFFECTS = f"{CONTROL_PREFIX}/effects"
+TOOLS_PATH = f"{CONTROL_PREFIX}/tools"
+"""Where a program asks about the calls of its tools."""
 _ENDPOINTS = f"GET {CONTROL_PREFIX}/health, GET {_SESSIONS}, GET, PUT or DELETE {_SESSIONS}/NAME, and POST {_EFFECTS}"
 _EXAMPLE = 'like {"faults": ["call=3: http_error 500"]}'
 
@@ -39,8 +41,9 @@ class _SessionBody(Struct):
 
 def control_response(request: HttpRequest, sessions: SessionRegistry, *, has_peers: bool = False) -> HttpResponse:
     """Answer a request below `/_offbook`. Of several processes, none knows the calls of the others."""
-    if split_session_path(request.path)[1] == _EFFECTS:
-        return _answer_effects(request, sessions)
+    of_session = {_EFFECTS: _answer_effects, TOOLS_PATH: _answer_tools}.get(split_session_path(request.path)[1])
+    if of_session is not None:
+        return of_session(request, sessions)
     request = replace(request, path=split_session_path(request.path)[1])
     method = "GET" if request.method == "HEAD" else request.method
     if has_peers and (request.path == _SESSIONS or request.path.startswith(f"{_SESSIONS}/")):
@@ -88,6 +91,21 @@ def _answer_effects(request: HttpRequest, sessions: SessionRegistry) -> HttpResp
         session.refused_effects.append(error)
         return _error_json(error, 400)
     return NO_ANSWER if is_killed else HttpResponse(204)
+
+
+def _answer_tools(request: HttpRequest, sessions: SessionRegistry) -> HttpResponse:
+    """Answer what the program of a session asks about its tools."""
+    from offbook.wire.tools import ToolMessage  # noqa: PLC0415 - only programs that we start have such tools
+
+    tools = sessions.tools_of(sessions.for_request(request)[0])
+    if request.method != "POST" or tools is None:
+        return _no_endpoint(request, 405 if tools is None else 404)
+    try:
+        message = decode(request.body, ToolMessage)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return _error_json(InputError(f"the body cannot be read: {error}"), 400)
+    answer = tools.answer(message)
+    return NO_ANSWER if answer is None else whole_response(200, msgspec.json.encode(answer))
 
 
 def session_summary(session: WireSession) -> dict[str, Any]:

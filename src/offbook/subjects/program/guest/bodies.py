@@ -52,7 +52,7 @@ def _code_of(function: FunctionType, body: Callable[[tuple[Any, ...], dict[str, 
     stub = _async_stub if inspect.iscoroutinefunction(function) else _stub
     code, before = stub.__code__, function.__code__
     return code.replace(
-        co_consts=tuple(body if each == _BODY else each for each in code.co_consts),  # type: ignore[arg-type]
+        co_consts=tuple(body if each == _BODY else each for each in code.co_consts),
         co_freevars=before.co_freevars,
         co_name=before.co_name,
         co_qualname=before.co_qualname,

@@ -10,6 +10,7 @@ import importlib.metadata
 import inspect
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -21,10 +22,10 @@ from .tools import Tools
 def hook_frameworks(hooks: ModuleHooks, tools: Tools) -> None:
     """Take over the tools of every framework that the program loads."""
     for package, (module, take_over) in FRAMEWORKS.items():
-        hooks.add(module, lambda loaded, package=package, take_over=take_over: _hook(package, loaded, take_over, tools))
+        hooks.add(module, partial(_hook, package, take_over, tools))
 
 
-def _hook(package: str, module: ModuleType, take_over: Callable[[ModuleType, Tools], None], tools: Tools) -> None:
+def _hook(package: str, take_over: Callable[[ModuleType, Tools], None], tools: Tools, module: ModuleType) -> None:
     note = {"framework": package, "version": ""}
     with suppress(importlib.metadata.PackageNotFoundError):
         note["version"] = importlib.metadata.version(package)

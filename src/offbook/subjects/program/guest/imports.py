@@ -25,7 +25,7 @@ class ModuleHooks:
             hook(module)
             return
         if not self._hooks:
-            sys.meta_path.insert(0, self)  # type: ignore[arg-type]
+            sys.meta_path.insert(0, self)
         self._hooks.setdefault(name, []).append(hook)
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:

@@ -6,6 +6,8 @@ import atexit
 import json
 import os
 import sys
+from collections.abc import Mapping
+from functools import partial
 from types import ModuleType
 
 from .frameworks import hook_frameworks
@@ -21,19 +23,15 @@ def install() -> None:
     tools, hooks = Tools(os.environ[URL_VARIABLE]), ModuleHooks()
     hook_frameworks(hooks, tools)
     named: dict[str, str] = json.loads(os.environ.get(FUNCTIONS_VARIABLE) or "{}")
-    own: dict[str, str] = {}
     for tool, place in named.items():
         module, _, path = place.partition(":")
-        if module == "__main__":
-            own[tool] = path
-        else:
-            hooks.add(module, lambda loaded, tool=tool, path=path: _take_function(tools, tool, loaded, path))
-    if own:
-        _take_before_first_connection(tools, own)
+        hooks.add(module, partial(_take_function, tools, tool, path))
+    if named:
+        _take_before_first_connection(tools, named)
     atexit.register(tools.send_notes)
 
 
-def _take_function(tools: Tools, tool: str, module: ModuleType, path: str) -> None:
+def _take_function(tools: Tools, tool: str, path: str, module: ModuleType) -> None:
     found: object = module
     for part in path.split("."):
         found = getattr(found, part, None)
@@ -42,16 +40,22 @@ def _take_function(tools: Tools, tool: str, module: ModuleType, path: str) -> No
         tools.notes.append({"tool": tool, "function": f"{module.__name__}:{path}", "problem": problem})
 
 
-def _take_before_first_connection(tools: Tools, functions: dict[str, str]) -> None:
-    """Take over functions of the script that runs.
+def _take_before_first_connection(tools: Tools, functions: Mapping[str, str]) -> None:
+    """Take over functions of the script that runs, which may be named by its file or its module.
 
     Nobody tells when a script has defined its functions. No model can have asked for one before the first connection.
     """
+    left = dict(functions)
 
     def watch(event: str, _arguments: object) -> None:
-        if event == "socket.connect" and functions:
-            main = sys.modules["__main__"]
-            for tool in list(functions):
-                _take_function(tools, tool, main, functions.pop(tool))
+        if event != "socket.connect" or not left:
+            return
+        main, own = sys.modules["__main__"], {"__main__"}
+        own |= {os.path.splitext(os.path.basename(getattr(main, "__file__", None) or ""))[0]}
+        own |= {getattr(getattr(main, "__spec__", None), "name", "")}
+        for tool in list(left):
+            module, _, path = left.pop(tool).partition(":")
+            if module in own:
+                _take_function(tools, tool, path, main)
 
     sys.addaudithook(watch)

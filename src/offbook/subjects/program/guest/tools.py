@@ -17,10 +17,11 @@ import os
 import socket
 import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
@@ -77,6 +78,7 @@ class Tools:
     def _answer(self, asked: dict[str, Any], call: _Call) -> Any:
         answer = self._server.ask(self._noted(asked))
         if "run" not in answer:
+            time.sleep(answer.get("wait_s", 0))
             return call.outcome(answer)
         with call.running() as ended:
             ended.value = call.run()
@@ -87,7 +89,11 @@ class Tools:
 
     async def _answer_async(self, asked: dict[str, Any], call: _Call) -> Any:
         answer = await self._server.ask_async(self._noted(asked))
-        return call.outcome(answer) if "run" not in answer else await self._finish(answer["run"], call, call.run())
+        if "run" in answer:
+            return await self._finish(answer["run"], call, call.run())
+        if "wait_s" in answer:
+            await asyncio.sleep(answer["wait_s"])
+        return call.outcome(answer)
 
     async def _finish(self, number: int, call: _Call, value: Awaitable[Any]) -> Any:
         with call.running() as ended:
@@ -122,8 +128,7 @@ class _Ended:
             return _described(self.value)
         if not isinstance(self.error, Exception):
             return {"cancelled": type(self.error).__name__}
-        kind = type(self.error)
-        return {"error": {"type": kind.__name__, "module": kind.__module__, "message": str(self.error)}}
+        return {"error": {"type": type(self.error).__name__, "message": _text_of(self.error)}}
 
 
 class _Call:
@@ -237,18 +242,20 @@ def _rebuilt(value: Any, name: str | None) -> Any:
         kind = getattr(kind, part)
     if hasattr(kind, "model_validate"):
         return kind.model_validate(value)
-    return kind(**value) if dataclasses.is_dataclass(kind) else kind(value)
+    is_record = dataclasses.is_dataclass(kind)
+    return kind(**value) if is_record else kind(value)
 
 
-def _error(error: Mapping[str, str], names: Mapping[str, Any]) -> Exception:
-    """Return an error as it was recorded: of its class if that can be found, and takes a message."""
-    name, message = error["type"], error["message"]
-    module = sys.modules.get(error.get("module") or "builtins", builtins)
-    for known in (getattr(module, name, None), getattr(builtins, name, None), names.get(name)):
+def _error(recorded: Mapping[str, str], names: Mapping[str, Any]) -> Exception:
+    """Return an error as it was recorded: of its class, if one of that name is loaded and takes a message."""
+    name, message = recorded["type"], recorded.get("message", "")
+    modules = [vars(module) for key, module in sorted(sys.modules.items()) if isinstance(module, ModuleType)]
+    for known in (each.get(name) for each in (vars(builtins), names, *modules)):
         if isinstance(known, type) and issubclass(known, Exception):
             with suppress(Exception):
-                return known(message)
-    return type(name, (RuntimeError,), {"__module__": error.get("module") or "offbook"})(message)
+                error: Exception = known(message)
+                return error
+    return type(name, (RuntimeError,), {})(message)
 
 
 class _Server:

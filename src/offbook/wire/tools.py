@@ -1,0 +1,268 @@
+"""The function tools of a program, as a face: the program asks about each call, and says what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from offbook.clock import SYSTEM_CLOCK, Clock
+from offbook.errors import RecordingMismatchError, RecordingUnavailableError, RecordingWriteError, ToolTimeoutError
+from offbook.faults.tools import ToolFault
+from offbook.messages import JsonObject
+from offbook.recording.format.exchange import RecordedError, ToolExchange
+from offbook.session.recorder import Recorder
+from offbook.session.sources import RecordedTools
+from offbook.text import shorten
+from offbook.wire.options import ProgramToolOptions
+from offbook.wire.session import MAX_ERROR_CHARS, CallOutcome, ToolAttempt, WireCall, WireOutcome, WireSession
+
+TOOLS = "tools"
+"""The vendor of tool calls in the list of calls."""
+
+
+class ToolNote(Struct, frozen=True, omit_defaults=True):
+    """What a program's process says about a framework or a function: that its tools are taken over, or why not."""
+
+    framework: str = ""
+    version: str = ""
+    tool: str = ""
+    function: str = ""
+    problem: str = ""
+
+    def __str__(self) -> str:
+        name = f"{self.framework} {self.version}".strip() or self.function
+        return f"the tools of {name} cannot be taken over ({self.problem}); they run for real" if self.problem else name
+
+
+class ToolMessage(Struct, frozen=True):
+    """What a program asks about a tool, or in `call` says about a call that it has made."""
+
+    tool: str = ""
+    arguments: JsonObject = {}
+    call: int = 0
+    result: Any = UNSET
+    type: str | None = None
+    error: RecordedError | None = None
+    cancelled: str = ""
+    notes: list[ToolNote] = []
+
+
+class ToolAnswer(Struct, frozen=True, omit_defaults=True):
+    """What a program gets: the outcome of a call, or in `run` the number under which it is to make it.
+
+    `wait_s` is how long the call takes. An answer without anything leaves what the tool has returned. A program that
+    gets None instead of an answer is killed.
+    """
+
+    result: Any = UNSET
+    type: str | None = None
+    error: RecordedError | None = None
+    run: int = 0
+    wait_s: float = 0.0
+    refused: bool = False
+
+
+AS_IT_WAS = ToolAnswer()
+Ran = Literal["", "real"]
+
+
+class ProgramToolCall(Struct, frozen=True, kw_only=True):
+    """A tool call that has ended. `outcome` is what the tool did, UNSET if it did not run, and `got` what the program
+    got of it."""
+
+    tool: str
+    arguments: JsonObject
+    number: int
+    call: int
+    fault: str
+    session: str
+    did: ToolExchange | None = None
+    got: ToolExchange
+
+
+def ignore_program_call(call: ProgramToolCall) -> None:
+    """Ignore a tool call."""
+
+
+class _OpenCall(Struct, frozen=True):
+    """A call that the program makes for real."""
+
+    attempt: ToolAttempt
+    tool: str
+    arguments: JsonObject
+    started_s: float
+    recorded: ToolExchange | None = None
+
+
+class ProgramTools:
+    """Answers the tool calls of one run, from `source` or, if that has none and they may run, by the tools themselves.
+
+    Args:
+        session: the session of the run, which numbers calls, and has their faults and misses.
+        source: finds recorded results; None if nothing is recorded.
+        recorder: records what tools do; None in a replay.
+        options: which tools run for real though they are recorded.
+        on_call: called with each call when it has ended.
+    """
+
+    def __init__(
+        self,
+        session: WireSession,
+        source: RecordedTools | None,
+        *,
+        recorder: Recorder | None = None,
+        options: ProgramToolOptions,
+        on_call: Callable[[ProgramToolCall], None] = ignore_program_call,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self.session, self.source = session, source
+        self._recorder, self._options, self._on_call, self._clock = recorder, options, on_call, clock
+        self.notes: list[ToolNote] = []
+        self.differing: list[str] = []
+        self._open: dict[int, _OpenCall] = {}
+
+    def answer(self, message: ToolMessage) -> ToolAnswer | None:
+        """Answer what a program asks or says; None if it is killed instead."""
+        self.notes += message.notes
+        if message.call:
+            call = self._open.pop(message.call, None)
+            return AS_IT_WAS if call is None else self._end(call, message)
+        return self._begin(message.tool, message.arguments) if message.tool else AS_IT_WAS
+
+    def _begin(self, tool: str, arguments: JsonObject) -> ToolAnswer | None:
+        attempt = self.session.start_tool_call(tool)
+        call = _OpenCall(attempt, tool, arguments, self._clock.monotonic_s())
+        if attempt.crash is not None and attempt.crash.when == "before":
+            self.session.on_crash()
+            return None
+        fault = _fault_of(attempt)
+        if fault is not None and not fault.runs_tool:
+            return self._finish(call, None, "fault")
+        if self._options.runs(tool):
+            return self._run(call)
+        try:
+            found = self._find(tool, arguments, is_lost=fault is not None and "loses_answer" in fault.traits)
+        except RecordingMismatchError as error:
+            return self._run(call) if self._recorder is not None and self._recorder.is_live else self._miss(call, error)
+        return self._run(call) if found is None else self._finish(call, found, "served")
+
+    def _find(self, tool: str, arguments: JsonObject, *, is_lost: bool) -> ToolExchange | None:
+        """Return what answers a call; None if its result cannot be rebuilt, so that the tool runs.
+
+        An answer that `is_lost` on its way stays for the next call.
+
+        Raises:
+            RecordingMismatchError: nothing does.
+        """
+        if self.source is None:
+            raise RecordingMismatchError(f"no call of {tool} is recorded", kind="missing", key=tool)
+        match = self.source.find(tool, arguments)
+        if match.stored is None:
+            return ToolExchange(arguments=arguments, result=None)
+        if match.matched_by != "default" and not is_lost:
+            self.source.use(match)
+        exchange = match.stored.exchange
+        return exchange if exchange.result_type is None or ":" in exchange.result_type else None
+
+    def _run(self, call: _OpenCall) -> ToolAnswer:
+        self._open[call.attempt.number] = call
+        return ToolAnswer(run=call.attempt.number)
+
+    def _end(self, call: _OpenCall, message: ToolMessage) -> ToolAnswer | None:
+        """Record what a tool has done, and return what the program gets instead."""
+        if message.cancelled:
+            return AS_IT_WAS
+        did = ToolExchange(
+            arguments=call.arguments,
+            result=message.result if message.error is None else UNSET,
+            result_type=message.type,
+            error=message.error,
+            latency_ms=round((self._clock.monotonic_s() - call.started_s) * 1000.0, 3),
+        )
+        outcome: WireOutcome = "passed"
+        if self._recorder is not None:
+            try:
+                self._recorder.record_tool(call.tool, did)
+                outcome = "recorded"
+            except (RecordingWriteError, RecordingUnavailableError) as error:
+                return self._note(call, did, ToolAnswer(error=RecordedError("RuntimeError", str(error))), "refused")
+        return self._finish(call, did, outcome, is_real=True)
+
+    def _finish(
+        self, call: _OpenCall, did: ToolExchange | None, outcome: WireOutcome, *, is_real: bool = False
+    ) -> ToolAnswer | None:
+        """Apply the fault of a call to what the tool has done, note the call, and return what the program gets."""
+        crash, fault = call.attempt.crash, _fault_of(call.attempt)
+        if fault is None:
+            answer = AS_IT_WAS if is_real or did is None else _answer(did)
+        else:
+            answer, outcome = _struck(fault, call, did), "fault"
+        self._note(call, did, answer, outcome)
+        if crash is not None:
+            self.session.on_crash()
+            return None
+        return answer
+
+    def _miss(self, call: _OpenCall, error: RecordingMismatchError) -> ToolAnswer:
+        outcome = CallOutcome("missed")
+        error = self.session.note_tool_miss(self._wire_call(call, outcome), error)
+        message = shorten(str(error), MAX_ERROR_CHARS)
+        return self._note(call, None, ToolAnswer(error=RecordedError(error.kind, message), refused=True), "missed")
+
+    def _note(self, call: _OpenCall, did: ToolExchange | None, answer: ToolAnswer, outcome: WireOutcome) -> ToolAnswer:
+        noted = CallOutcome(outcome, call.tool)
+        self.session.note_tool_call(self._wire_call(call, noted), noted)
+        got = did if answer is AS_IT_WAS and did is not None else ToolExchange(result=answer.result, error=answer.error)
+        fault = call.attempt.fault
+        self._on_call(
+            ProgramToolCall(
+                tool=call.tool,
+                arguments=call.arguments,
+                number=call.attempt.number,
+                call=call.attempt.site.call,
+                fault="" if fault is None else fault.type,
+                session=self.session.name,
+                did=did,
+                got=got,
+            )
+        )
+        return answer
+
+    def _wire_call(self, call: _OpenCall, outcome: CallOutcome) -> WireCall:
+        fault = call.attempt.fault
+        return WireCall(
+            number=call.attempt.number,
+            session=self.session.name,
+            vendor=TOOLS,
+            place=call.tool,
+            outcome=outcome.type,
+            key=call.tool,
+            fault=None if fault is None else fault.type,
+            method="tool",
+        )
+
+
+def _fault_of(attempt: ToolAttempt) -> ToolFault | None:
+    return attempt.fault if isinstance(attempt.fault, ToolFault) else None
+
+
+def _answer(exchange: ToolExchange) -> ToolAnswer:
+    result = None if isinstance(exchange.result, UnsetType) and exchange.error is None else exchange.result
+    return ToolAnswer(result=result, type=exchange.result_type, error=exchange.error)
+
+
+def _struck(fault: ToolFault, call: _OpenCall, did: ToolExchange | None) -> ToolAnswer:
+    """Return what the program gets of a call with a fault: an error of a class that tools raise, or a wrong result."""
+    if did is not None and did.error is not None:
+        return _answer(did)
+    try:
+        result = fault.outcome(call.tool, call.attempt.mark, None if did is None else did.answer)
+    except ToolTimeoutError as error:
+        return ToolAnswer(error=RecordedError("TimeoutError", str(error)), wait_s=fault.wait_s)
+    except Exception as error:
+        kind = "ConnectionError" if "loses_answer" in fault.traits else "RuntimeError"
+        return ToolAnswer(error=RecordedError(kind, str(error)), wait_s=fault.wait_s)
+    return ToolAnswer(result=msgspec.to_builtins(result), wait_s=fault.wait_s)
