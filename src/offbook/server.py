@@ -23,6 +23,7 @@ from offbook.mcp.session import McpSession, McpToolCall
 from offbook.mcp.stdio import ServerProcess, client_streams
 from offbook.messages import JsonObject
 from offbook.recording.latency import Latency
+from offbook.recording.match.cursor import UnusedEntry
 from offbook.wire.options import LOOPBACK, ServingOptions, WireOptions
 from offbook.wire.server.wire_server import WireServer
 from offbook.wire.session import MAX_CALLS
@@ -104,6 +105,7 @@ class McpWireServer(WireServer):
                 recorder=recorder,
                 environment=os.environ,
                 latency=latency,
+                default_response=options.default_response,
                 on_tool_call=self._tool_calls.append,
             )
             super().__init__(replace(options, has_tools=True), host=host, port=port, api_key=api_key, mount=self.hub)
@@ -135,6 +137,10 @@ class McpWireServer(WireServer):
             )
             for server in self._config.servers
         }
+
+    def unused(self) -> list[UnusedEntry]:
+        """Return what was never served of the default session, of models and of the tools of these MCP servers."""
+        return [*super().unused(), *self.hub.unused(self.session(""))]
 
     def _write_config(self, session: str) -> tuple[JsonObject, Path]:
         document = self.hub.client_config(self._config, url=self.url, session=session)

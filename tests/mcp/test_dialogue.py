@@ -152,7 +152,8 @@ def test_notifications_are_sent_again_in_their_place_over_stdio():
         listing = [request("tools/list", id=number) for number in (101, 102)]
         client = over_stdio(endpoint.session, *opening("handshake"), *listing)
         assert said(client.messages) == [0, 5, 101, 15, 102, 25]
-        assert [unused.key for unused in endpoint.session.source.unused()] == ["notes.write"]
+        tools = endpoint.session.source.tools
+        assert [stored.key for stored in tools.index if stored.id not in tools.used_ids] == ["notes.write"]
 
 
 def test_notifications_are_sent_again_on_the_stream_of_a_client_over_http():

@@ -15,18 +15,19 @@ from offbook.mcp.config import McpConfig, load_config
 from offbook.mcp.hub import McpHub
 from offbook.mcp.message import Message
 from offbook.mcp.recorder import McpRecorder
-from offbook.mcp.replay import McpReplay
+from offbook.mcp.replay import McpReplay, recorded_tools
 from offbook.mcp.session import McpToolCall
 from offbook.pipeline import Live, Record, Replay
 from offbook.recording.format.document import Document
-from offbook.recording.format.exchange import ToolExchange
 from offbook.recording.format.keys import tool_key
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.stores.locate import open_reader
-from offbook.recording.stores.store import ExchangeIndex, RecordingReader
+from offbook.recording.stores.store import RecordingReader
 from offbook.scenarios.mocks import MockedTools
 from offbook.scenarios.targets import McpServer
 from offbook.server import McpWireServer
+from offbook.session.sources import RecordedTools
+from offbook.session.tape import Tape
 from offbook.wire.options import WireOptions
 from offbook.wire.session import WireSession
 
@@ -124,7 +125,9 @@ class _Opened:
         if self._reader is None:
             return None
         replay = _ReportedReplay(
-            _recorded_as(server, session), self._reader.tools, lambda error: self._on_miss(session.name, error)
+            _recorded_as(server, session),
+            recorded_tools(Tape(self._reader, strict=True)),
+            lambda error: self._on_miss(session.name, error),
         )
         self._replays.append(replay)
         return replay
@@ -133,7 +136,7 @@ class _Opened:
         return [
             UnusedEntry(tool_key(entry.key), entry.position, _named(replay))
             for replay in self._replays
-            for entry in replay.unused()
+            for entry in replay.tools.unused()
             if entry.key.startswith(f"{replay.server}.")
         ]
 
@@ -154,10 +157,8 @@ def _named(replay: McpReplay) -> str:
 class _ReportedReplay(McpReplay):
     """Calls `on_miss` with what it has no answer for."""
 
-    def __init__(
-        self, server: str, index: ExchangeIndex[ToolExchange], on_miss: Callable[[RecordingMismatchError], None]
-    ) -> None:
-        super().__init__(server, index)
+    def __init__(self, server: str, tools: RecordedTools, on_miss: Callable[[RecordingMismatchError], None]) -> None:
+        super().__init__(server, tools)
         self._on_miss = on_miss
 
     def find(self, request: Message) -> FoundAnswer:

@@ -242,15 +242,15 @@ class Harness:
         """The requests that were never recorded; of HTTP clients, the first one."""
         over_http = "" if self._opened_http is None else self._opened_http.diverged
         models, tools = self._models.diverged, self._replayed_tools
-        errors = [*([] if models is None else [models]), *([] if tools is None else tools.diverged)]
+        errors = [*([] if models is None else [models]), *([] if tools is None else tools.source.diverged)]
         fired = [str(planned) for planned in self._fault_log.fired]
         explained = [error.replace(fired=fired, hint="") if fired else error for error in errors]
         return [*map(str, explained), *filter(None, [over_http])]
 
     @property
     def continuation(self) -> str:
-        """What answered what was never recorded: a continuation, `default` or `live`; empty if nothing had to."""
-        tools = "" if self._replayed_tools is None else self._replayed_tools.continued_by
+        """What answered what was never recorded: a continuation, `default`, `live`, or the result that a tool got."""
+        tools = "" if self._replayed_tools is None else self._replayed_tools.source.continued_by
         return self._models.source.continued_by or tools
 
     @property
@@ -378,11 +378,11 @@ class HarnessFactory:
             mark=gave_up_mark(plan),
         )
         models, index = ExploredModels(source, self._divergence), self._reader.tools
-        tools = ScriptedTools(index, self._tool_script) if len(index) else None
+        tools = ScriptedTools(source, self._tool_script) if len(index) else None
         harness = Harness(
             plan,
             models=models,
-            tools=None if tools is None else ExploredTools(tools, self._divergence, continuation, models=models),
+            tools=None if tools is None else ExploredTools(tools, self._divergence, models=models),
             limits=self._call_limits(),
             declarations=self._declarations,
             open_http=partial(self._open_http, plan, is_clean=not self.has_script),

@@ -13,18 +13,13 @@ from offbook.errors import RecordingMismatchError
 from offbook.explore.options import Divergence
 from offbook.messages import JsonObject, Reply, Request, WholeReply
 from offbook.providers.provider import Provider
-from offbook.recording.format.exchange import Exchange, ToolExchange, error_from_record, hash_arguments, json_arguments
+from offbook.recording.format.exchange import Exchange, error_from_record, json_arguments
 from offbook.recording.latency import Latency
-from offbook.recording.match.continuation import (
-    Continuation,
-)
 from offbook.recording.match.cursor import ExchangeMatch, RequestKey
 from offbook.recording.match.fingerprint import fingerprint
-from offbook.recording.match.mismatch import nearest_success
 from offbook.session.call import ProviderCall
 from offbook.session.provider import Playback
 from offbook.session.script import ScriptedModels, ScriptedTools
-from offbook.session.sources import MISSING_TOOL
 from offbook.tools import ToolDef
 from offbook.tools.definition import WrappedTool
 
@@ -70,7 +65,7 @@ class ExploredModels(Provider):
 
     def end(self, refusal: RecordingMismatchError) -> None:
         """Answer nothing any more: a run that was stopped must not go on, even if it has swallowed the refusal."""
-        self._end = refusal
+        self._end = self._end or refusal
         self.source.end()
 
     def is_unrecorded(self, request: Request) -> bool:
@@ -132,47 +127,31 @@ class RecordedUsers(Provider):
 
 
 class ExploredTools:
-    """Answers the tool calls of one run from its `source`.
+    """Answers the tool calls of one run from its `source`. A call that stops the run stops its `models`."""
 
-    `diverged` are the errors of the calls that were never recorded, and `continued_by` names what answered them; it is
-    empty if nothing had to. A call that stops the run stops its `models`, and the other way round.
-    """
-
-    def __init__(
-        self, source: ScriptedTools, divergence: Divergence, continuation: Continuation, *, models: ExploredModels
-    ) -> None:
-        self.diverged: list[RecordingMismatchError] = []
-        self.continued_by = ""
-        self._source, self._models = source, models
-        self._divergence, self._continuation = divergence, continuation
+    def __init__(self, source: ScriptedTools, divergence: Divergence, *, models: ExploredModels) -> None:
+        self.source, self._models, self._divergence = source, models, divergence
 
     def answer(self, tool: ToolDef, arguments: JsonObject) -> Any:
-        """Return the result of the call. Raises the error that was recorded, if one was."""
-        given = json_arguments(arguments)
-        if self._models.source.has_ended:
-            raise self._source.refusal(tool.name, given, MISSING_TOOL)
-        match = self._source.look_up(tool.name, hash_arguments(given))
-        if match.mismatch is not None or match.stored is None:
-            return self._answer_unrecorded(tool, given, match)
-        self._source.use(match)
+        """Return the result of the call. Raises the error that was recorded, if one was.
+
+        Raises:
+            RecordingMismatchError: the run is to stop.
+        """
+        try:
+            match = self.source.find(tool.name, json_arguments(arguments))
+        except RecordingMismatchError as refusal:
+            self._models.end(refusal)
+            raise
+        if match.matched_by != "default":
+            self.source.use(match)
+        if match.stored is None:
+            is_default = self._divergence.policy == "default"
+            return self._divergence.default_response if is_default else plausible_result(tool)
         exchange = match.stored.exchange
         if exchange.error is not None:
             raise error_from_record(exchange.error, tool=tool)
         return exchange.answer
-
-    def _answer_unrecorded(self, tool: ToolDef, arguments: JsonObject, match: ExchangeMatch[ToolExchange]) -> Any:
-        """Answer by the policy. Raises RecordingMismatchError if the run is to stop."""
-        refusal = self._source.refusal(tool.name, arguments, match)
-        self.diverged.append(refusal)
-        divergence = self._divergence
-        if self._source.is_clean or divergence.policy in ("stop", "live"):
-            self._models.end(refusal)
-            raise refusal
-        self.continued_by = divergence.policy if divergence.policy == "default" else self._continuation
-        if divergence.policy == "default":
-            return divergence.default_response
-        nearest = nearest_success(self._source.index, tool.name, arguments)
-        return plausible_result(tool) if nearest is None else nearest.answer
 
 
 _PLAUSIBLE: dict[object, Any] = {bool: True, int: 0, float: 0.0, type(None): None, None: None, "None": None}

@@ -31,6 +31,7 @@ from offbook.explore.run import ModelCall, Run, RunFailure, ToolRun
 from offbook.faults import PlannedFault, parse_fault
 from offbook.faults.fault import FaultTrait
 from offbook.faults.tools import InjectedText
+from offbook.session.script import DEFAULT_RESULT, NEAREST_RESULT
 from offbook.text import common_start, did_you_mean, pluralize, shorten
 from offbook.tools.effects import UNDECLARED, Effect
 
@@ -227,9 +228,6 @@ CONTINUATION_TEXTS = {
     "live": "answers live",
 }
 
-
-NEAREST_RESULT, DEFAULT_RESULT = "nearest result", "default result"
-"""The result that answered a tool call that was never recorded, if no model was asked anything new."""
 
 _RESULT_TEXTS = {NEAREST_RESULT: "the result of the nearest recorded call", DEFAULT_RESULT: "the default response"}
 

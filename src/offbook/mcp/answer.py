@@ -26,6 +26,7 @@ from offbook.mcp.message import (
 from offbook.messages import JsonObject
 from offbook.recording.call_cache import OWN_TURN, CallTurn
 from offbook.recording.format.exchange import ToolExchange
+from offbook.recording.match.cursor import ExchangeMatch
 from offbook.recording.stores.store import StoredExchange
 from offbook.session.recorder import RecordedAs
 
@@ -211,14 +212,26 @@ def model_text(result: JsonObject) -> Any:
 
 
 class FoundAnswer(Struct, frozen=True):
-    """An answer, and the exchange that it is from; None if it is synthetic. `key` names the exchange.
+    """An answer, and the `match` that it is from; None if it is synthetic.
 
     `client_answers` are what the client answered to requests of the server when the exchange was recorded, by id.
     """
 
     answer: McpAnswer
-    stored: StoredExchange[ToolExchange] | None = None
+    match: ExchangeMatch[ToolExchange] | None = None
     client_answers: dict[bytes, Message] = field(default_factory=dict)
+
+    @property
+    def stored(self) -> StoredExchange[ToolExchange] | None:
+        """The exchange that this answer serves; None if it stands in for one that was never recorded."""
+        return None if self.match is None or self.match.matched_by == "default" else self.match.stored
+
+    @property
+    def outcome(self) -> Literal["served", "synthetic", "default", "continued"]:
+        """The outcome of a call that gets this answer."""
+        if self.match is None or self.stored is not None:
+            return "synthetic" if self.match is None else "served"
+        return "default" if self.match.stored is None else "continued"
 
     @property
     def key(self) -> str | None:

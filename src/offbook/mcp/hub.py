@@ -21,23 +21,26 @@ from offbook.mcp.connect import FRAME_HEAD
 from offbook.mcp.http.endpoint import HttpEndpoint
 from offbook.mcp.http.upstream import HttpUpstream
 from offbook.mcp.recorder import McpRecorder
-from offbook.mcp.replay import McpReplay
+from offbook.mcp.replay import McpReplay, recorded_tools
 from offbook.mcp.session import McpSession, McpToolCall, ignore_tool_call
 from offbook.mcp.shared import SharedMcpReplay
 from offbook.mcp.stdio import READ_BYTES, ServerProcess, open_lines
 from offbook.messages import JsonObject, result_text
+from offbook.recording.call_cache import CallCache
 from offbook.recording.format.exchange import ToolExchange
 from offbook.recording.format.keys import tool_key
 from offbook.recording.latency import NO_LATENCY, Latency
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.stores.store import ExchangeIndex, StoredExchange
+from offbook.session.sources import RecordedTools
+from offbook.session.tape import Tape
 from offbook.text import printable, shorten
 from offbook.wire.backend import (
     SessionRegistry,
     session_prefix,
     split_session_path,
 )
-from offbook.wire.options import LOOPBACK
+from offbook.wire.options import DEFAULT_RESPONSE, LOOPBACK
 from offbook.wire.recordings import MAX_DESCRIPTION_CHARS, UnusedExchange
 from offbook.wire.request import HttpRequest
 from offbook.wire.response import HttpResponse, whole_response
@@ -66,6 +69,7 @@ class McpHub:
         recorder: records what the real servers answer; without it, the sessions' recordings answer everything.
         environment: the variables for the URLs of a config.
         latency: how long replayed answers take.
+        default_response: the result of a tool call that a lenient recording does not have.
         source_of: makes what answers the requests of a session to a server instead of its recording.
         on_tool_call: called with each tool call when it is answered, on the loop of the server.
         recorded_as: returns the name of a server in the recordings of a session; by default its own.
@@ -81,11 +85,13 @@ class McpHub:
         recorder: McpRecorder | None = None,
         environment: Mapping[str, str] | None = None,
         latency: Latency = NO_LATENCY,
+        default_response: str | None = None,
         source_of: Callable[[str, WireSession], McpSource | None] | None = None,
         on_tool_call: Callable[[McpToolCall], None] = ignore_tool_call,
         recorded_as: Callable[[str, WireSession], str] = lambda server, _: server,
     ) -> None:
         self.recorder, self._latency, self._environment = recorder, latency, environment or {}
+        self._default_response = DEFAULT_RESPONSE if default_response is None else default_response
         self._source_of, self._on_tool_call = source_of or self._recorded, on_tool_call
         self._recorded_as = recorded_as
         self._mocks: dict[str, Callable[[], McpSource]] = {}
@@ -95,6 +101,7 @@ class McpHub:
         for server in servers:
             self.add(server)
         self._sessions: WeakKeyDictionary[WireSession, dict[str, HttpEndpoint]] = WeakKeyDictionary()
+        self._tools: WeakKeyDictionary[WireSession, RecordedTools] = WeakKeyDictionary()
         self._token = secrets.token_urlsafe(32)
         self._registry: SessionRegistry | None = None
         self._listener: asyncio.Server | None = None
@@ -227,17 +234,19 @@ class McpHub:
         """Return the URL of a server, below that of the wire server or of a session."""
         return f"{base}{self.prefix}/{quote(name, safe='')}"
 
+    def unused(self, session: WireSession) -> list[UnusedEntry]:
+        """Return the recorded tool calls of these servers that a session was not served."""
+        tools = None if self._cache is not None else self._tools_of(session)
+        unused = [] if tools is None else tools.unused()
+        return [each for each in unused if any(each.key.startswith(f"{name}.") for name in self._configs)]
+
     def unused_entries(self) -> list[list[UnusedEntry]]:
-        """Return the entries of the recording that each session to a server was not served."""
-        endpoints = [each for endpoints in self._sessions.values() for each in endpoints.values()]
-        sources = [each.session.source for each in endpoints]
-        return [source.unused() for source in sources if isinstance(source, McpReplay)]
+        """Return the recorded tool calls that each session with clients was not served, of any server."""
+        return [tools.unused() for tools in self._tools.values()]
 
     def unused_exchanges(self, index: ExchangeIndex[ToolExchange], recording: str) -> list[UnusedExchange]:
         """Return the recorded tool calls of these servers that no session was served."""
-        endpoints = [each for endpoints in self._sessions.values() for each in endpoints.values()]
-        sources = [each.session.source for each in endpoints]
-        used = set[int]().union(*(source.used_ids for source in sources if isinstance(source, McpReplay)))
+        used = set[int]().union(*(tools.used_ids for tools in self._tools.values()))
         positions: dict[str, int] = {}
         unused = []
         for stored in index:
@@ -250,13 +259,28 @@ class McpHub:
     def _recorded(self, server: str, session: WireSession) -> McpSource | None:
         """Return the replay of a server from the recording of the session, or of the recorder."""
         name = self._recorded_as(server, session)
-        if self.recorder is not None and self.recorder.cache is not None:
-            return SharedMcpReplay(name, self.recorder.cache, latency=self._latency)
-        if self.recorder is not None:
-            reader = self.recorder.replay
-        else:
-            reader = None if session.source is None else session.source.tape.reader
-        return None if reader is None else McpReplay(name, reader.tools, latency=self._latency)
+        if self._cache is not None:
+            return SharedMcpReplay(name, self._cache, latency=self._latency)
+        tools = self._tools_of(session)
+        if tools is None:
+            return None
+        return McpReplay(name, tools, latency=self._latency, default=self._default_response)
+
+    @property
+    def _cache(self) -> CallCache | None:
+        return None if self.recorder is None else self.recorder.cache
+
+    def _tools_of(self, session: WireSession) -> RecordedTools | None:
+        """Return what answers a session for all servers; None if nothing is recorded."""
+        if session not in self._tools:
+            if self.recorder is not None:
+                tape = None if self.recorder.replay is None else Tape(self.recorder.replay, strict=True)
+            else:
+                tape = None if session.source is None else session.source.tape
+            if tape is None:
+                return None
+            self._tools[session] = recorded_tools(tape)
+        return self._tools[session]
 
     def _server_at(self, path: str) -> str | None:
         """Return the server that a path names; the only one if it names none."""

@@ -222,29 +222,22 @@ def arguments_hash(message: Message) -> str:
     return hash_arguments({"arguments": arguments} | further if further else arguments)
 
 
-def lenient_hash(arguments: JsonObject, cursors: CursorNames) -> str:
-    """Return a hash that is equal for arguments that mean the same: JSON inside text is compared as JSON, and cursors
-    by the order in which they appeared."""
-    named = arguments
-    if isinstance(cursor := arguments.get("cursor"), str):
-        named = arguments | {"cursor": cursors.name(cursor)}
-    return hash_arguments(json_in_texts(named))
-
-
 class CursorNames:
-    """The names of the cursors of a run: `cursor 1` is the first that appeared."""
+    """The names of the cursors of a method or a tool in a run: `cursor 1` is the first that appeared."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
 
-    def see(self, cursor: object) -> None:
-        """Note a cursor that a server returned."""
+    def see_in(self, result: object) -> None:
+        """Note the cursor of the next page in what a server returned, if there is one."""
+        cursor = result.get("nextCursor") if isinstance(result, dict) else None
         if isinstance(cursor, str):
             self._names.setdefault(cursor, f"cursor {len(self._names) + 1}")
 
-    def name(self, cursor: str) -> str:
-        """Return the name of a cursor; one that never appeared is its own name."""
-        return self._names.get(cursor, cursor)
+    def name_in(self, arguments: JsonObject) -> JsonObject:
+        """Return arguments with the name of their cursor; one that never appeared is its own name."""
+        cursor = arguments.get("cursor")
+        return arguments | {"cursor": self._names.get(cursor, cursor)} if isinstance(cursor, str) else arguments
 
 
 def json_in_texts(value: Any) -> Any:

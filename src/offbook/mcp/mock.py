@@ -18,7 +18,7 @@ from offbook import __version__
 from offbook.errors import InputError, MockDriftError, MockError
 from offbook.mcp.answer import FoundAnswer, McpAnswer, McpSource, error_answer, result_answer
 from offbook.mcp.message import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, Message, text_result
-from offbook.mcp.replay import McpReplay
+from offbook.mcp.replay import McpReplay, recorded_tools
 from offbook.mcp.surface import referenced
 from offbook.messages import JsonObject, ToolCall, result_text
 from offbook.recording.stores.locate import read_document
@@ -31,6 +31,7 @@ from offbook.scenarios.real_tool import (
     build_result_check,
 )
 from offbook.schema_errors import decode_json
+from offbook.session.tape import Tape
 from offbook.tools import Toolbox, ToolDef, ToolSpec
 from offbook.tools.dispatch import run_tool
 from offbook.tools.effects import UNDECLARED, ToolDeclaration
@@ -100,7 +101,7 @@ class MockServer(McpSource):
             "tools/list": [{"arguments": {}, "result": listed}],
         }
         reader = read_document({"_version": 2, "_mcp": {name: methods}}, source=name)
-        self._replay = McpReplay(name, reader.tools)
+        self._replay = McpReplay(name, recorded_tools(Tape(reader, strict=True)))
 
     def find(self, request: Message) -> FoundAnswer:
         """Return the answer to a request; see `McpSource`."""

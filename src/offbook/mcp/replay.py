@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -35,7 +36,7 @@ from offbook.mcp.message import (
     arguments_hash,
     encode,
     further_params,
-    lenient_hash,
+    json_in_texts,
     parse_message,
     recorded_arguments,
     text_result,
@@ -44,10 +45,11 @@ from offbook.messages import JsonObject, result_text
 from offbook.recording.format.exchange import RecordedError, ToolExchange
 from offbook.recording.format.keys import is_mcp_key, mcp_key, split_mcp_key
 from offbook.recording.latency import NO_LATENCY, Latency
-from offbook.recording.match.cursor import Cursor, ExchangeMatch, UnusedEntry
-from offbook.recording.match.mismatch import nearest_success, tool_mismatch_error
+from offbook.recording.match.cursor import AlikeArguments
 from offbook.recording.stores.store import ExchangeIndex, StoredExchange
-from offbook.session.script import ScriptedModels
+from offbook.session.sources import RecordedTools
+from offbook.session.tape import Tape
+from offbook.wire.options import DEFAULT_RESPONSE
 
 PROTOCOL = "mcp"
 """The protocol of the wire records of MCP: their frames are the lines that a server wrote."""
@@ -106,18 +108,54 @@ class OwnMessages:
         return tuple(stored for _, stored in taken)
 
 
-class McpReplay(McpSource):
-    """Answers the requests of one session to `server` from a recording.
+class McpArguments(AlikeArguments):
+    """The recorded requests to MCP servers, found by what they mean: JSON inside text is compared as JSON, and page
+    cursors by the order in which they appeared.
 
-    Tool calls with equal arguments are answered in order, each answer once. Other requests get the last answer again
-    when all were served: clients cache lists, and poll.
+    Clients serialise as they like, and cursors may have been masked.
     """
 
-    def __init__(self, server: str, index: ExchangeIndex[ToolExchange], *, latency: Latency = NO_LATENCY) -> None:
-        self.server, self._index, self._latency = server, index, latency
-        self._cursor = Cursor(index)
-        self._cursors = CursorNames()
-        self._lenient: dict[str, dict[str, str]] = {}
+    def __init__(self, tape: Tape) -> None:
+        super().__init__(tape.reader.tools, tape.rules)
+        self._seen = defaultdict[str, CursorNames](CursorNames)
+        self._recorded = defaultdict[str, CursorNames](CursorNames)
+
+    def meaning(self, key: str, arguments: JsonObject) -> JsonObject:
+        return self._meaning(arguments, self._seen[key])
+
+    def recorded_meaning(self, stored: StoredExchange[ToolExchange]) -> JsonObject | None:
+        arguments, names = stored.exchange.arguments, self._recorded[stored.key]
+        meaning = None
+        if isinstance(arguments, dict) and (stored.exchange.arguments_hash is None or "cursor" in arguments):
+            meaning = self._meaning(arguments, names)
+        names.see_in(stored.exchange.result)
+        return meaning
+
+    def note_served(self, stored: StoredExchange[ToolExchange]) -> None:
+        self._seen[stored.key].see_in(stored.exchange.result)
+
+    @staticmethod
+    def _meaning(arguments: JsonObject, names: CursorNames) -> JsonObject:
+        meaning: JsonObject = json_in_texts(names.name_in(arguments))
+        return meaning
+
+
+def recorded_tools(tape: Tape) -> RecordedTools:
+    """Return what answers the requests of one session to the MCP servers of a recording."""
+    return RecordedTools(tape, alike=McpArguments(tape))
+
+
+class McpReplay(McpSource):
+    """Answers the requests of one session to `server` from what `tools` finds.
+
+    A tool call for which they find nothing gets the text `default`, unless they refuse it.
+    """
+
+    def __init__(
+        self, server: str, tools: RecordedTools, *, latency: Latency = NO_LATENCY, default: str = DEFAULT_RESPONSE
+    ) -> None:
+        self.server, self.tools, self._latency, self._default = server, tools, latency, default
+        self._index = tools.index
 
     @cached_property
     def _own_messages(self) -> OwnMessages:
@@ -133,19 +171,23 @@ class McpReplay(McpSource):
             return FoundAnswer(_open_subscription(request))
         if request.method in DISCOVERIES:
             return FoundAnswer(self._discovery(request))
-        match = self._best_match(request)
-        if match.stored is None and request.method == "tools/list" and not request.params.get("cursor"):
-            return FoundAnswer(result_answer(request, {"tools": self._tools_by_name()}))
-        if match.mismatch is not None or match.stored is None:
-            raise self._mismatch(request, match)
-        return self._found(match.stored.exchange, match.stored, request)
-
-    def _found(
-        self, exchange: ToolExchange, stored: StoredExchange[ToolExchange] | None, request: Message
-    ) -> FoundAnswer:
+        arguments, further = recorded_arguments(request), further_params(request)
+        fingerprint = arguments_hash(request) if further else ""
+        try:
+            match = self.tools.find(self.key(request), arguments | further, fingerprint)
+        except RecordingMismatchError as error:
+            is_unlisted = error.kind == "missing" and request.method == "tools/list"
+            if is_unlisted and not request.params.get("cursor"):
+                return FoundAnswer(result_answer(request, {"tools": self._tools_by_name()}))
+            raise
+        exchange = ToolExchange(result=self._default) if match.stored is None else match.stored.exchange
         messages = recorded_messages(exchange, request)
         answer = self._answer(exchange, messages, request)
-        return FoundAnswer(answer, stored, client_answers(messages) if answer.asks_client else {})
+        return FoundAnswer(answer, match, client_answers(messages) if answer.asks_client else {})
+
+    def key(self, request: Message) -> str:
+        """Return the key of a request in a recording."""
+        return f"{self.server}.{request.tool}" if request.tool else mcp_key(self.server, request.method)
 
     def first_messages(self) -> Sequence[StoredExchange[ToolExchange]]:
         return self._count(self._own_messages.take_first())
@@ -159,70 +201,16 @@ class McpReplay(McpSource):
         return {tool["name"]: headers for tool in tools if (headers := _headers_of(tool.get("inputSchema")))}
 
     def _count(self, own: tuple[StoredExchange[ToolExchange], ...]) -> tuple[StoredExchange[ToolExchange], ...]:
-        for stored in own:
-            self._cursor.use(stored)
+        self.tools.note_used(stored.id for stored in own)
         return own
 
     def use(self, found: FoundAnswer) -> DueMessages:
-        if found.stored is None:
+        if found.stored is None or found.match is None:
             return NOTHING_DUE
-        self._cursor.use(found.stored)
-        result = found.answer.response.get("result")
-        if isinstance(result, dict):
-            self._cursors.see(result.get("nextCursor"))
+        self.tools.use(found.match)
         due = self._own_messages.take_around(found.stored.exchange)
         self._count((*due.before, *due.after))
         return due
-
-    def unused(self) -> list[UnusedEntry]:
-        """Return the exchanges of the recording that were never served, in order; their key is the name of the tool."""
-        return self._cursor.unused()
-
-    @property
-    def used_ids(self) -> set[int]:
-        return set(self._cursor.used_ids)
-
-    def _key(self, request: Message) -> str:
-        return f"{self.server}.{request.tool}" if request.tool else mcp_key(self.server, request.method)
-
-    def _best_match(self, request: Message) -> ExchangeMatch[ToolExchange]:
-        """Return what answers a request now: the next exchange; the last one again, unless it is a tool call."""
-        match = self._match(request)
-        if match.mismatch == "exhausted" and not request.tool and match.stored is not None:
-            return self._last(request, match)
-        return match
-
-    def _match(self, request: Message) -> ExchangeMatch[ToolExchange]:
-        key, fingerprint = self._key(request), arguments_hash(request)
-        match = self._cursor.match_key(key, "step_id", fingerprint)
-        if match is None:
-            return ExchangeMatch("default", mismatch="missing")
-        if match.mismatch is None or further_params(request):
-            return match
-        alias = self._aliases(key).get(lenient_hash(recorded_arguments(request), self._cursors))
-        if alias is None or alias == fingerprint:
-            return match
-        return self._cursor.match_key(key, "step_id", alias) or match
-
-    def _aliases(self, key: str) -> dict[str, str]:
-        """Return the fingerprints of the exchanges of a key by what their arguments mean."""
-        if key not in self._lenient:
-            names, aliases = CursorNames(), dict[str, str]()
-            for stored in self._index:
-                if stored.key != key:
-                    continue
-                exchange = stored.exchange
-                if not isinstance(exchange.arguments, dict) or stored.fingerprint is None:
-                    continue
-                aliases.setdefault(lenient_hash(exchange.arguments, names), stored.fingerprint)
-                if isinstance(exchange.result, dict):
-                    names.see(exchange.result.get("nextCursor"))
-            self._lenient[key] = aliases
-        return self._lenient[key]
-
-    def _last(self, request: Message, match: ExchangeMatch[ToolExchange]) -> ExchangeMatch[ToolExchange]:
-        last = self._index.last(key=self._key(request), fingerprint=arguments_hash(request))
-        return match if last is None else ExchangeMatch("step_id", last)
 
     def _answer(self, exchange: ToolExchange, recorded: list[TimedMessage], request: Message) -> McpAnswer:
         messages = fit_messages(recorded, request)
@@ -260,55 +248,6 @@ class McpReplay(McpSource):
         prefix = f"{self.server}."
         names = dict.fromkeys(each.key.removeprefix(prefix) for each in self._index if each.key.startswith(prefix))
         return [{"name": name, "inputSchema": {"type": "object"}} for name in names]
-
-    def _mismatch(self, request: Message, match: ExchangeMatch[ToolExchange]) -> RecordingMismatchError:
-        arguments = recorded_arguments(request) | further_params(request)
-        return tool_mismatch_error(self._key(request), arguments, match, self._index)
-
-
-class ExploredMcpReplay(McpReplay):
-    """Answers the tool calls of a run with faults, which may make other calls than were recorded.
-
-    A call that was answered gets its last answer again, however often. One with other arguments gets the result of the
-    recorded call of the tool that is most alike, unless `on_diverged`, which is called with the mismatch, raises it or
-    returns another result. Once the run of its `models` has ended, nothing is answered.
-    """
-
-    def __init__(
-        self,
-        server: str,
-        index: ExchangeIndex[ToolExchange],
-        *,
-        models: ScriptedModels,
-        on_diverged: Callable[[RecordingMismatchError], str | None],
-    ) -> None:
-        super().__init__(server, index)
-        self._models, self._on_diverged = models, on_diverged
-
-    def find(self, request: Message) -> FoundAnswer:
-        if self._models.has_ended and request.tool:
-            raise self._mismatch(request, ExchangeMatch("default", mismatch="missing"))
-        try:
-            return super().find(request)
-        except RecordingMismatchError as error:
-            if not request.tool:
-                raise
-            last = self._last_equal(request)
-            if last is not None:
-                return self._found(last.exchange, last, request)
-            given = self._on_diverged(error)
-            exchange = self._nearest(request) if given is None else ToolExchange(result=given)
-            return self._found(exchange, None, request)
-
-    def _last_equal(self, request: Message) -> StoredExchange[ToolExchange] | None:
-        key = self._key(request)
-        alias = self._aliases(key).get(lenient_hash(recorded_arguments(request), self._cursors))
-        prints = (each for each in (arguments_hash(request), alias) if each is not None)
-        return next(filter(None, (self._index.last(key=key, fingerprint=each) for each in prints)), None)
-
-    def _nearest(self, request: Message) -> ToolExchange:
-        alike = nearest_success(self._index, self._key(request), recorded_arguments(request))
-        return ToolExchange(result="ok") if alike is None else alike
 
 
 def _exchanges(index: ExchangeIndex[ToolExchange], key: str) -> Iterator[StoredExchange[ToolExchange]]:

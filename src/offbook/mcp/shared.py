@@ -16,8 +16,8 @@ from offbook.recording.call_cache import ANSWERED, CallCache, CallTurn, call_nam
 from offbook.recording.format.exchange import hash_arguments
 from offbook.recording.format.keys import mcp_key
 from offbook.recording.latency import NO_LATENCY, Latency
-from offbook.recording.match.cursor import SharedToolCursor
 from offbook.session.recorder import RecordedAs
+from offbook.session.sources import CachedTools
 
 _Place: TypeAlias = tuple[str, str]
 """What equal calls have in common: the key in the recording, and the hash of the arguments."""
@@ -35,8 +35,7 @@ class SharedMcpReplay(McpReplay):
     """
 
     def __init__(self, server: str, cache: CallCache, *, latency: Latency = NO_LATENCY) -> None:
-        super().__init__(server, cache.reader.tools, latency=latency)
-        self._cursor = SharedToolCursor(cache.reader.tools)
+        super().__init__(server, CachedTools(cache), latency=latency)
         self._cache = cache
         self._counts = Counter[_Place]()
         self._lines: dict[_Place, deque[object]] = {}
@@ -67,10 +66,10 @@ class SharedMcpReplay(McpReplay):
 
     def use(self, found: FoundAnswer) -> DueMessages:
         """Count an answer as served. The real server is there to send what it sends on its own."""
+        assert found.match is not None
         assert found.stored is not None
-        self._cursor.use(found.stored)
+        self.tools.use(found.match)
         self._counts[self._places[found.stored.id]] += 1
-        self._cache.note_hit()
         return NOTHING_DUE
 
     async def turn(self, request: Message) -> CallTurn:
@@ -136,14 +135,14 @@ class SharedMcpReplay(McpReplay):
 
     def _use_recorded(self, place: _Place, *, is_numbered: bool) -> bool:
         """Return whether a message is recorded. The second of two equal ones is another, if they are numbered."""
-        match = self._cursor.match_key(place[0], "step_id", place[1])
-        if match is None or match.stored is None:
+        match = self.tools.look_up(place[0], {}, place[1])
+        if match.mismatch is not None or match.stored is None:
             return False
-        if match.mismatch is None:
-            self._cursor.use(match.stored)
-            self._counts[place] += 1
-            return True
-        return not is_numbered and self._index.last(key=place[0], fingerprint=place[1]) is not None
+        if match.stored.id in self.tools.used_ids:
+            return not is_numbered
+        self.tools.note_used([match.stored.id])
+        self._counts[place] += 1
+        return True
 
     def note_recorded(self, turn: CallTurn, recorded: RecordedAs | None) -> None:
         """End a turn of ours by what was recorded: its answer is for other processes."""
@@ -151,7 +150,7 @@ class SharedMcpReplay(McpReplay):
             self.give_up(turn)
         elif (place := self._end(turn)) is not None:
             if recorded.id is not None:
-                self._cursor.note_used([recorded.id])
+                self.tools.note_used([recorded.id])
             self._counts[place] += 1
 
     def give_up(self, turn: CallTurn) -> None:
@@ -168,15 +167,12 @@ class SharedMcpReplay(McpReplay):
         return place
 
     def _place(self, request: Message) -> _Place:
-        return self._key(request), arguments_hash(request)
+        return self.key(request), arguments_hash(request)
 
     def _name(self, place: _Place, *, is_numbered: bool) -> str:
         key, fingerprint = place
         return call_name(key, f"{fingerprint} {self._counts[place] if is_numbered else 0}")
 
     def _has_answer(self, request: Message) -> bool:
-        return self.shares(request) and self._best_match(request).mismatch is None
-
-    def _aliases(self, key: str) -> dict[str, str]:
-        """None: they would have to be looked for in the whole recording at every call."""
-        return {}
+        key, fingerprint = self._place(request)
+        return self.shares(request) and self.tools.look_up(key, {}, fingerprint).mismatch is None

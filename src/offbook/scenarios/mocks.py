@@ -37,6 +37,7 @@ from offbook.scenarios.real_tool import (
 )
 from offbook.session.replayed_tools import ReplayedTools
 from offbook.session.sources import RecordedTools
+from offbook.session.tape import Tape
 from offbook.tools import GivenTool, Toolbox, ToolDef, ToolSpec
 from offbook.tools.dispatch import is_test_error
 from offbook.tools.effects import UNDECLARED
@@ -230,7 +231,7 @@ def replayed(recording: RecordingInput, tool: str | None = None, *, strict: bool
 
     def start() -> MockAnswer:
         reader = MemoryReader(document, source=source)
-        replay = ReplayedTools(Toolbox(), RecordedTools(reader.tools), reader=reader, strict=strict)
+        replay = ReplayedTools(Toolbox(), RecordedTools(Tape(reader, strict=strict)), reader=reader)
 
         def answer(args: JsonObject, context: MockContext) -> Any:
             return replay.answer(ToolDef(ToolSpec(context.tool if tool is None else tool), answer), args)

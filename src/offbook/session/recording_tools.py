@@ -18,11 +18,10 @@ from offbook.errors import InputError
 from offbook.messages import JsonObject, ToolCall
 from offbook.recording.call_cache import ANSWERED, OWN_TURN, CallTurn, WaitingCall, call_name
 from offbook.recording.format.exchange import ToolExchange, hash_arguments, json_arguments, json_form, recorded_error
-from offbook.recording.match.cursor import SharedToolCursor
 from offbook.recording.redact.redactor import Redactor
 from offbook.session.recorder import ExchangeWriter, Recorder, RecordMode
 from offbook.session.replayed_tools import ClosableToolbox, ReplayedTools, replay_tools
-from offbook.session.sources import RecordedTools
+from offbook.session.sources import CachedTools
 from offbook.tools.definition import ToolDef, is_async, wrap_tool
 from offbook.tools.dispatch import TEST_ERRORS, run_tool
 from offbook.tools.toolbox import GivenTools, Toolbox
@@ -69,10 +68,7 @@ def record_tools(
 def _open_replay(toolbox: Toolbox, recording: Recorder, *, clock: Clock) -> ReplayedTools:
     if recording.cache is None:
         return replay_tools(toolbox, recording.answers(), clock=clock)
-    reader = recording.cache.reader
-    # Tools of servers are not looked for by their names alone: that would read the whole recording at every call.
-    source = RecordedTools(reader.tools, SharedToolCursor(reader.tools), finds_servers=False)
-    return ReplayedTools(toolbox, source, reader=reader, clock=clock)
+    return ReplayedTools(toolbox, CachedTools(recording.cache), reader=recording.cache.reader, clock=clock)
 
 
 class _PendingToolCall(Struct, frozen=True):
@@ -177,8 +173,6 @@ class RecordingTools(ClosableToolbox):
         """Return the recorded answer, or what the tool returns, which may have to be awaited."""
         if turn.is_answered:
             assert self._replay is not None
-            if self._recording.cache is not None:
-                self._recording.cache.note_hit()
             return self._replay.answer(tool, arguments)
         bound = tool.bind(arguments)
         call = _PendingToolCall(tool.name, json_arguments(arguments), self._clock.monotonic_s(), turn)

@@ -14,12 +14,13 @@ from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import MismatchKind, RecordingMismatchError
 from offbook.messages import JsonObject
 from offbook.recording.format.document import check_strict
-from offbook.recording.format.exchange import ToolExchange, error_from_record, hash_arguments, json_arguments
+from offbook.recording.format.exchange import ToolExchange, error_from_record, json_arguments
 from offbook.recording.latency import NO_LATENCY, Latency, LatencyModel
 from offbook.recording.match.cursor import ExchangeMatch, UnusedEntry
 from offbook.recording.stores.locate import RecordingInput, open_reader
 from offbook.recording.stores.store import RecordingReader, log_warning
 from offbook.session.sources import RecordedTools
+from offbook.session.tape import Tape
 from offbook.tools.definition import ToolDef, is_async, wrap_tool
 from offbook.tools.toolbox import GivenTools, Toolbox
 
@@ -96,9 +97,8 @@ def replay_tools(
         check_strict(reader.version, source=reader.source)
     return ReplayedTools(
         Toolbox(tools),
-        RecordedTools(reader.tools),
+        RecordedTools(Tape(reader, strict=strict)),
         reader=reader,
-        strict=strict,
         default=default,
         latency=latency,
         clock=clock,
@@ -119,13 +119,12 @@ class ReplayedTools(ClosableToolbox):
         source: RecordedTools,
         *,
         reader: RecordingReader,
-        strict: bool = True,
         default: object = None,
         latency: Latency = NO_LATENCY,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._source, self._reader = source, reader
-        self._strict, self._default, self._latency, self._clock = strict, default, latency, clock
+        self._default, self._latency, self._clock = default, latency, clock
         self._lock = threading.Lock()
         self.calls: list[ReplayedToolCall] = []
         self.misses: list[RecordingMismatchError] = []
@@ -145,7 +144,7 @@ class ReplayedTools(ClosableToolbox):
 
     def answers(self, tool: str, arguments: Mapping[str, object]) -> bool:
         """Return whether a strict replay has an answer for the call now."""
-        return self._source.look_up(tool, hash_arguments(json_arguments(arguments))).mismatch is None
+        return self._source.look_up(tool, json_arguments(arguments)).mismatch is None
 
     def answer(self, tool: ToolDef, arguments: Mapping[str, object]) -> Any:
         """Return the answer to the call, without waiting. Raise the recorded error if there is one."""
@@ -169,7 +168,7 @@ class ReplayedTools(ClosableToolbox):
     def _take(self, tool: str, arguments: JsonObject) -> ToolExchange | None:
         """Return the exchange that answers the call, and count it as served; None if the tool has none."""
         with self._lock:
-            match = self._source.look_up(tool, hash_arguments(arguments))
+            match = self._source.look_up(tool, arguments)
             if match.mismatch is not None:
                 self._report_mismatch(tool, arguments, match)
             exchange = None if match.stored is None else match.stored.exchange
@@ -180,7 +179,7 @@ class ReplayedTools(ClosableToolbox):
 
     def _report_mismatch(self, tool: str, arguments: JsonObject, match: ExchangeMatch[ToolExchange]) -> None:
         """Raise the mismatch if strict, else log a warning of one line."""
-        if self._strict:
+        if self._source.tape.strict:
             error = self._source.refusal(tool, arguments, match)
             self.misses.append(error if self.hint is None else error.replace(hint=self.hint))
             raise self.misses[-1]

@@ -13,13 +13,14 @@ from msgspec.structs import replace
 from offbook.errors import RecordingMismatchError
 from offbook.messages import JsonObject, Request
 from offbook.recording.format.document import E
-from offbook.recording.format.exchange import Exchange, ToolExchange
+from offbook.recording.format.exchange import Exchange, ToolExchange, hash_arguments
+from offbook.recording.format.keys import is_mcp_key
 from offbook.recording.match.continuation import Continuation, ConversationScript, ScriptedCall, WrittenAnswers
 from offbook.recording.match.conversation import tells_failure
-from offbook.recording.match.cursor import ExchangeMatch, RequestKey
+from offbook.recording.match.cursor import AlikeArguments, ExchangeMatch, RequestKey
 from offbook.recording.stores.store import ExchangeIndex
 from offbook.session.call import Call
-from offbook.session.sources import MISSING, RecordedModels, RecordedTools
+from offbook.session.sources import MISSING, MISSING_TOOL, RecordedModels, RecordedTools
 from offbook.session.tape import Tape
 
 NO_ANSWER = -1
@@ -169,7 +170,8 @@ class ScriptedModels(RecordedModels):
     ) -> None:
         super().__init__(tape)
         self.script, self.continued_by, self.has_ended = script, "", False
-        self._run, self._on_miss, self._continuation, self._mark = script.start_run(), on_miss, continuation, mark
+        self.on_miss = on_miss
+        self._run, self._continuation, self._mark = script.start_run(), continuation, mark
         self._written = WrittenAnswers(lambda: tape.written)
 
     @property
@@ -216,20 +218,20 @@ class ScriptedModels(RecordedModels):
     @property
     def can_continue(self) -> bool:
         """Whether misses are answered: not in the clean run, and not after the run was to stop."""
-        return not self.has_ended and not self._run.is_first and self._on_miss != "stop"
+        return not self.has_ended and not self._run.is_first and self.on_miss != "stop"
 
     def continued(self, call: Call, step: str | None) -> ExchangeMatch[Exchange] | None:
         """Return what answers a call that missed; None if it is to be refused, as all calls after it are then.
 
         Only whoever made the call can ask a real model instead.
         """
-        if not self.can_continue or call.is_message or self._on_miss == "live":
+        if not self.can_continue or call.is_message or self.on_miss == "live":
             self.has_ended = self.has_ended or call.request is not None or call.is_message
             return None
         if call.request is None:
             return ExchangeMatch("default")
-        self.continued_by = "default" if self._on_miss == "default" else self._continuation
-        if self._on_miss == "default":
+        self.continued_by = "default" if self.on_miss == "default" else self._continuation
+        if self.on_miss == "default":
             return ExchangeMatch("default")
         answer = self.script.conversations.answer(step or "", call.request, self._continuation, self._mark)
         return ExchangeMatch("default", answer.stored, given=answer.response if answer.stored is None else None)
@@ -259,30 +261,76 @@ class ScriptedModels(RecordedModels):
         return not self._run.is_first and self.script.tells_failure(request.messages)
 
 
+NEAREST_RESULT, DEFAULT_RESULT = "nearest result", "default result"
+"""The result that answered a tool call that was never recorded."""
+
+
 class ScriptedTools(RecordedTools):
-    """Answers the tool calls of one run of an exploration, along the `script` that the first run has written."""
+    """Answers the tool calls of one run of an exploration, along the `script` that the first run has written.
 
-    def __init__(self, index: ExchangeIndex[ToolExchange], script: Script[ToolExchange]) -> None:
-        super().__init__(index)
-        self._run = script.start_run()
+    A call that the script does not have is a miss, unless the recording has exactly that call. The `models` of the run
+    say what happens then: the call gets the result of the most similar recorded call, or the default, or the run stops,
+    for models as well. `diverged` are the errors of the misses, and `continued_by` names what answered them: a nearest
+    or a default result; it is empty if nothing had to.
+    """
 
-    @property
-    def is_clean(self) -> bool:
-        """Whether this is the first run, which writes the script."""
-        return self._run.is_first
+    def __init__(
+        self, models: ScriptedModels, script: Script[ToolExchange], *, alike: AlikeArguments | None = None
+    ) -> None:
+        super().__init__(models.tape, alike=alike)
+        self.diverged: list[RecordingMismatchError] = []
+        self.continued_by = ""
+        self._run, self._models = script.start_run(), models
 
-    def look_up(self, tool: str, fingerprint: str) -> ExchangeMatch[ToolExchange]:
-        key = (tool, fingerprint)
+    def find(self, tool: str, arguments: JsonObject, fingerprint: str = "") -> ExchangeMatch[ToolExchange]:
+        """Return what answers a call: see `RecordedTools.find`. A match by `default` is not to be used up.
+
+        Raises:
+            RecordingMismatchError: the run is to stop.
+        """
+        if is_mcp_key(tool):
+            return super().find(tool, arguments, fingerprint)
+        if self._models.has_ended:
+            raise self.refusal(tool, arguments, MISSING_TOOL)
+        match = self.look_up(tool, arguments, fingerprint)
+        if match.mismatch is None:
+            return match
+        refusal = self.refusal(tool, arguments, match)
+        self.diverged.append(refusal)
+        if self._run.is_first or self._models.on_miss in ("stop", "live"):
+            self._models.end()
+            raise refusal
+        return self.continued(tool, arguments, refusal)
+
+    def continued(
+        self, tool: str, arguments: JsonObject, refusal: RecordingMismatchError
+    ) -> ExchangeMatch[ToolExchange]:
+        """Return what answers a call that missed: the most similar success, or nothing recorded."""
+        if self._models.on_miss == "default":
+            self.continued_by = DEFAULT_RESULT
+            return ExchangeMatch("default")
+        from offbook.recording.match.mismatch import nearest_success  # noqa: PLC0415 - most runs have no miss
+
+        self.continued_by = NEAREST_RESULT
+        return ExchangeMatch("default", nearest_success(self.index, tool, arguments))
+
+    def look_up(self, tool: str, arguments: JsonObject, fingerprint: str = "") -> ExchangeMatch[ToolExchange]:
+        if is_mcp_key(tool):
+            return super().look_up(tool, arguments, fingerprint)
+        key = (tool, fingerprint or hash_arguments(arguments))
         scripted = self._run.next_answer(key)
         if scripted is not None:
             return scripted
-        match = super().look_up(tool, fingerprint)
-        if match.mismatch is not None or match.stored is None:
-            return match
-        if not self._run.accepts(key, match.stored.fingerprint):
-            return ExchangeMatch(match.matched_by, match.stored, "drifted")
-        return replace(match, script_key=key)
+        match = super().look_up(tool, arguments, fingerprint)
+        is_by_hand = match.stored is None or match.stored.fingerprint is None
+        if match.mismatch is None and (self._run.is_first or not is_by_hand):
+            return replace(match, script_key=key)
+        alike = () if fingerprint or self._run.is_first else self._alike.fingerprints(match.key or tool, arguments)
+        again = (self._run.next_answer((tool, each)) for each in alike)
+        unfit = ExchangeMatch(match.matched_by, match.stored, match.mismatch or "drifted")
+        return next((each for each in again if each is not None), unfit)
 
     def use(self, match: ExchangeMatch[ToolExchange]) -> None:
         super().use(match)
-        self._run.use(match)
+        if match.stored is not None and not is_mcp_key(match.stored.key):
+            self._run.use(match)

@@ -13,18 +13,20 @@ from msgspec.structs import replace
 from offbook.errors import RecordingMismatchError, RecordingUnavailableError
 from offbook.messages import JsonObject
 from offbook.recording.format.document import E
-from offbook.recording.format.exchange import Exchange, ToolExchange
+from offbook.recording.format.exchange import Exchange, ToolExchange, hash_arguments
 from offbook.recording.format.keys import is_mcp_key
 from offbook.recording.match.cursor import (
+    AlikeArguments,
     Cursor,
     ExchangeMatch,
     OverusedEntry,
     PositionCursor,
     SharedCursor,
+    SharedToolCursor,
     UnusedEntry,
     overused_entries,
 )
-from offbook.recording.stores.store import Claim, ExchangeIndex, SharedPosition
+from offbook.recording.stores.store import Claim, SharedPosition
 from offbook.session.call import Call
 from offbook.session.tape import Tape
 
@@ -226,27 +228,65 @@ class ClaimedModels(RecordedModels):
 class RecordedTools(Source[ToolExchange]):
     """Answers tool calls from a recording: by the first unused exchange of the tool with these arguments, or with none.
 
+    What an MCP server answered to other requests, such as for a list, is found in the same way by the key of the
+    request. After the last answer it is given again: clients cache lists, and poll.
+
     Args:
+        alike: finds calls whose arguments mean the same; by default, those that differ in home folders alone.
         finds_servers: whether a tool that was recorded over MCP, like `github.create_issue`, is also found by its name
             alone, if only one server has it.
     """
 
     def __init__(
         self,
-        index: ExchangeIndex[ToolExchange],
+        tape: Tape,
         cursor: Cursor[ToolExchange] | None = None,
         *,
+        alike: AlikeArguments | None = None,
         finds_servers: bool = True,
     ) -> None:
-        super().__init__(Cursor(index) if cursor is None else cursor)
-        self.index, self._finds_servers = index, finds_servers
+        self.tape, self.index = tape, tape.reader.tools
+        super().__init__(Cursor(self.index) if cursor is None else cursor)
+        self._alike, self._finds_servers = alike or tape.alike_arguments, finds_servers
 
-    def look_up(self, tool: str, fingerprint: str) -> ExchangeMatch[ToolExchange]:
+    def find(self, tool: str, arguments: JsonObject, fingerprint: str = "") -> ExchangeMatch[ToolExchange]:
+        """Return what answers a call of a tool. It counts as served when it is passed to `use`.
+
+        If nothing answers, the match of a lenient tape has the reason, and perhaps the nearest entry. `fingerprint` is
+        that of the call, if more than its arguments counts.
+
+        Raises:
+            RecordingMismatchError: nothing answers, and the tape is strict.
+        """
+        match = self.look_up(tool, arguments, fingerprint)
+        if match.mismatch is not None and (self.tape.strict or is_mcp_key(tool)):
+            raise self.refusal(tool, arguments, match)
+        return match
+
+    def look_up(self, tool: str, arguments: JsonObject, fingerprint: str = "") -> ExchangeMatch[ToolExchange]:
         """Return what answers a call of a tool with these arguments, or else why nothing does."""
-        match = self._cursor.match_key(tool, "step_id", fingerprint)
+        own = fingerprint or hash_arguments(arguments)
+        match = self._cursor.match_key(tool, "step_id", own)
         if match is None and self._finds_servers and (recorded := self._tools_of_servers.get(tool)) is not None:
-            match = self._cursor.match_key(recorded, "step_id", fingerprint)
-        return MISSING_TOOL if match is None else match
+            match = self._cursor.match_key(recorded, "step_id", own)
+        if match is None or match.mismatch is None or match.stored is None:
+            return match or MISSING_TOOL
+        key = match.stored.key
+        prints = () if fingerprint else self._alike.fingerprints(key, arguments)
+        for each in prints:
+            alike = self._cursor.match_key(key, "step_id", each)
+            if alike is not None and alike.mismatch is None:
+                return alike
+        for each in (own, *prints) if is_mcp_key(tool) else ():
+            last = self.index.last(key=key, fingerprint=each)
+            if last is not None:
+                return ExchangeMatch("step_id", last)
+        return match
+
+    def use(self, match: ExchangeMatch[ToolExchange]) -> None:
+        super().use(match)
+        if match.stored is not None:
+            self._alike.note_served(match.stored)
 
     def refusal(self, tool: str, arguments: JsonObject, match: ExchangeMatch[ToolExchange]) -> RecordingMismatchError:
         """Return the error of a call that nothing answers: what is nearest, and in what it differs."""
@@ -264,3 +304,23 @@ class RecordedTools(Source[ToolExchange]):
     def unused(self) -> list[UnusedEntry]:
         """Return the exchanges that were never served, without what MCP servers answered to other requests."""
         return [left for left in super().unused() if not is_mcp_key(left.key)]
+
+
+class CachedTools(RecordedTools):
+    """Answers tool calls from a shared recording, as it is when a call is made. What it has not is made for real.
+
+    Unlike requests to a model, equal calls are told apart: the second call of every run gets the second answer.
+    """
+
+    def __init__(self, cache: CallCache) -> None:
+        reader = cache.reader
+        # Neither tools of servers nor similar arguments are looked for: that would read all calls at every call.
+        super().__init__(Tape(reader, strict=True), SharedToolCursor(reader.tools), finds_servers=False)
+        self._cache = cache
+
+    def look_up(self, tool: str, arguments: JsonObject, fingerprint: str = "") -> ExchangeMatch[ToolExchange]:
+        return super().look_up(tool, arguments, fingerprint or hash_arguments(arguments))
+
+    def use(self, match: ExchangeMatch[ToolExchange]) -> None:
+        self._cache.note_hit()
+        super().use(match)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from offbook.recording.format.document import rules_from_meta
 from offbook.recording.format.exchange import Exchange
-from offbook.recording.match.cursor import AlikeRequests
+from offbook.recording.match.cursor import AlikeArguments, AlikeRequests
 from offbook.recording.stores.store import RecordingReader, StoredExchange
 
 if TYPE_CHECKING:
@@ -32,6 +32,11 @@ class Tape:
     def alike(self) -> AlikeRequests:
         """The entries by what their requests are without what does not count."""
         return AlikeRequests(self.reader, self.rules)
+
+    @cached_property
+    def alike_arguments(self) -> AlikeArguments:
+        """The tool calls by what their arguments are without what does not count."""
+        return AlikeArguments(self.reader.tools, self.rules)
 
     @cached_property
     def cross_protocol(self) -> CrossProtocolIndex:

@@ -59,7 +59,13 @@ class McpServers:
             self._recorder = McpRecorder(options.record, mode=options.record_mode or "append", sink=sink)
         latency = Latency(options.latency_model, latency_ms=options.latency_ms, seed=0)
         try:
-            self.hub = McpHub(self._config.servers, recorder=self._recorder, environment=environment, latency=latency)
+            self.hub = McpHub(
+                self._config.servers,
+                recorder=self._recorder,
+                environment=environment,
+                latency=latency,
+                default_response=options.default_response,
+            )
         except InputError:
             self._close_recorder()
             raise

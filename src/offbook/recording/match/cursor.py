@@ -10,6 +10,7 @@ from functools import cache, cached_property
 from hashlib import sha256
 from typing import Generic, TypeAlias
 
+import msgspec
 from msgspec import Struct
 
 from offbook.errors import MismatchKind
@@ -341,3 +342,47 @@ class AlikeRequests:
         if "messages" in fields:
             fields = normalise_fields(fields | {"messages": without_nulls(fields["messages"])}, self._rules)
         return sha256(self._without_homes(canonical_bytes(fields))).hexdigest()
+
+
+class AlikeArguments:
+    """The recorded calls of tools, found by what their arguments mean: home folders all have one name.
+
+    Like `AlikeRequests`, this is asked only where nothing matches.
+    """
+
+    def __init__(self, index: ExchangeIndex[ToolExchange], rules: NormaliseRules) -> None:
+        self._index, self._rules = index, rules
+        self._known: dict[str, dict[str, dict[str, None]]] = {}
+
+    def fingerprints(self, key: str, arguments: JsonObject) -> Iterable[str]:
+        """Return the fingerprints of the recorded calls of a key whose arguments mean the same, in order."""
+        if key not in self._known:
+            known = self._known[key] = {}
+            for stored in self._calls_of(key):
+                meaning = self.recorded_meaning(stored)
+                if meaning is not None and stored.fingerprint is not None:
+                    known.setdefault(self._hash(meaning), {})[stored.fingerprint] = None
+        return self._known[key].get(self._hash(self.meaning(key, arguments)), ())
+
+    def meaning(self, key: str, arguments: JsonObject) -> JsonObject:
+        """Return what counts of the arguments of a call that is made now."""
+        return arguments
+
+    def recorded_meaning(self, stored: StoredExchange[ToolExchange]) -> JsonObject | None:
+        """Return what counts of a recorded call; None if that is not known. The calls of a key come in their order."""
+        arguments = stored.exchange.arguments
+        is_masked = stored.exchange.arguments_hash is not None
+        return None if is_masked or not isinstance(arguments, dict) else arguments
+
+    def note_served(self, stored: StoredExchange[ToolExchange]) -> None:
+        """Note what a caller has been given."""
+
+    def _calls_of(self, key: str) -> Iterator[StoredExchange[ToolExchange]]:
+        stored = self._index.repeating(key) or self._index.find(key=key, fingerprint=None, after=-1)
+        while stored is not None:
+            yield stored
+            stored = None if stored.repeats else self._index.find(key=key, fingerprint=None, after=stored.id)
+
+    def _hash(self, meaning: JsonObject) -> str:
+        data = msgspec.json.encode(meaning, order="sorted")
+        return sha256(without_home_names(data) if self._rules.home_paths else data).hexdigest()

@@ -253,10 +253,12 @@ def _arguments_text(arguments: JsonObject) -> str:
     return msgspec.json.encode(arguments, order="sorted").decode()[:COMPARED_CHARS]
 
 
-def nearest_success(index: ExchangeIndex[ToolExchange], tool: str, arguments: JsonObject) -> ToolExchange | None:
+def nearest_success(
+    index: ExchangeIndex[ToolExchange], tool: str, arguments: JsonObject
+) -> StoredExchange[ToolExchange] | None:
     """Return the recorded call of the tool that succeeded with the most arguments in common, if any did."""
-    good = [each.exchange for each in index if each.key == tool and each.exchange.error is None]
-    return max(good, key=lambda each: _equal_arguments(each.arguments, arguments), default=None)
+    good = [each for each in index if each.key == tool and each.exchange.error is None]
+    return max(good, key=lambda each: _equal_arguments(each.exchange.arguments, arguments), default=None)
 
 
 def _equal_arguments(recorded: Any, arguments: JsonObject) -> int:

@@ -226,7 +226,7 @@ class ProgramSubject:
             explored_run = replace(self._explored_run(observer, plan, continuation), clock=launched.response_clock)
             session = self._server.start_session(name, faults=plan, explored_run=explored_run)
             if self._mcp is not None:
-                self._mcp.start_run(session, observer, is_clean=not self._max_calls)
+                self._mcp.start_run(session, observer)
                 self._mcp.write_config(files.mcp_config, url=self._server.url, session=name)
             observer.count_effects = lambda: (
                 files.count_effects() + len(session.effects) + len(self._observed_effects(observer))

@@ -15,17 +15,17 @@ from offbook.errors import InputError, RecordingMismatchError
 from offbook.explore.observers.wire import WireObserver
 from offbook.explore.run import ToolRun
 from offbook.explore.settings import ExploreSettings
-from offbook.explore.verdict import DEFAULT_RESULT, NEAREST_RESULT
 from offbook.mcp.answer import McpAnswer, McpSource
 from offbook.mcp.config import CONFIG_VARIABLE, PLACEHOLDER, UNREACHED_HINT, McpConfig, load_config
 from offbook.mcp.hub import McpHub
-from offbook.mcp.replay import ExploredMcpReplay, McpReplay, annotations_of, call_outcome
+from offbook.mcp.replay import McpArguments, McpReplay, annotations_of, call_outcome
 from offbook.mcp.session import McpToolCall
 from offbook.messages import JsonObject, result_text
 from offbook.recording.format.exchange import ToolExchange
+from offbook.recording.match.cursor import ExchangeMatch
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import ExchangeIndex
-from offbook.session.script import ScriptedModels
+from offbook.session.script import Script, ScriptedModels, ScriptedTools
 from offbook.text import shorten
 from offbook.tools.effects import Effect, EffectOutcome, ToolDeclaration
 from offbook.wire.session import WireSession
@@ -125,14 +125,15 @@ class McpStandIn:
             raise InputError(f"the recording has no tools of {names}", source=config, hint=hint)
         self.declarations = self.tools.declarations(settings.declarations)
         self.hub = McpHub(self.tools.config.servers, source_of=self._source, on_tool_call=self._note)
+        self._script: Script[ToolExchange] = Script()
         self._runs: dict[str, _McpRun] = {}
 
-    def start_run(self, session: WireSession, observer: WireObserver, *, is_clean: bool) -> None:
+    def start_run(self, session: WireSession, observer: WireObserver) -> None:
         """Answer the requests of a session from now on, and have them observed.
 
-        The clean run is a strict replay. Later ones may call what was never recorded.
+        The first run is a strict replay, and writes the script that later ones follow.
         """
-        self._runs[session.name] = _McpRun(observer, is_clean)
+        self._runs[session.name] = _McpRun(observer, _RunTools(session, self._script))
 
     def check_reached(self) -> None:
         """Raise InputError if no run has reached a server here: it then calls the real ones."""
@@ -142,7 +143,7 @@ class McpStandIn:
 
     def end_run(self, session: WireSession) -> str:
         """Forget a run, and return what answered the calls that were never recorded; empty if nothing had to."""
-        return self._runs.pop(session.name).continued_by
+        return self._runs.pop(session.name).tools.continued_by
 
     def write_config(self, path: Path, *, url: str, session: str) -> None:
         """Write the config that leads to a session of the server at `url`."""
@@ -178,32 +179,31 @@ class McpStandIn:
 
     def _source(self, server: str, session: WireSession) -> McpSource | None:
         run = self._runs.get(session.name)
-        if run is None or not isinstance(session.source, ScriptedModels):
+        if run is None:
             return None
-        index = session.source.tape.reader.tools
-        if run.is_clean:
-            return McpReplay(server, index)
-        return ExploredMcpReplay(
-            server, index, models=session.source, on_diverged=lambda error: self._diverged(session, run, error)
-        )
+        is_default = self._settings.on_divergence == "default"
+        return McpReplay(server, run.tools, default=self._settings.default_response if is_default else "ok")
 
-    def _diverged(self, session: WireSession, run: _McpRun, error: RecordingMismatchError) -> str | None:
-        """Return the answer to a call that was never recorded; None for the one of the nearest call."""
-        policy = self._settings.on_divergence
-        if policy in ("stop", "live"):
-            if isinstance(session.source, ScriptedModels):
-                session.source.end()
-            raise error
-        noted = error.replace(fired=[str(planned) for planned in session.fired], hint="")
-        session.diverged = session.diverged or str(noted)
-        run.continued_by = DEFAULT_RESULT if policy == "default" else NEAREST_RESULT
-        return self._settings.default_response if policy == "default" else None
+
+class _RunTools(ScriptedTools):
+    """Answers the MCP tools of one run, and notes in its session what was never recorded."""
+
+    def __init__(self, session: WireSession, script: Script[ToolExchange]) -> None:
+        assert isinstance(session.source, ScriptedModels)
+        super().__init__(session.source, script, alike=McpArguments(session.source.tape))
+        self._session = session
+
+    def continued(
+        self, tool: str, arguments: JsonObject, refusal: RecordingMismatchError
+    ) -> ExchangeMatch[ToolExchange]:
+        noted = refusal.replace(fired=[str(planned) for planned in self._session.fired], hint="")
+        self._session.diverged = self._session.diverged or str(noted)
+        return super().continued(tool, arguments, refusal)
 
 
 class _McpRun(Struct):
     observer: WireObserver
-    is_clean: bool
-    continued_by: str = ""
+    tools: _RunTools
 
 
 def _effect_outcome(answer: McpAnswer) -> EffectOutcome:
