@@ -30,7 +30,7 @@ LIMITS = {
     "Replay a call": 9,
     "One HTTP request": 21,
     "Record one streamed call": 38,
-    "One MCP tool call in replay": 24,
+    "One MCP tool call in replay": 23,
     "One pytest test that records": 40,
     "One explored case of a program": 98,
     "Explore one case": 62,

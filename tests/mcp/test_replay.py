@@ -1,12 +1,17 @@
 """Which recorded answer a request gets, what a miss says, and how messages are fitted to their client."""
 
 import json
+from contextlib import closing
 
 import pytest
 
+from offbook.mcp.hub import McpHub
 from offbook.mcp.message import MISSED
 from offbook.mcp.replay import annotations_of, recorded_servers
+from offbook.recording.format.exchange import hash_arguments
 from offbook.recording.stores.locate import read_document
+from offbook.wire.backend import WireBackend
+from offbook.wire.options import WireOptions
 from tests.mcp.wiring import TOOLS, call, over_stdio, replaying, request
 
 
@@ -65,6 +70,27 @@ def test_a_cursor_is_the_same_if_it_appeared_in_the_same_place():
     recorded = recording(**{"tools/list": pages})
     got, _ = answers(recorded, request("tools/list"), request("tools/list", {"cursor": "old"}))
     assert [message["result"]["tools"] for message in got] == [TOOLS[:1], TOOLS[1:]]
+
+
+def test_a_masked_cursor_leads_to_its_page_as_often_as_it_is_asked_for():
+    hashed = {"arguments_hash": hash_arguments({"cursor": "a-secret"})}
+    pages = [
+        {"arguments": {}, "result": {"tools": TOOLS[:1], "nextCursor": "<redacted>"}},
+        {"arguments": {"cursor": "<redacted>"}, "result": {"tools": TOOLS[1:]}} | hashed,
+    ]
+    second = request("tools/list", {"cursor": "<redacted>"})
+    got, session = answers(recording(**{"tools/list": pages}), request("tools/list"), second, second)
+    assert [message["result"]["tools"] for message in got] == [TOOLS[:1], TOOLS[1:], TOOLS[1:]]
+    assert not session.misses
+
+
+def test_a_lenient_session_notes_a_call_that_got_the_default():
+    options = WireOptions(responses=recording(), default_response="nothing", has_tools=True)
+    with closing(WireBackend(options)) as backend:
+        session = backend.sessions.named("")
+        endpoint = McpHub(["notes"], default_response="nothing").endpoint("notes", session)
+        assert texts(over_stdio(endpoint.session, call("write", {"n": 1})).messages) == ["nothing"]
+        assert [(each.outcome, each.key) for each in session.calls] == [("default", None)]
 
 
 def test_answers_of_the_user_to_a_server_are_compared():

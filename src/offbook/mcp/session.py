@@ -142,7 +142,7 @@ class McpSession:
         self.source: McpSource = source or NothingRecorded()
         self._recorded_as = recorded_as or server
         self._recorder, self._on_tool_call, self._clock = recorder, on_tool_call, clock
-        self._lasting = LastingFaults()
+        self._lasting, self._was_broken = LastingFaults(), False
         self._asked: dict[bytes, tuple[Message, PendingCall | None]] = {}
         self._listeners: list[Callable[[OwnMessage], None]] = []
         self._held: deque[OwnMessage] = deque(maxlen=MAX_HELD_MESSAGES)
@@ -155,7 +155,7 @@ class McpSession:
 
     def start(self, request: Message) -> McpCall:
         """Number a request, and find its fault."""
-        started_s = self._clock.monotonic_s()
+        started_s = self._clock.monotonic_s() if self.is_live else 0.0
         if request.tool and request.params.get("requestState") != FOREVER:
             attempt = self.session.start_tool_call(f"{self.server}.{request.tool}")
             fault, mark, crash = attempt.fault, attempt.mark, attempt.crash
@@ -169,13 +169,14 @@ class McpSession:
                 self.answer(replace(call, crash=None))
             self.session.on_crash()
             return McpAnswer(ending="silence", end_ms=float("inf"))
-        lasting = self._lasting.answer(call.request) if call.fault is None else None
-        if lasting is not None:
+        if (lasting := self._lasting_answer(call)) is not None:
             return self._note(call, lasting, CallOutcome("fault"))
         if self.is_live and call.request.method in DISCOVERIES:
             return None  # a real server answers nothing before
         try:
-            answer = self._lasting.listed(call.request, self._answer(call))
+            answer = self._answer(call)
+            if self._was_broken:
+                answer = self._lasting.listed(call.request, answer)
             return McpAnswer(work=partial(self._in_order, call, answer)) if self._is_ordered(call) else answer
         except RecordingMismatchError as error:
             return None if self.is_live else self._answer_miss(call, error)
@@ -186,7 +187,11 @@ class McpSession:
         """Return whether other processes may make the same call, so that it has to wait; see `take_turn`."""
         if not self.source.shares(call.request) or call.crash is not None:
             return False
-        return self._lasting.answer(call.request) is None if call.fault is None else call.fault.runs_tool
+        return self._lasting_answer(call) is None if call.fault is None else call.fault.runs_tool
+
+    def _lasting_answer(self, call: McpCall) -> McpAnswer | None:
+        """Return the answer to a call that an earlier fault concerns; None for any other."""
+        return self._lasting.answer(call.request) if self._was_broken and call.fault is None else None
 
     async def take_turn(self, call: McpCall) -> McpCall | McpAnswer:
         """Wait until a call is ours to make, and return it with its turn; or return the answer that is recorded."""
@@ -367,6 +372,7 @@ class McpSession:
 
     def _broken(self, call: McpCall, clean: McpAnswer) -> McpAnswer:
         assert call.fault is not None
+        self._was_broken = True
         self._lasting.note(call.fault, call.request.tool)
         return apply_fault(call.fault, FaultedCall(call.request, lambda: clean, call.mark))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Set
 from functools import cached_property
-from itertools import chain
 from typing import TYPE_CHECKING, Generic
 
 import orjson
@@ -273,16 +272,16 @@ class RecordedTools(Source[ToolExchange]):
         if match is None or match.mismatch is None or match.stored is None:
             return match or MISSING_TOOL
         key = match.stored.key
-        prints = [own] if fingerprint else [own, *self._alike.fingerprints(key, arguments)]
-        alike = (self._cursor.match_key(key, "step_id", each) for each in prints[1:])
-        again = (self.index.last(key=key, fingerprint=each) for each in prints if is_mcp_key(tool))
-        return next(
-            chain(
-                (each for each in alike if each is not None and each.mismatch is None),
-                (ExchangeMatch("step_id", last) for last in again if last is not None),
-            ),
-            match,
-        )
+        prints = () if fingerprint else self._alike.fingerprints(key, arguments)
+        for each in prints:
+            alike = self._cursor.match_key(key, "step_id", each)
+            if alike is not None and alike.mismatch is None:
+                return alike
+        for each in (own, *prints) if is_mcp_key(tool) else ():
+            last = self.index.last(key=key, fingerprint=each)
+            if last is not None:
+                return ExchangeMatch("step_id", last)
+        return match
 
     def use(self, match: ExchangeMatch[ToolExchange]) -> None:
         super().use(match)
