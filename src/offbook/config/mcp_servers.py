@@ -20,13 +20,12 @@ from offbook.mcp.session import McpToolCall
 from offbook.pipeline import Live, Record, Replay
 from offbook.recording.format.document import Document
 from offbook.recording.format.exchange import ToolExchange
-from offbook.recording.format.keys import tool_key
-from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.stores.locate import open_reader
 from offbook.recording.stores.store import ExchangeIndex, RecordingReader
 from offbook.scenarios.mocks import MockedTools
 from offbook.scenarios.targets import McpServer
 from offbook.server import McpWireServer
+from offbook.session.log import Log
 from offbook.wire.options import WireOptions
 from offbook.wire.session import WireSession
 
@@ -55,14 +54,10 @@ class ConversationMcpServers:
             self._opened[location] = self._open(location)
         return self._opened[location].server.mcp_of_session(conversation)
 
-    def unused(self) -> list[UnusedEntry]:
-        """Return the recorded tool calls of these servers that no conversation has used."""
-        return [entry for opened in self._opened.values() for entry in opened.unused()]
-
-    @property
-    def opened(self) -> list[str]:
-        """What the conversations have replayed, as `unused` names it."""
-        return [name for opened in self._opened.values() for name in opened.replayed]
+    def logs(self) -> list[Log]:
+        """Return what each conversation was served by each server, as a recording like `mcp:books a room/…`."""
+        replays = (replay for opened in self._opened.values() for replay in opened.replays)
+        return [replay.log.placed(f"mcp:{replay.server}", of_tools=True) for replay in replays]
 
     def close(self) -> None:
         """Stop the servers, and close their recordings."""
@@ -109,7 +104,7 @@ class _Opened:
         on_miss: Callable[[str, RecordingMismatchError], None] = lambda _, error: None,
     ) -> None:
         self._reader, self._on_miss = reader, on_miss
-        self._replays: list[McpReplay] = []
+        self.replays: list[McpReplay] = []
         hub = McpHub(
             config.servers,
             recorder=recorder,
@@ -126,29 +121,13 @@ class _Opened:
         replay = _ReportedReplay(
             _recorded_as(server, session), self._reader.tools, lambda error: self._on_miss(session.name, error)
         )
-        self._replays.append(replay)
+        self.replays.append(replay)
         return replay
-
-    def unused(self) -> list[UnusedEntry]:
-        return [
-            UnusedEntry(tool_key(entry.key), entry.position, _named(replay))
-            for replay in self._replays
-            for entry in replay.unused()
-            if entry.key.startswith(f"{replay.server}.")
-        ]
-
-    @property
-    def replayed(self) -> list[str]:
-        return [_named(replay) for replay in self._replays]
 
     def close(self) -> None:
         self.server.stop()
         if self._reader is not None:
             self._reader.close()
-
-
-def _named(replay: McpReplay) -> str:
-    return f"mcp:{replay.server}"
 
 
 class _ReportedReplay(McpReplay):

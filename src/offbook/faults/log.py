@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from offbook.errors import RecordingMismatchError
@@ -40,10 +40,6 @@ class FaultLog:
         self.fired.remove(fired)
         if line in self.fired_lines:
             self.fired_lines.remove(line)
-
-    def missing(self, lines: Iterable[PlannedFault]) -> list[PlannedFault]:
-        """Return the lines that have not fired so far."""
-        return [line for line in lines if line not in self.fired_lines]
 
     @contextmanager
     def explain_mismatch(self, site: Site | None = None) -> Iterator[None]:

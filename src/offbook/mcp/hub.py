@@ -29,8 +29,8 @@ from offbook.messages import JsonObject, result_text
 from offbook.recording.format.exchange import ToolExchange
 from offbook.recording.format.keys import tool_key
 from offbook.recording.latency import NO_LATENCY, Latency
-from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.stores.store import ExchangeIndex, StoredExchange
+from offbook.session.log import Log
 from offbook.text import printable, shorten
 from offbook.wire.backend import (
     SessionRegistry,
@@ -227,17 +227,14 @@ class McpHub:
         """Return the URL of a server, below that of the wire server or of a session."""
         return f"{base}{self.prefix}/{quote(name, safe='')}"
 
-    def unused_entries(self) -> list[list[UnusedEntry]]:
-        """Return the entries of the recording that each session to a server was not served."""
-        endpoints = [each for endpoints in self._sessions.values() for each in endpoints.values()]
-        sources = [each.session.source for each in endpoints]
-        return [source.unused() for source in sources if isinstance(source, McpReplay)]
+    @property
+    def log(self) -> Log:
+        """What all sessions were served of the recorded tool calls."""
+        return Log.of(replay.log.placed(of_tools=True) for replay in self._replays())
 
     def unused_exchanges(self, index: ExchangeIndex[ToolExchange], recording: str) -> list[UnusedExchange]:
         """Return the recorded tool calls of these servers that no session was served."""
-        endpoints = [each for endpoints in self._sessions.values() for each in endpoints.values()]
-        sources = [each.session.source for each in endpoints]
-        used = set[int]().union(*(source.used_ids for source in sources if isinstance(source, McpReplay)))
+        used = set[int]().union(*(replay.used_ids for replay in self._replays()))
         positions: dict[str, int] = {}
         unused = []
         for stored in index:
@@ -246,6 +243,10 @@ class McpHub:
             if is_ours and stored.id not in used:
                 unused.append(UnusedExchange(tool_key(stored.key), position, _about(stored), recording, ""))
         return unused
+
+    def _replays(self) -> list[McpReplay]:
+        sources = (each.session.source for endpoints in self._sessions.values() for each in endpoints.values())
+        return [source for source in sources if isinstance(source, McpReplay)]
 
     def _recorded(self, server: str, session: WireSession) -> McpSource | None:
         """Return the replay of a server from the recording of the session, or of the recorder."""

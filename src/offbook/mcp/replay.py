@@ -44,10 +44,12 @@ from offbook.messages import JsonObject, result_text
 from offbook.recording.format.exchange import RecordedError, ToolExchange
 from offbook.recording.format.keys import is_mcp_key, mcp_key, split_mcp_key
 from offbook.recording.latency import NO_LATENCY, Latency
-from offbook.recording.match.cursor import Cursor, ExchangeMatch, UnusedEntry
+from offbook.recording.match.cursor import Cursor, ExchangeMatch
 from offbook.recording.match.mismatch import nearest_success, tool_mismatch_error
 from offbook.recording.stores.store import ExchangeIndex, StoredExchange
+from offbook.session.log import Log, LoggedSource, Served
 from offbook.session.script import ScriptedModels
+from offbook.session.sources import Source
 
 PROTOCOL = "mcp"
 """The protocol of the wire records of MCP: their frames are the lines that a server wrote."""
@@ -106,7 +108,7 @@ class OwnMessages:
         return tuple(stored for _, stored in taken)
 
 
-class McpReplay(McpSource):
+class McpReplay(McpSource, Served):
     """Answers the requests of one session to `server` from a recording.
 
     Tool calls with equal arguments are answered in order, each answer once. Other requests get the last answer again
@@ -174,9 +176,10 @@ class McpReplay(McpSource):
         self._count((*due.before, *due.after))
         return due
 
-    def unused(self) -> list[UnusedEntry]:
-        """Return the exchanges of the recording that were never served, in order; their key is the name of the tool."""
-        return self._cursor.unused()
+    @property
+    def log(self) -> Log:
+        """What was served of the tool calls of this server."""
+        return Log([LoggedSource(Source(self._cursor), prefix=f"{self.server}.")])
 
     @property
     def used_ids(self) -> set[int]:

@@ -260,7 +260,3 @@ class RecordedTools(Source[ToolExchange]):
         keys = dict.fromkeys(stored.key for stored in self.index if "." in stored.key and not is_mcp_key(stored.key))
         names = Counter(key.partition(".")[2] for key in keys)
         return {key.partition(".")[2]: key for key in keys if names[key.partition(".")[2]] == 1}
-
-    def unused(self) -> list[UnusedEntry]:
-        """Return the exchanges that were never served, without what MCP servers answered to other requests."""
-        return [left for left in super().unused() if not is_mcp_key(left.key)]

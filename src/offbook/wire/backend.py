@@ -21,10 +21,10 @@ from offbook.faults import FaultPlan, PlannedFault
 from offbook.faults.site import ReachedSites
 from offbook.recording.call_cache import CacheCounts
 from offbook.recording.latency import Latency
-from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import PositionedReader
+from offbook.session.log import Log, Served
 from offbook.session.script import ScriptedModels
 from offbook.session.session import NO_FAULTS
 from offbook.session.sources import CachedModels, ClaimedModels, RecordedModels
@@ -373,7 +373,7 @@ def _recording_set(options: WireOptions, recorder: WireRecorder | None, latency:
     return RecordingSet(responses=recorder.answers(), latency=latency, strict=True)
 
 
-class CallInspection:
+class CallInspection(Served):
     """Shows the calls of a backend and their outcomes. Calls that name no session belong to the session `""`."""
 
     def __init__(self, backend: WireBackend) -> None:
@@ -394,9 +394,10 @@ class CallInspection:
         """All sessions."""
         return list(self._backend.sessions)
 
-    def unused(self) -> list[UnusedEntry]:
-        """Return the entries of the recording that the session without a name was never served."""
-        return self.session("").unused()
+    @property
+    def log(self) -> Log:
+        """What the session without a name was served."""
+        return self.session("").log
 
     def fired(self) -> list[PlannedFault]:
         """Return the faults that fired in all sessions."""
@@ -430,7 +431,7 @@ class CallInspection:
 
     def unfired(self) -> list[PlannedFault]:
         """Return the faults planned for the session without a name that have not fired yet."""
-        return self.session("").unfired()
+        return self.log.unfired()
 
     def session(self, name: str) -> WireSession:
         """Return the session of that name, and create it if there is none."""
