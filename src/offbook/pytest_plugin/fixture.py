@@ -339,7 +339,7 @@ class Offbook(PackageNames, Served):
     def check_unfired(self) -> None:
         """Fail the test if one of its faults never fired."""
         __tracebackhide__ = True
-        if unfired := self._fault_outcome.unfired():
+        if self._faults.faults and (unfired := self._fault_outcome.unfired()):
             reached = self._fault_outcome.reached
             lines = [f"the fault {describe_unfired(line, reached)}" for line in unfired]
             hint = "  hint: no such call was made after offbook.faults(…); remove the fault, or correct its place"
@@ -373,20 +373,20 @@ class Offbook(PackageNames, Served):
         if "_backend" not in vars(self):
             return []
         http = self._backend.http_without_recording if self._has_http else None
-        fired = [str(planned) for planned in self._fault_outcome.fired]
-        elsewhere = fired[len(self._fault_log.fired) :]
+        over_http, forgotten = ([], 0) if http is None else (http.misses, http.forgotten_misses)
         models = [] if self._fault_injector is None else self._fault_injector.misses
+        tools = self._backend.tool_misses()
+        if not (models or tools or over_http or forgotten):
+            return []
+        fired = [str(planned) for planned in self._fault_outcome.fired]
+        elsewhere, is_broken = fired[len(self._fault_log.fired) :], bool(self._fault_log.fired)
         errors = [error.replace(hint="", fired=[*error.fired, *elsewhere]) for error in models]
-        errors += [error.replace(hint="", fired=fired) for error in self._backend.tool_misses()]
+        errors += [error.replace(hint="", fired=fired) for error in tools]
         misses = [(str(error), not error.fired) for error in errors]
-        if http is None:
-            return misses
-        is_broken = bool(self._fault_log.fired)
-        forgotten = ("a call of a session that was deleted", not fired)
         misses += [
-            (f"{miss.method} {miss.place}: {miss}", not (is_broken or miss.is_after_fault)) for miss in http.misses
+            (f"{miss.method} {miss.place}: {miss}", not (is_broken or miss.is_after_fault)) for miss in over_http
         ]
-        return [*misses, *[forgotten] * http.forgotten_misses]
+        return [*misses, *[("a call of a session that was deleted", not fired)] * forgotten]
 
     def _http(self, name: str, *, needs_recording: bool = True) -> HttpDoubles:
         __tracebackhide__ = True
