@@ -23,6 +23,7 @@ from offbook.mcp.session import McpSession, McpToolCall
 from offbook.mcp.stdio import ServerProcess, client_streams
 from offbook.messages import JsonObject
 from offbook.recording.latency import Latency
+from offbook.session.log import Log
 from offbook.wire.options import LOOPBACK, ServingOptions, WireOptions
 from offbook.wire.server.wire_server import WireServer
 from offbook.wire.session import MAX_CALLS
@@ -110,6 +111,11 @@ class McpWireServer(WireServer):
         except InputError:
             self._close_mcp()
             raise
+
+    @property
+    def log(self) -> Log:
+        """What the session without a name was served. Keys of MCP tools are like `_tools.github.create_issue`."""
+        return Log.of([super().log, self.hub.log_of(self.session(""))])
 
     @property
     def tool_calls(self) -> list[McpToolCall]:

@@ -87,7 +87,6 @@ LEFT_OUT = {
 NO_HOMES = "home folders count in the arguments of tools"
 
 DEVIATES = {
-    "unused by key": on(MCP, "unused() of a server leaves out the entries of its MCP servers"),
     "lenient": on(MCP, "strict=False and default_response of a server do not reach its MCP servers"),
     "home folders": on(TOOLS, NO_HOMES),
     "homes in any order": on(TOOLS, NO_HOMES),

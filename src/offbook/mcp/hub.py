@@ -227,14 +227,17 @@ class McpHub:
         """Return the URL of a server, below that of the wire server or of a session."""
         return f"{base}{self.prefix}/{quote(name, safe='')}"
 
-    @property
-    def log(self) -> Log:
-        """What all sessions were served of the recorded tool calls."""
-        return Log.of(replay.log.placed(of_tools=True) for replay in self._replays())
+    def log_of(self, session: WireSession) -> Log:
+        """Return what a session was served of the recorded tool calls, also of servers that it has not reached."""
+        sources = {name: endpoint.session.source for name, endpoint in self._sessions.get(session, {}).items()}
+        unreached = (name for name in self._configs if name not in sources and name not in self._mocks)
+        replays = [*sources.values(), *(self._recorded(name, session) for name in unreached)]
+        return Log.of(each.log.placed(of_tools=True) for each in replays if isinstance(each, McpReplay))
 
     def unused_exchanges(self, index: ExchangeIndex[ToolExchange], recording: str) -> list[UnusedExchange]:
         """Return the recorded tool calls of these servers that no session was served."""
-        used = set[int]().union(*(replay.used_ids for replay in self._replays()))
+        sources = (each.session.source for endpoints in self._sessions.values() for each in endpoints.values())
+        used = set[int]().union(*(source.used_ids for source in sources if isinstance(source, McpReplay)))
         positions: dict[str, int] = {}
         unused = []
         for stored in index:
@@ -243,10 +246,6 @@ class McpHub:
             if is_ours and stored.id not in used:
                 unused.append(UnusedExchange(tool_key(stored.key), position, _about(stored), recording, ""))
         return unused
-
-    def _replays(self) -> list[McpReplay]:
-        sources = (each.session.source for endpoints in self._sessions.values() for each in endpoints.values())
-        return [source for source in sources if isinstance(source, McpReplay)]
 
     def _recorded(self, server: str, session: WireSession) -> McpSource | None:
         """Return the replay of a server from the recording of the session, or of the recorder."""

@@ -155,10 +155,10 @@ class HttpDoubles:
     @property
     def log(self) -> Log:
         """What all sessions were served, and the faults that fired in them, also in those that were deleted."""
-        sessions = (session for opened in self._opened for session in opened.sessions)
-        sources = [source for session in sessions for source in session.log.sources]
-        sources += self._mcp_server.hub.log.sources if "_mcp_server" in vars(self) else ()
-        return Log(sources, faults=[opened.totals() for opened in self._opened])
+        logs = [session.log for opened in self._opened for session in opened.sessions]
+        if "_mcp_server" in vars(self):
+            logs += [self._mcp_server.hub.log_of(session) for session in self._mcp_server.sessions]
+        return Log(Log.of(logs).sources, faults=[opened.totals() for opened in self._opened])
 
     def follow(self, plan: FaultPlan) -> None:
         """Follow this plan from now on. Faults of tools fire where the tools are called: here those of MCP servers."""
