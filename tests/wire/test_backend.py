@@ -160,8 +160,8 @@ def test_what_became_of_a_session_outlasts_it():
         assert each.calls == 2
         assert each.tries == 4
         assert each.outcomes == {"fault": 2, "served": 2}
-        assert [str(fired) for fired in each.fired] == ["call=1 attempt=1: http_error 500"] * 2
-        assert [str(line) for line in each.fired_lines] == ["call=1 attempt=1: http_error 500"]
+        assert [str(fired) for fired in each.faults.fired] == ["call=1 attempt=1: http_error 500"] * 2
+        assert [str(line) for line in each.faults.fired_lines] == ["call=1 attempt=1: http_error 500"]
         assert made.unused_exchanges(each) == []
 
 

@@ -41,6 +41,12 @@ class FaultLog:
         if line in self.fired_lines:
             self.fired_lines.remove(line)
 
+    def update(self, others: FaultLog) -> None:
+        """Add the faults and the sites of other calls."""
+        self.fired += others.fired
+        self.fired_lines += [line for line in others.fired_lines if line not in self.fired_lines]
+        self.reached.update(others.reached)
+
     @contextmanager
     def explain_mismatch(self, site: Site | None = None) -> Iterator[None]:
         """Add the faults that fired at other calls to the error of a replay that has no answer."""

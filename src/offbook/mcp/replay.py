@@ -47,9 +47,8 @@ from offbook.recording.latency import NO_LATENCY, Latency
 from offbook.recording.match.cursor import Cursor, ExchangeMatch
 from offbook.recording.match.mismatch import nearest_success, tool_mismatch_error
 from offbook.recording.stores.store import ExchangeIndex, StoredExchange
-from offbook.session.log import Log, LoggedSource, Served
+from offbook.session.log import Log, LoggedCursor, Served
 from offbook.session.script import ScriptedModels
-from offbook.session.sources import Source
 
 PROTOCOL = "mcp"
 """The protocol of the wire records of MCP: their frames are the lines that a server wrote."""
@@ -179,7 +178,7 @@ class McpReplay(McpSource, Served):
     @property
     def log(self) -> Log:
         """What was served of the tool calls of this server."""
-        return Log([LoggedSource(Source(self._cursor), prefix=f"{self.server}.")])
+        return Log([LoggedCursor(self._cursor, prefix=f"{self.server}.")])
 
     @property
     def used_ids(self) -> set[int]:

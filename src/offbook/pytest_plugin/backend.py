@@ -23,13 +23,12 @@ from offbook.pytest_plugin.recordings import entry_names
 from offbook.recording.match.cursor import Cursor
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import RecordingReader
-from offbook.session.log import Log, LoggedSource, Served
+from offbook.session.log import Log, LoggedCursor, Served
 from offbook.session.provider import MockProvider
 from offbook.session.recorder import RecordMode
 from offbook.session.recording_provider import RecordingProvider
 from offbook.session.recording_tools import RecordingTools, record_tools
 from offbook.session.replayed_tools import ClosableToolbox, ReplayedTools, replay_tools
-from offbook.session.sources import Source
 from offbook.text import did_you_mean_file
 
 AnsweredCall: TypeAlias = ReplayServed | CallRecorded
@@ -284,15 +283,15 @@ class ReplayBackend(RecordingBackend):
         return Log.of([Log(self._untouched), *logs])
 
     @cached_property
-    def _untouched(self) -> list[LoggedSource]:
+    def _untouched(self) -> list[LoggedCursor]:
         """The whole recording, of which this serves nothing."""
         store = open_store(self.plan.location)
         if not store.exists():
             return []
         self._reader = store.read()
         return [
-            LoggedSource(Source(Cursor(self._reader))),
-            LoggedSource(Source(Cursor(self._reader.tools)), of_tools=True),
+            LoggedCursor(Cursor(self._reader)),
+            LoggedCursor(Cursor(self._reader.tools), of_tools=True),
         ]
 
     def close(self, *, passed: bool) -> RecordingUsage:

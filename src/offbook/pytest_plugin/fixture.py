@@ -302,7 +302,7 @@ class Offbook(PackageNames, Served):
     @property
     def log(self) -> Log:
         """What the recording has served so far, and the faults that fired. Nothing is unused while recording."""
-        return Log.of([self._fault_outcome, Log(self._backend.log.sources)])
+        return Log.of([self._fault_outcome, Log(self._backend.log.cursors)])
 
     @property
     def _fault_outcome(self) -> Log:

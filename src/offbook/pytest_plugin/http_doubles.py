@@ -158,7 +158,7 @@ class HttpDoubles:
         logs = [session.log for opened in self._opened for session in opened.sessions]
         if "_mcp_server" in vars(self):
             logs += [self._mcp_server.hub.log_of(session) for session in self._mcp_server.sessions]
-        return Log(Log.of(logs).sources, faults=[opened.totals() for opened in self._opened])
+        return Log(Log.of(logs).cursors, faults=[opened.totals().faults for opened in self._opened])
 
     def follow(self, plan: FaultPlan) -> None:
         """Follow this plan from now on. Faults of tools fire where the tools are called: here those of MCP servers."""

@@ -4,37 +4,24 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from offbook.faults.log import FaultLog
 from offbook.faults.site import PlannedFault, ReachedSites
 from offbook.recording.format.keys import is_mcp_key, tool_key
-from offbook.recording.match.cursor import OverusedEntry, UnusedEntry
-from offbook.session.sources import RecordedModels, Source
+from offbook.recording.match.cursor import Cursor, OverusedEntry, UnusedEntry
 
 
-class FiredFaults(Protocol):
-    """The faults that fired: those of a FaultLog, or of all sessions of a server."""
+class LoggedCursor(Struct, frozen=True):
+    """A cursor in a log. It can serve the exchanges of `recording` whose keys start with `prefix`.
 
-    @property
-    def fired(self) -> Iterable[PlannedFault]: ...
-
-    @property
-    def fired_lines(self) -> Iterable[PlannedFault]: ...
-
-    @property
-    def reached(self) -> ReachedSites: ...
-
-
-class LoggedSource(Struct, frozen=True):
-    """A source in a log. It can serve the exchanges of `recording` whose keys start with `prefix`.
-
-    In a log of models and tools, keys of tools are like `_tools.search`, if their source is marked `of_tools`.
+    In a log of models and tools, keys of tools are like `_tools.search`, if their cursor is marked `of_tools`.
     """
 
-    source: Source[Any]
+    cursor: Cursor[Any]
     recording: str = ""
     prefix: str = ""
     of_tools: bool = False
@@ -44,12 +31,12 @@ class LoggedSource(Struct, frozen=True):
         clients ask for lists as they like."""
         return [
             UnusedEntry(each.key, each.position, self.recording)
-            for each in self.source.unused()
+            for each in self.cursor.unused()
             if each.key.startswith(self.prefix) and not is_mcp_key(each.key)
         ]
 
-    def shares(self, entry: UnusedEntry, other: LoggedSource) -> bool:
-        """Return whether it can serve an entry of another source, too."""
+    def shares(self, entry: UnusedEntry, other: LoggedCursor) -> bool:
+        """Return whether it can serve an entry of another cursor, too."""
         same_recording = (self.recording, self.of_tools) == (other.recording, other.of_tools)
         return same_recording and entry.key.startswith(self.prefix)
 
@@ -58,39 +45,39 @@ class Log:
     """What happened in a run, or in several: read it at any time.
 
     Args:
-        sources: what answers from recordings. An exchange is used if one of those that can serve it has served it.
+        cursors: what answers from recordings. An exchange is used if one of those that can serve it has served it.
         faults: the faults that fired.
         plan: the lines of the fault plan.
     """
 
     def __init__(
         self,
-        sources: Iterable[LoggedSource] = (),
+        cursors: Iterable[LoggedCursor] = (),
         *,
-        faults: Iterable[FiredFaults] = (),
+        faults: Iterable[FaultLog] = (),
         plan: Iterable[PlannedFault] = (),
     ) -> None:
-        self.sources, self.faults, self.plan = tuple(sources), tuple(faults), tuple(plan)
+        self.cursors, self.faults, self.plan = tuple(cursors), tuple(faults), tuple(plan)
 
     @classmethod
     def of(cls, logs: Iterable[Log]) -> Log:
         """Return the sum of logs."""
         logs = tuple(logs)
         return cls(
-            (source for log in logs for source in log.sources),
+            (cursor for log in logs for cursor in log.cursors),
             faults=(faults for log in logs for faults in log.faults),
             plan=(line for log in logs for line in log.plan),
         )
 
     def placed(self, recording: str = "", *, of_tools: bool = False) -> Log:
         """Return the log with the name of its recording, and with keys of tools, for a sum with others."""
-        sources = (replace(each, recording=recording, of_tools=of_tools) for each in self.sources)
-        return Log(sources, faults=self.faults, plan=self.plan)
+        cursors = (replace(each, recording=recording, of_tools=of_tools) for each in self.cursors)
+        return Log(cursors, faults=self.faults, plan=self.plan)
 
     @property
     def recordings(self) -> list[str]:
-        """The names of the recordings that its sources read."""
-        return [each.recording for each in self.sources]
+        """The names of the recordings that it is about."""
+        return [each.recording for each in self.cursors]
 
     @property
     def fired(self) -> list[PlannedFault]:
@@ -111,13 +98,13 @@ class Log:
         return [line for line in self.plan if line not in fired]
 
     def unused(self) -> list[UnusedEntry]:
-        """Return the exchanges that were never served, in the order of the sources and of their recordings."""
-        left = [(source, dict.fromkeys(source.left())) for source in self.sources]
+        """Return the exchanges that were never served, in the order of the cursors and of their recordings."""
+        left = [(cursor, dict.fromkeys(cursor.left())) for cursor in self.cursors]
         unused: dict[UnusedEntry, None] = {}
-        for source, entries in left:
+        for cursor, entries in left:
             for entry in entries:
-                if all(entry in others for other, others in left if other.shares(entry, source)):
-                    unused[replace(entry, key=tool_key(entry.key)) if source.of_tools else entry] = None
+                if all(entry in others for other, others in left if other.shares(entry, cursor)):
+                    unused[replace(entry, key=tool_key(entry.key)) if cursor.of_tools else entry] = None
         return list(unused)
 
     def overused(self) -> list[OverusedEntry]:
@@ -125,8 +112,7 @@ class Log:
 
         There are none if a fault fired: what follows a fault is not recorded.
         """
-        models = (each.source for each in self.sources if isinstance(each.source, RecordedModels))
-        return [] if self.fired else [entry for source in models for entry in source.overused()]
+        return [] if self.fired else [entry for each in self.cursors for entry in each.cursor.overused()]
 
 
 class Served(ABC):

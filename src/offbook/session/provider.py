@@ -33,7 +33,7 @@ from offbook.recording.match.fingerprint import fingerprint
 from offbook.recording.stores.locate import open_store, read_document
 from offbook.recording.stores.store import RecordingReader, log_warning
 from offbook.session.call import ProviderCall
-from offbook.session.log import Log, LoggedSource, Served
+from offbook.session.log import Log, Served
 from offbook.session.sources import RecordedModels
 from offbook.session.tape import Tape
 
@@ -190,7 +190,7 @@ class MockProvider(Provider, Served):
 
     @property
     def log(self) -> Log:
-        return Log([LoggedSource(self._models)])
+        return self._models.log
 
     def used_ids(self, *, start: int = 0) -> list[int]:
         """Return the ids of the exchanges that were served, for `note_used` in another process.

@@ -19,7 +19,7 @@ from offbook.recording.latency import NO_LATENCY, Latency, LatencyModel
 from offbook.recording.match.cursor import ExchangeMatch
 from offbook.recording.stores.locate import RecordingInput, open_reader
 from offbook.recording.stores.store import RecordingReader, log_warning
-from offbook.session.log import Log, LoggedSource, Served
+from offbook.session.log import Log, Served
 from offbook.session.sources import RecordedTools
 from offbook.tools.definition import ToolDef, is_async, wrap_tool
 from offbook.tools.toolbox import GivenTools, Toolbox
@@ -140,7 +140,7 @@ class ReplayedTools(ClosableToolbox, Served):
     @property
     def log(self) -> Log:
         """What was served. The keys of entries are the names of tools."""
-        return Log([LoggedSource(self._source)])
+        return self._source.log
 
     def answers(self, tool: str, arguments: Mapping[str, object]) -> bool:
         """Return whether a strict replay has an answer for the call now."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Set
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from offbook.errors import InputError
 from offbook.events import guard_sink
 from offbook.faults import FaultPlan, PlannedFault
-from offbook.faults.site import ReachedSites
+from offbook.faults.log import FaultLog
 from offbook.recording.call_cache import CacheCounts
 from offbook.recording.latency import Latency
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules
@@ -86,22 +86,17 @@ class SessionTotals:
 
     `calls` counts calls, `cost_usd` is what the answers of real APIs have cost. `outcomes` counts the outcomes of all
     attempts, `failures` the failures of real APIs that were recorded, by their descriptions, and `unrecorded` the calls
-    that could not be recorded, by the reasons. `fired` are the latest faults, `fired_lines` the lines of plans that
-    fired, and `reached` the sites of the calls.
+    that could not be recorded, by the reasons. `faults` has the latest faults of all.
     """
 
-    def __init__(self, sessions: Iterable[WireSession] = ()) -> None:
+    def __init__(self) -> None:
         self.calls = 0
         self.cost_usd = 0.0
         self.outcomes: Counter[WireOutcome] = Counter()
         self.failures: Counter[str] = Counter()
         self.unrecorded: Counter[str] = Counter()
-        self.fired: deque[PlannedFault] = deque(maxlen=MAX_CALLS)
-        self.fired_lines: list[PlannedFault] = []
-        self.reached = ReachedSites()
+        self.faults = FaultLog()
         self.uses: dict[Tape, RecordingUse] = {}
-        for session in sessions:
-            self.add(session)
 
     @property
     def tries(self) -> int:
@@ -110,38 +105,35 @@ class SessionTotals:
 
     def add(self, session: WireSession) -> None:
         """Add a session, which must be added only once."""
-        if not session.outcomes:
-            return
-        self.calls += session.call_count
-        self.cost_usd += session.cost_usd
-        self.outcomes.update(session.outcomes)
-        self.failures.update(session.failures)
-        self.unrecorded.update(session.unrecorded)
-        self.fired.extend(session.fired)
-        self.fired_lines += [line for line in session.faults.fired_lines if line not in self.fired_lines]
-        self.reached.update(session.faults.reached)
-        if session.source is not None:
-            use = self.uses.setdefault(session.source.tape, RecordingUse(set(), set()))
-            use.ids.update(session.source.used_ids)
-            if len(use.sessions) < MAX_NAMED_SESSIONS:
-                use.sessions.add(session.name)
+        if session.outcomes:
+            self._count(session, calls=session.call_count)
+            if session.source is not None:
+                self._use(session.source.tape, {session.name}, session.source.used_ids)
 
     def plus(self, sessions: Iterable[WireSession]) -> SessionTotals:
         """Return the totals of these and further sessions."""
-        totals = SessionTotals(sessions)
-        totals.calls += self.calls
-        totals.cost_usd += self.cost_usd
-        totals.outcomes.update(self.outcomes)
-        totals.failures.update(self.failures)
-        totals.unrecorded.update(self.unrecorded)
-        totals.fired.extendleft(reversed(self.fired))
-        totals.fired_lines += [line for line in self.fired_lines if line not in totals.fired_lines]
-        totals.reached.update(self.reached)
+        totals = SessionTotals()
+        totals._count(self, calls=self.calls)
         for tape, use in self.uses.items():
-            total = totals.uses.setdefault(tape, RecordingUse(set(), set()))
-            total.ids.update(use.ids)
-            total.sessions.update(use.sessions)
+            totals._use(tape, use.sessions, use.ids)
+        for session in sessions:
+            totals.add(session)
         return totals
+
+    def _count(self, other: SessionTotals | WireSession, *, calls: int) -> None:
+        self.calls += calls
+        self.cost_usd += other.cost_usd
+        self.outcomes.update(other.outcomes)
+        self.failures.update(other.failures)
+        self.unrecorded.update(other.unrecorded)
+        self.faults.update(other.faults)
+        del self.faults.fired[:-MAX_CALLS]
+
+    def _use(self, tape: Tape, sessions: set[str], ids: Set[int]) -> None:
+        use = self.uses.setdefault(tape, RecordingUse(set(), set()))
+        use.ids.update(ids)
+        if len(use.sessions) < MAX_NAMED_SESSIONS:
+            use.sessions.update(sessions)
 
 
 class SessionRegistry:

@@ -28,7 +28,7 @@ from offbook.recording.format.wire_record import WEBSOCKET_METHOD
 from offbook.recording.match.continuation import Continuation
 from offbook.recording.match.cursor import ExchangeMatch
 from offbook.recording.match.fingerprint import NormaliseRules
-from offbook.session.log import Log, LoggedSource, Served
+from offbook.session.log import Log, Served
 from offbook.session.numbers import CallNumbers
 from offbook.session.script import ModelScript, OnMiss, ScriptedModels
 from offbook.session.session import NO_FAULTS, Session
@@ -517,8 +517,7 @@ class WireSession(Session, Served):
 
     @property
     def log(self) -> Log:
-        sources = [] if self.source is None else [LoggedSource(self.source)]
-        return Log(sources, faults=[self.faults], plan=self.plan)
+        return Log.of([*([] if self.source is None else [self.source.log]), super().log])
 
     def _answer_from_recording(self, attempt: CallAttempt) -> HttpResponse:
         source, encoder = self._require_recording()

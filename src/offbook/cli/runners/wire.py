@@ -280,7 +280,7 @@ def tally_wire_calls(
     """The tally of a server that has ended. `usage` is what it had unused and overused before that, `plan` the plan
     that it was started with."""
     totals = server.totals()
-    faults = tally_faults(Log(faults=[totals], plan=plan))
+    faults = tally_faults(Log(faults=[totals.faults], plan=plan))
     tally = WireTally(
         totals, server.calls, server.misses, *usage, faults, effects, server.got_no_answer, server.cache_counts
     )
