@@ -25,20 +25,15 @@ from offbook.mcp.replay import McpReplay
 from offbook.mcp.session import McpSession, McpToolCall, ignore_tool_call
 from offbook.mcp.shared import SharedMcpReplay
 from offbook.mcp.stdio import READ_BYTES, ServerProcess, open_lines
-from offbook.messages import JsonObject, result_text
-from offbook.recording.format.exchange import ToolExchange
-from offbook.recording.format.keys import tool_key
+from offbook.messages import JsonObject
 from offbook.recording.latency import NO_LATENCY, Latency
-from offbook.recording.stores.store import ExchangeIndex, StoredExchange
 from offbook.session.log import Log
-from offbook.text import printable, shorten
 from offbook.wire.backend import (
     SessionRegistry,
     session_prefix,
     split_session_path,
 )
 from offbook.wire.options import LOOPBACK
-from offbook.wire.recordings import MAX_DESCRIPTION_CHARS, UnusedExchange
 from offbook.wire.request import HttpRequest
 from offbook.wire.response import HttpResponse, whole_response
 from offbook.wire.server.connection import Receive, Scope, Send, send_response, while_client_waits
@@ -234,19 +229,6 @@ class McpHub:
         replays = [*sources.values(), *(self._recorded(name, session) for name in unreached)]
         return Log.of(each.log.placed(of_tools=True) for each in replays if isinstance(each, McpReplay))
 
-    def unused_exchanges(self, index: ExchangeIndex[ToolExchange], recording: str) -> list[UnusedExchange]:
-        """Return the recorded tool calls of these servers that no session was served."""
-        sources = (each.session.source for endpoints in self._sessions.values() for each in endpoints.values())
-        used = set[int]().union(*(source.used_ids for source in sources if isinstance(source, McpReplay)))
-        positions: dict[str, int] = {}
-        unused = []
-        for stored in index:
-            position = positions[stored.key] = positions.get(stored.key, -1) + 1
-            is_ours = any(stored.key.startswith(f"{name}.") for name in self._configs)
-            if is_ours and stored.id not in used:
-                unused.append(UnusedExchange(tool_key(stored.key), position, _about(stored), recording, ""))
-        return unused
-
     def _recorded(self, server: str, session: WireSession) -> McpSource | None:
         """Return the replay of a server from the recording of the session, or of the recorder."""
         name = self._recorded_as(server, session)
@@ -343,9 +325,3 @@ class _JoinedLines:
         if not self._writer.is_closing() and not self.has_ended.is_set():
             self._writer.write(FRAME_HEAD.pack(b"X", len(data)) + data)
         self.has_ended.set()
-
-
-def _about(stored: StoredExchange[ToolExchange]) -> str:
-    arguments = stored.exchange.arguments
-    text = result_text(arguments) if isinstance(arguments, dict) else "(any arguments)"
-    return shorten(" ".join(printable(text).split()), MAX_DESCRIPTION_CHARS)

@@ -180,10 +180,6 @@ class McpReplay(McpSource, Served):
         """What was served of the tool calls of this server."""
         return Log([LoggedCursor(self._cursor, prefix=f"{self.server}.")])
 
-    @property
-    def used_ids(self) -> set[int]:
-        return set(self._cursor.used_ids)
-
     def _key(self, request: Message) -> str:
         return f"{self.server}.{request.tool}" if request.tool else mcp_key(self.server, request.method)
 

@@ -33,9 +33,9 @@ from offbook.wire.options import DEFAULT_RESPONSE, WireOptions, parse_fault_plan
 from offbook.wire.recordings import (
     OverusedExchange,
     RecordingSet,
+    RecordingUse,
     UnusedExchange,
     describe_exchange,
-    unused_exchanges,
 )
 from offbook.wire.request import HttpRequest, ParsedRequest, RequestParser, route_of
 from offbook.wire.response import HttpResponse, refusal_response
@@ -72,13 +72,6 @@ def session_prefix(name: str) -> str:
 
 MAX_NAMED_SESSIONS = 2
 """How many sessions of a recording are remembered by name: enough to know whether there was only one."""
-
-
-class RecordingUse(Struct, frozen=True):
-    """What sessions used of one recording: the names of the first sessions, and the ids of the exchanges served."""
-
-    sessions: set[str]
-    ids: set[int]
 
 
 class SessionTotals:
@@ -268,12 +261,10 @@ class WireBackend:
         if self._recordings is not None and self._recordings.needs_positions():
             self._group = group
 
-    def unused_exchanges(self, totals: SessionTotals) -> list[UnusedExchange]:
-        """Return the exchanges that no session was served, of the recordings in use; if none is in use, of all."""
-        if self._recordings is None or self.cache is not None or self._options.live_from is not None:
-            return []
-        uses = totals.uses or {self._recordings.encoder("").tape: RecordingUse(set(), set())}
-        return unused_exchanges(uses, self._recordings.file_of)
+    @property
+    def replayed(self) -> RecordingSet | None:
+        """The recordings of which a run should use everything; None if it need not, as of a cache."""
+        return self._recordings if self.cache is None and self._options.live_from is None else None
 
     def start(
         self,
@@ -411,7 +402,8 @@ class CallInspection(Served):
 
     def unused_exchanges(self) -> list[UnusedExchange]:
         """Return the exchanges that no session was served, of the recordings in use. Call it before closing."""
-        return self._backend.unused_exchanges(self.totals())
+        replayed = self._backend.replayed
+        return [] if replayed is None else replayed.left_after(self.totals().uses)
 
     def overused_exchanges(self) -> list[OverusedExchange]:
         """Return what a session was served more often than it was recorded. Call it before closing."""
