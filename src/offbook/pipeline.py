@@ -28,7 +28,7 @@ from offbook.session.numbers import CallNumbers
 from offbook.session.provider import MockProvider
 from offbook.session.replayed_tools import ClosableToolbox, ReplayedTools, replay_tools
 from offbook.tools import ToolDef
-from offbook.vendors import CODEC_NAMES, VENDOR_OF, Vendor
+from offbook.vendors import CODEC_NAMES, VENDOR_OF
 from offbook.workflow.file.schema import ConfigDefinition
 from offbook.workflow.file.tree import Endpoint
 
@@ -164,7 +164,7 @@ async def open_pipeline(
     if not isinstance(mode, Harnessed):
         mode = resolve_mode(mode, config, models)
     async with AsyncExitStack() as stack:
-        mock = _mock_of_mode(config, mode, Path(folder), sink)
+        mock = _mock_provider(config, mode, Path(folder), sink) if isinstance(mode, Mock | Replay) else None
         fault_log = FaultLog()
         factory = _ProviderFactory(
             config=config,
@@ -291,19 +291,11 @@ def live_provider(name: str, *, base_url: str | None = None) -> Provider:
         base_url = address.rstrip("/") + vendor.api_path
     key = vendor.key(os.environ)
     if not key and not base_url and vendor.needs_key:
-        raise _missing_key(name, vendor)
+        hint = f"export {vendor.key_variables[0]}=…; a replay needs no key: offbook replay FLOW --recording PATH"
+        raise InputError(f"{' or '.join(vendor.key_variables)} is not set", source=f"provider {name}", hint=hint)
     from offbook.providers.http import PROVIDERS  # noqa: PLC0415 - a replay does not need it
 
     return PROVIDERS[name](api_key=key or "", base_url=base_url or "")
-
-
-def _missing_key(name: str, vendor: Vendor) -> InputError:
-    hint = f"export {vendor.key_variables[0]}=…; a replay needs no key: offbook replay FLOW --recording PATH"
-    return InputError(f"{' or '.join(vendor.key_variables)} is not set", source=f"provider {name}", hint=hint)
-
-
-def _mock_of_mode(config: ConfigDefinition, mode: Mode | Harnessed, folder: Path, sink: Sink) -> MockProvider | None:
-    return _mock_provider(config, mode, folder, sink) if isinstance(mode, Mock | Replay) else None
 
 
 def _mock_provider(config: ConfigDefinition, mode: Mock | Replay, folder: Path, sink: Sink) -> MockProvider:

@@ -74,15 +74,10 @@ class ConversationMcpServers:
     def _open(self, location: str) -> _Opened:
         if not isinstance(self._mode, Replay):
             recorder = McpRecorder(location, mode="all" if isinstance(self._mode, Live) else self._mode.record)
-            return self._started(_Opened(self._config, self._tool_called, recorder=recorder))
+            return _Opened(self._config, self._tool_called, recorder=recorder)
         is_missing = is_folder(self._mode.path) and not Path(location).exists()
         reader = open_reader(Document() if is_missing else location, source=location)
-        return self._started(_Opened(self._config, self._tool_called, reader=reader, on_miss=self._missed))
-
-    @staticmethod
-    def _started(opened: _Opened) -> _Opened:
-        opened.server.start()
-        return opened
+        return _Opened(self._config, self._tool_called, reader=reader, on_miss=self._missed)
 
     def _tool_called(self, call: McpToolCall) -> None:
         self._tools[call.session].note_call(call.name, call.arguments, result=call.result, error=call.error)
@@ -113,7 +108,7 @@ class _Opened:
             on_tool_call=on_tool_call,
             recorded_as=_recorded_as,
         )
-        self.server = McpWireServer(WireOptions(responses={}, strict=True), config, hub=hub)
+        self.server = McpWireServer(WireOptions(responses={}, strict=True), config, hub=hub).start()
 
     def _replay(self, server: str, session: WireSession) -> McpReplay | None:
         if self._reader is None:

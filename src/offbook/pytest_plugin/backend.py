@@ -187,10 +187,15 @@ class LiveBackend(RecordingBackend):
 
     def close(self, *, passed: bool) -> RecordingUsage:
         try:
-            self._close_recorders()
+            if self._provider is not None:
+                run(self._provider.close())
+            if self._toolbox is not None:
+                self._toolbox.close()
+            self._http.close()
             added = self._pending.added()
             is_saved = passed or self.plan.keeps_failed
-            if self._is_opened and is_saved:
+            is_opened = self._provider is not None or self._toolbox is not None or self._http.is_opened
+            if is_opened and is_saved:
                 self._pending.merge(added)
         finally:
             self._pending.remove()
@@ -207,17 +212,6 @@ class LiveBackend(RecordingBackend):
     def log(self) -> Log:
         """Empty: nothing counts as unused while recording."""
         return Log()
-
-    @property
-    def _is_opened(self) -> bool:
-        return self._provider is not None or self._toolbox is not None or self._http.is_opened
-
-    def _close_recorders(self) -> None:
-        if self._provider is not None:
-            run(self._provider.close())
-        if self._toolbox is not None:
-            self._toolbox.close()
-        self._http.close()
 
 
 def record_again_hint(node_id: str) -> str:

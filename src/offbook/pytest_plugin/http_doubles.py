@@ -209,14 +209,10 @@ def server_config(name: str, given: Mapping[str, Any], *, is_recording: bool) ->
         raise InputError("there is no server to record", source=source, hint=hint)
     fields.pop("tools", None)
     if "url" not in fields:
-        fields |= _command_fields(fields.get("command", ["none"]), source=source)
+        command = fields.get("command", ["none"])
+        words = None if isinstance(command, str | bytes) else [os.fspath(word) for word in command]
+        if not words:
+            hint = 'like command=["npx", "-y", "some-mcp-server"]'
+            raise InputError("expected a list of str", source=source, place="command", hint=hint)
+        fields |= {"command": words[0], "args": words[1:]}
     return parse_config({"mcpServers": {name: fields}}, source=source).servers[0]
-
-
-def _command_fields(command: Any, *, source: str) -> dict[str, Any]:
-    __tracebackhide__ = True
-    words = None if isinstance(command, str | bytes) else [os.fspath(word) for word in command]
-    if not words:
-        hint = 'like command=["npx", "-y", "some-mcp-server"]'
-        raise InputError("expected a list of str", source=source, place="command", hint=hint)
-    return {"command": words[0], "args": words[1:]}

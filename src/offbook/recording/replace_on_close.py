@@ -156,20 +156,16 @@ class FreshRun:
         recorded = self.sibling.load()
         if recorded.size:
             try:
-                self._place(recorded)
+                why_kept = self._why_kept(recorded)
+                if why_kept:
+                    self._keep_beside(recorded, why_kept)
+                else:
+                    self._write(recorded)
+                self.has_replaced = not why_kept
             except InputError as error:
                 hint = f"what was recorded is in {self.sibling.location}"
                 raise InputError(error.reason, source=error.source, place=error.place, hint=hint) from None
         self.sibling.remove()
-
-    def _place(self, recorded: Document) -> None:
-        """Write what was recorded to the recording, or beside it."""
-        why_kept = self._why_kept(recorded)
-        if why_kept:
-            self._keep_beside(recorded, why_kept)
-        else:
-            self._write(recorded)
-        self.has_replaced = not why_kept
 
     def _why_kept(self, recorded: Document) -> str:
         """Return why the recording has to stay as it was, or nothing."""

@@ -125,7 +125,8 @@ class RecordingUse(Struct, frozen=True):
 class RecordingSet:
     """The recordings of a backend, by session name.
 
-    A folder answers each session from all its recordings, and a session named like one of them from that one alone.
+    A folder answers each session from all its recordings, also of its subfolders. A session whose name is the path of
+    one of them there, without `.json`, is answered from that one alone.
 
     Raises:
         InputError: a recording cannot be read, or both or neither of the two sources are given.
@@ -212,9 +213,10 @@ class RecordingSet:
         path = os.fspath(recording)
         if not is_folder(path):
             return open_store(recording).read()
-        documents = _load_folder(Path(path))
+        documents = {file: open_store(file).load() for file in recordings_in(Path(path))}
         self._named = {
-            _session_name(file, path): MemoryReader(document, source=str(file)) for file, document in documents.items()
+            file.relative_to(path).with_suffix("").as_posix(): MemoryReader(document, source=str(file))
+            for file, document in documents.items()
         }
         return MemoryReader(merge_documents(list(documents.values())), source=path)
 
@@ -235,16 +237,6 @@ def _unshared_error(stored: StoredExchange[Exchange], *, source: str) -> InputEr
     reason = f"{what} are served in their order, and processes do not share how far they are"
     hint = "copy it to Redis (offbook recording copy), leave one answer for each request, or use one process"
     return InputError(reason, source=source, place=short_key(stored.key), hint=hint)
-
-
-def _load_folder(folder: Path) -> dict[Path, Document]:
-    """Load the recordings of a folder and its subfolders, by path."""
-    return {path: open_store(path).load() for path in recordings_in(folder)}
-
-
-def _session_name(file: Path, folder: str) -> str:
-    """Return the session that a recording in a folder answers: its path there without `.json`."""
-    return file.relative_to(folder).with_suffix("").as_posix()
 
 
 class UnusedExchange(Struct, frozen=True):
