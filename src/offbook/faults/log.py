@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from offbook.errors import RecordingMismatchError
@@ -41,9 +41,11 @@ class FaultLog:
         if line in self.fired_lines:
             self.fired_lines.remove(line)
 
-    def missing(self, lines: Iterable[PlannedFault]) -> list[PlannedFault]:
-        """Return the lines that have not fired so far."""
-        return [line for line in lines if line not in self.fired_lines]
+    def update(self, others: FaultLog) -> None:
+        """Add the faults and the sites of other calls."""
+        self.fired += others.fired
+        self.fired_lines += [line for line in others.fired_lines if line not in self.fired_lines]
+        self.reached.update(others.reached)
 
     @contextmanager
     def explain_mismatch(self, site: Site | None = None) -> Iterator[None]:

@@ -16,10 +16,11 @@ from offbook.faults.fault import FaultedCall, hold_nothing
 from offbook.faults.log import FaultLog
 from offbook.faults.order import CallOrder, DeliveredTwice, OpenCall, OrderFault
 from offbook.faults.plan import FaultPlan
-from offbook.faults.site import PlannedFault, Site
+from offbook.faults.site import Site
 from offbook.faults.tools import FaultedToolCall, ToolFault
 from offbook.messages import JsonObject, Reply, Request, StreamedReply, ToolCall, WholeReply
 from offbook.providers.provider import Provider, WrappedProvider
+from offbook.session.log import Faulted, Log
 from offbook.session.numbers import CallNumbers
 from offbook.session.session import Session, StruckCall
 from offbook.tools.definition import ToolDef, is_async, wrap_tool
@@ -42,7 +43,7 @@ class _CrashAfterTool(ToolFault, frozen=True):
         self.on_crash()
 
 
-class FaultInjector(WrappedProvider):
+class FaultInjector(WrappedProvider, Faulted):
     """Forwards requests to `provider`, unless the plan has a fault for them.
 
     `fired` lists the faults that fired, as lines of a plan: with `FaultPlan(injector.fired)` they fire again.
@@ -69,9 +70,9 @@ class FaultInjector(WrappedProvider):
         self._on_crash, self._sink, self._clock = on_crash, sink, clock
 
     @property
-    def fired(self) -> list[PlannedFault]:
-        """The faults that fired, in order."""
-        return self._session.fired
+    def log(self) -> Log:
+        session = self._session
+        return Log(faults=[session.faults], plan=[line for line in session.plan if line.at.tool is None])
 
     async def send(self, request: Request) -> Reply:
         session, identity = self._session, None if request.call else hash(repr(request.messages))
@@ -108,10 +109,6 @@ class FaultInjector(WrappedProvider):
         hold = hold_nothing if call is None else session.order.holder(call, forget)
         clean = partial(self._clean, request, site)
         return await fault.apply(FaultedCall(request, clean, self._clock, self.name, struck.mark, hold))
-
-    def unfired(self) -> list[PlannedFault]:
-        """Return the lines about models that have not fired so far: a mistyped step, a call that was never made."""
-        return [line for line in self._session.unfired() if line.at.tool is None]
 
     def follow(self, plan: FaultPlan) -> None:
         """Use this plan from now on. Calls are counted on."""
@@ -153,7 +150,7 @@ def inject_tools(
     return FaultyTools(Toolbox(tools), session, sink=sink, clock=clock, on_crash=on_crash)
 
 
-class FaultyTools(Toolbox):
+class FaultyTools(Toolbox, Faulted):
     """Tools that fail where the plan of a session has a fault for them. The session may `follow` another plan.
 
     `fired` lists the faults that fired, as lines of a plan, and `unfired()` the lines that did not. The calls of each
@@ -176,13 +173,9 @@ class FaultyTools(Toolbox):
         super().__init__([self.wrap(tool) for tool in tools.values()])
 
     @property
-    def fired(self) -> list[PlannedFault]:
-        """The faults that fired, in order."""
-        return self._session.fired
-
-    def unfired(self) -> list[PlannedFault]:
-        """Return the lines about tools that have not fired so far."""
-        return [line for line in self._session.unfired() if line.at.tool is not None]
+    def log(self) -> Log:
+        session = self._session
+        return Log(faults=[session.faults], plan=[line for line in session.plan if line.at.tool is not None])
 
     def follow(self, plan: FaultPlan) -> None:
         """Use this plan from now on. Calls are counted on."""

@@ -13,9 +13,10 @@ from offbook.faults.catalog import AnyFault, AnyOrderFault, AnyPlannedFault, Any
 from offbook.faults.log import FaultLog
 from offbook.faults.order import CallOrder, HeldUntil, Wait, wait_on_loop
 from offbook.faults.site import Site
+from offbook.session.log import Faulted, Log
 from offbook.session.numbers import CallNumbers
 
-NO_FAULTS = FaultPlan()
+NO_FAULTS: FaultPlan = FaultPlan()
 """The plan of sessions that never have faults. They do not remember which sites they have reached."""
 
 
@@ -32,7 +33,7 @@ class StruckCall(Struct, frozen=True, gc=False):
     crash: Crash | None = None
 
 
-class Session:
+class Session(Faulted):
     """The calls of one run: `numbers` says which call and attempt each is, `faults` which faults of the plan fired.
 
     Whatever the calls come through, a provider, tools, HTTP, WebSocket or MCP, they share these if they are calls of
@@ -56,9 +57,8 @@ class Session:
             self.order = order
 
     @property
-    def fired(self) -> list[PlannedFault]:
-        """The faults that fired, in order, as lines of a plan."""
-        return self.faults.fired
+    def log(self) -> Log:
+        return Log(faults=[self.faults], plan=self.plan)
 
     def strike(self, site: Site | ToolSite) -> StruckCall:
         """Find what the plan has for a call, and note that it fires."""
@@ -97,10 +97,6 @@ class Session:
     def follow(self, plan: FaultPlan) -> None:
         """Use this plan from now on."""
         self.plan = plan
-
-    def unfired(self) -> list[PlannedFault]:
-        """Return the lines of the plan that have not fired yet."""
-        return self.faults.missing(self.plan)
 
     @cached_property
     def order(self) -> CallOrder:

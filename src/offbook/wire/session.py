@@ -26,8 +26,9 @@ from offbook.messages import Request, Response
 from offbook.recording.format.exchange import Exchange, RecordedToolCall
 from offbook.recording.format.wire_record import WEBSOCKET_METHOD
 from offbook.recording.match.continuation import Continuation
-from offbook.recording.match.cursor import ExchangeMatch, OverusedEntry, UnusedEntry
+from offbook.recording.match.cursor import ExchangeMatch
 from offbook.recording.match.fingerprint import NormaliseRules
+from offbook.session.log import Log, Served
 from offbook.session.numbers import CallNumbers
 from offbook.session.script import ModelScript, OnMiss, ScriptedModels
 from offbook.session.session import NO_FAULTS, Session
@@ -251,7 +252,7 @@ class ExploredRun(Struct, frozen=True):
     fault_log: FaultLog | None = None
 
 
-class WireSession(Session):
+class WireSession(Session, Served):
     """Answers the calls of one run from a recording, with the faults of a plan.
 
     `calls` are the latest calls with their outcomes; `memory` limits how many of them keep their requests. `misses` are
@@ -514,16 +515,9 @@ class WireSession(Session):
             self.take_back(attempt.site, attempt.fault)
         return replace(attempt, fault=None)
 
-    def unused(self) -> list[UnusedEntry]:
-        """Return the entries of the recording that were never served."""
-        return [] if self.source is None else self.source.unused()
-
-    def overused(self) -> list[OverusedEntry]:
-        """Return the recorded exchanges that were served more often than they were recorded.
-
-        There are none if a fault fired: what follows a fault is not recorded.
-        """
-        return [] if self.source is None or self.fired else self.source.overused()
+    @property
+    def log(self) -> Log:
+        return Log.of([*([] if self.source is None else [self.source.log]), super().log])
 
     def _answer_from_recording(self, attempt: CallAttempt) -> HttpResponse:
         source, encoder = self._require_recording()

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from offbook.cli import FAILED, FINE, MISMATCH, TIMED_OUT
 from offbook.cli.options import require_record_mode
-from offbook.cli.output.console import FaultTally, fault_tally, print_message
+from offbook.cli.output.console import FaultTally, print_message, tally_faults
 from offbook.cli.run_program import ChildExit
 from offbook.cli.runners.events import EventOptions
 from offbook.errors import InputError
@@ -25,6 +25,7 @@ from offbook.faults import FaultPlan
 from offbook.recording.call_cache import CacheCounts
 from offbook.recording.format.keys import short_key
 from offbook.recording.stores.locate import open_store
+from offbook.session.log import Log
 from offbook.settings import arguments_of
 from offbook.text import pluralize
 from offbook.tools.effects import EFFECTS_VARIABLE, Effect, read_effect_lines
@@ -279,8 +280,7 @@ def tally_wire_calls(
     """The tally of a server that has ended. `usage` is what it had unused and overused before that, `plan` the plan
     that it was started with."""
     totals = server.totals()
-    unfired = [line for line in plan if line not in totals.fired_lines]
-    faults = fault_tally(totals.fired, unfired, totals.reached)
+    faults = tally_faults(Log(faults=[totals.faults], plan=plan))
     tally = WireTally(
         totals, server.calls, server.misses, *usage, faults, effects, server.got_no_answer, server.cache_counts
     )

@@ -258,7 +258,7 @@ async def _run(
             result = await engine.run(options.state)
             run_ended(result)
         return WorkflowOutcome(
-            result, opened.unused(), tally_faults(opened.fault_outcome, completed_before=progress.completed_before)
+            result, opened.unused(), tally_faults(opened.log, completed_before=progress.completed_before)
         )
 
 
