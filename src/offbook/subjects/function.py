@@ -19,9 +19,11 @@ from offbook.explore.options import (
     select_variants,
 )
 from offbook.explore.run import Run
+from offbook.explore.settings import AgentSettings
 from offbook.faults import FaultPlan
 from offbook.recording.match.continuation import Continuation
 from offbook.recording.stores.locate import open_store
+from offbook.settings import configured_tools, find_project
 from offbook.subjects.executors import Workers, executor_of
 from offbook.subjects.forked_run import IsolatedSubject
 from offbook.tools.effects import ToolDeclaration
@@ -83,20 +85,22 @@ def explore_function(  # noqa: PLR0913 - each is an option of its own, given by 
         invariants: what must hold for every run.
         divergence: what answers requests that were never recorded.
         deadlines: how long a run may take.
-        tools: what is declared about tools by name, such as those of an SDK that the harness does not wrap.
+        tools: what is declared about tools by name, such as those of an SDK that the harness does not wrap. Tools that
+            are not named here are as `[tools.NAME]` of the nearest `offbook.toml` declares them.
         optional: the steps and tools that the function may go on without.
         workers: how many cases run at once; `auto` is one for each core.
 
     Raises:
         InputError: the recording cannot be read, there is no such fault, or the function fails without a fault.
     """
+    in_config = AgentSettings(tools=configured_tools(find_project()))
     subject = FunctionSubject(
         function,
         recording,
         declared=declared,
         divergence=divergence,
         deadlines=deadlines,
-        declarations=tools,
+        declarations=in_config.declarations | dict(tools),
     )
     try:
         options = ExploreOptions(
@@ -104,7 +108,8 @@ def explore_function(  # noqa: PLR0913 - each is an option of its own, given by 
             pairs=pairs,
             budget=budget,
             invariants=invariants,
-            optional=frozenset(optional),
+            optional=frozenset(optional) | in_config.optional_names,
+            unchecked=frozenset(in_config.tools),
         )
         return Explorer(subject, options, executor=executor_of(subject, workers)).explore()
     finally:
