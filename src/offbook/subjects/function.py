@@ -19,14 +19,13 @@ from offbook.explore.options import (
     select_variants,
 )
 from offbook.explore.run import Run
-from offbook.explore.settings import AgentSettings
 from offbook.faults import FaultPlan
 from offbook.recording.match.continuation import Continuation
 from offbook.recording.stores.locate import open_store
 from offbook.settings import configured_tools, find_project
 from offbook.subjects.executors import Workers, executor_of
 from offbook.subjects.forked_run import IsolatedSubject
-from offbook.tools.effects import ToolDeclaration
+from offbook.tools.effects import ToolDeclaration, declared_tools
 
 
 class FunctionSubject(IsolatedSubject):
@@ -93,14 +92,14 @@ def explore_function(  # noqa: PLR0913 - each is an option of its own, given by 
     Raises:
         InputError: the recording cannot be read, there is no such fault, or the function fails without a fault.
     """
-    in_config = AgentSettings(tools=configured_tools(find_project()))
+    in_config = configured_tools(find_project())
     subject = FunctionSubject(
         function,
         recording,
         declared=declared,
         divergence=divergence,
         deadlines=deadlines,
-        declarations=in_config.declarations | dict(tools),
+        declarations=declared_tools(in_config) | dict(tools),
     )
     try:
         options = ExploreOptions(
@@ -108,8 +107,8 @@ def explore_function(  # noqa: PLR0913 - each is an option of its own, given by 
             pairs=pairs,
             budget=budget,
             invariants=invariants,
-            optional=frozenset(optional) | in_config.optional_names,
-            unchecked=frozenset(in_config.tools),
+            optional=frozenset(optional) | {name for name, tool in in_config.items() if tool.optional},
+            unchecked=frozenset(in_config),
         )
         return Explorer(subject, options, executor=executor_of(subject, workers)).explore()
     finally:
