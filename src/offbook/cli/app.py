@@ -302,10 +302,10 @@ class MainGroup(LazyGroup):
     }
     sections: ClassVar = {
         "Start here": ("demo", "init", "settings"),
-        "Any agent": ("exec", "explore", "serve", "mcp"),
+        "Any agent": ("exec", "replay", "explore", "serve", "mcp"),
         "Scenarios": ("test", "prompts"),
         "Recordings and reports": ("view", "recording", "merge", "mcp-server"),
-        "Workflows": ("run", "replay", "resume", "runs", "validate", "graph", "schema"),
+        "Workflows": ("run", "resume", "runs", "validate", "graph", "schema"),
     }
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

@@ -28,7 +28,7 @@ def with_options(kind: type[Struct]) -> Callable[[Callable[..., None]], Callable
         "-o",
         "--option",
         metavar="KEY=VALUE",
-        help="Set another option for this run; offbook settings lists them. Repeatable.",
+        help="Set an option of offbook.toml for this run; offbook settings lists them. Repeatable.",
         autocompletion=lambda: [f"{setting.key}=" for setting in settings_of(kind).values() if setting.is_assigned],
     )
     assignments = Parameter(_ASSIGNMENTS, Parameter.KEYWORD_ONLY, default=[], annotation=Annotated[list[str], info])
