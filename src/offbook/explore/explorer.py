@@ -37,6 +37,10 @@ from offbook.faults import FaultPlan
 from offbook.recording.match.continuation import CONTINUATIONS, Continuation
 
 
+class CleanRunMismatchError(InputError):
+    """The run without a fault asks for something that is not recorded."""
+
+
 class Subject(Protocol):
     """Something that can be run. The first run is the clean run, without a fault."""
 
@@ -274,7 +278,8 @@ class Explorer:
         broken = [*run.broken, *broken_invariants(run, self._options.invariants)]
         if problem := run.diverged or ended or run.hung or next(iter(broken), ""):
             hint = "an exploration starts from a run that succeeds: record it again, or fix it first"
-            raise InputError(f"the run fails without any fault: {problem}", source=self._subject.name, hint=hint)
+            kind = CleanRunMismatchError if run.diverged else InputError
+            raise kind(f"the run fails without any fault: {problem}", source=self._subject.name, hint=hint)
         if not run.calls and not run.tools:
             hint = "let it use the provider, or the base URL in OPENAI_BASE_URL and its like, or try --intercept"
             raise InputError("the run made no call that could fail", source=self._subject.name, hint=hint)

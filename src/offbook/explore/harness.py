@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from offbook.explore.observers.calls import ModelObserver, RecoveryCounter, ToolObserver, model_calls, raise_endless
 from offbook.explore.observers.inferred_tools import InferredTool, inferred_effects, inferred_runs
@@ -31,7 +30,7 @@ from offbook.session.script import ModelScript, Script, ScriptedModels, Scripted
 from offbook.session.tape import Tape
 from offbook.tools import Toolbox, ToolDef
 from offbook.tools.definition import is_async, wrap_tool
-from offbook.tools.effects import Effect, ToolDeclaration, count_collected, prefer_reported
+from offbook.tools.effects import UNDECLARED, Effect, ToolDeclaration, count_collected, prefer_reported
 from offbook.tools.toolbox import GivenTool, GivenTools
 
 if TYPE_CHECKING:
@@ -170,7 +169,7 @@ class Harness:
 
     def wrap(self, tool: ToolDef) -> ToolDef:
         """Wrap one tool: inside is the tool or its recording, around it are faults, outside is what the agent sees."""
-        declared = _declare(tool, self._declared.get(tool.name))
+        declared = tool.declared_as(self._declared.get(tool.name, UNDECLARED))
         self._wrapped[tool.name] = declared.declaration
         inner = declared if self._replayed_tools is None else _replay_tool(declared, self._replayed_tools)
         return self._tool_observer.outside(self._faulty_tools.wrap(self._tool_observer.inside(inner)))
@@ -262,19 +261,6 @@ class Harness:
 
     def _count_effects(self) -> int:
         return count_collected() + self._tool_observer.effect_count
-
-
-def _declare(tool: ToolDef, declared: ToolDeclaration | None) -> ToolDef:
-    """Return the tool with what is declared about it elsewhere, beside what it declares itself."""
-    if declared is None:
-        return tool
-    return replace(
-        tool,
-        side_effect=tool.side_effect or declared.side_effect,
-        read_only=tool.read_only or declared.read_only,
-        idempotent=tool.idempotent or declared.idempotent,
-        undoes=tool.undoes or declared.undoes,
-    )
 
 
 def _replay_tool(tool: ToolDef, recorded: ExploredTools) -> ToolDef:

@@ -80,6 +80,16 @@ def explore_command(spec: AnySubjectSpec, options: list[str]) -> str:
     return shlex.join(["offbook", "explore", *spec.arguments, *options, *program])
 
 
+def record_command(spec: WorkflowSpec | ProgramSpec) -> str:
+    """Return the shell command that records its run anew."""
+    anew = ["--record", spec.recording, "--record-mode", "fresh"]
+    if isinstance(spec, ProgramSpec):
+        mcp = [] if spec.mcp is None else ["--mcp", spec.mcp]
+        return shlex.join(["offbook", "exec", *anew, *mcp, "--", *spec.command])
+    state = [word for word in spec.arguments if word not in ("--recording", spec.recording)]
+    return shlex.join(["offbook", "run", *state, *anew])
+
+
 def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 

@@ -75,7 +75,9 @@ class WorkflowSubject(IsolatedSubject):
         super().__init__(HarnessFactory(reader, divergence, declarations=settings.declarations), settings.deadlines)
         self._runs_tools = bool(len(reader.tools)) or settings.runs_tools
         try:
-            self._engine = WorkflowEngine(definition, live, wrap_tools=self._check_tools, folder=folder)
+            self._engine = WorkflowEngine(
+                definition, live, wrap_tools=self._check_tools, folder=folder, declarations=settings.declarations
+            )
             settings.check_tools(recording, self._tools)
         except InputError:
             self.close()

@@ -256,7 +256,7 @@ def test_a_program_is_replayed_as_by_exec(run_programs, write, typed, same):
         (["a.json", "--quiet", "--", "no-such-program"], "no-such-program: command not found", ""),
         (["--real-time", "a.json", "--", "true"], "--real-time is for a workflow", "-o latency_model=replay"),
         (["a.json", "--set", "x=1", "--", "true"], "--set is for a workflow", "offbook replay FLOW --recording PATH"),
-        (["a.json", "--trace", "t.jsonl", "--", "true"], "--trace moved", "-o exec.trace=t.jsonl"),
+        (["a.json", "--trace", "t.jsonl", "--", "true"], "there is no flag --trace", "-o exec.trace=t.jsonl"),
         (["flow.yaml", "--lenient"], "--lenient is for a program", "--allow-default-fallback"),
     ],
 )

@@ -25,8 +25,8 @@ from offbook.cli.run_program import Interruption, Termination
 from offbook.config import import_from, plan_run
 from offbook.config.recordings import is_folder, slug
 from offbook.errors import InputError
-from offbook.explore.cases import FaultCase
-from offbook.explore.explorer import CaseExecutor, Exploration, Explorer, OnBegin, Subject
+from offbook.explore.cases import FaultCase, chosen_case
+from offbook.explore.explorer import CaseExecutor, CleanRunMismatchError, Exploration, Explorer, OnBegin, Subject
 from offbook.explore.options import VARIANTS, ExploreOptions, select_variants
 from offbook.explore.schedule import Pace, check_shard, parse_budget
 from offbook.explore.settings import ExploreArguments, ExploreSettings
@@ -36,6 +36,7 @@ from offbook.faults import parse_fault
 from offbook.files import read_file
 from offbook.recording.format.foreign import explain_import
 from offbook.recording.stores.locate import last_recorded_at, recording_digest
+from offbook.recording.tool_names import recorded_tool_names
 from offbook.report.exploration import (
     ExplorationReporter,
     ExplorationReporters,
@@ -48,7 +49,7 @@ from offbook.report.exploration.report_input import (
     ReportOrigin,
     causes_of_findings,
 )
-from offbook.settings import arguments_of, find_project, load_project, resolve
+from offbook.settings import arguments_of, find_project, load_project, resolve, unknown_tools
 from offbook.shard import parse_shard
 from offbook.subjects.executors import RayAddress, executor_of
 from offbook.subjects.program.kept_folders import PLACEHOLDER
@@ -63,6 +64,7 @@ from offbook.subjects.specs import (
     load_invariants,
     open_subject,
     real_tools,
+    record_command,
 )
 from offbook.text import did_you_mean, did_you_mean_file, pluralize
 from offbook.workflow.file.load import load_workflow
@@ -140,6 +142,11 @@ def run_exploration(spec: AnySubjectSpec, options: ExploreArguments) -> int:
     try:
         with Termination(), Interruption():
             return work.list_cases() if options.list_cases else work.explore()
+    except CleanRunMismatchError as error:
+        if isinstance(spec, ScenarioSpec):
+            raise
+        hint = f"if the change is meant, record it again: {record_command(spec)}"
+        raise InputError(error.reason, source=error.source, hint=hint) from None
     except KeyboardInterrupt:
         if not work.so_far.report(work.reporter) and options.as_json:
             echo_json(ending_document("SIGINT", "interrupted", exit_code=INTERRUPTED))
@@ -206,7 +213,15 @@ class _Exploration:
             exploration = explorer.explore(self._only(explorer))
             self.reporter.finish(exploration)
             self._keep(subject, exploration, minimises=explorer.has_time)
+        self._note_unknown_tools(exploration)
         return self._exit_code(exploration)
+
+    def _note_unknown_tools(self, exploration: Exploration) -> None:
+        if self._settings.tools:
+            runs = (exploration.clean, *(each.run for each in exploration.results))
+            seen = {tool.tool for run in runs for tool in run.tools}
+            for text in unknown_tools(self._settings.tools, seen | recorded_tool_names(self._spec.recording).known):
+                self._remark(text)
 
     def list_cases(self) -> int:
         """Print the cases."""
@@ -300,7 +315,8 @@ class _Exploration:
         """Return the cases chosen by --only or --fault; None for all."""
         if self._options.fault:
             lines = tuple(parse_fault(line) for line in self._options.fault)
-            return [next((case for case in explorer.cases if case.lines == lines), FaultCase("0000", lines, ()))]
+            known_case = next((case for case in explorer.cases if case.lines == lines), None)
+            return [known_case or chosen_case(lines, explorer.clean)]
         if not self._options.only:
             return None
         known = {case.id: case for case in explorer.cases}

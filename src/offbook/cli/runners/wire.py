@@ -320,6 +320,8 @@ class ExitPolicy(Struct, frozen=True):
             return ExitDecision(TIMED_OUT, "the command reached its time limit and was stopped", _TIME_LIMIT_HINT)
         if tally.totals.outcomes["missed"]:
             return self._mismatch(tally)
+        if end.code != FINE and tally.got_no_answer:
+            return ExitDecision(end.code, _NO_ANSWER, _NO_ANSWER_HINT)
         return self._success(tally) if end.code == FINE else ExitDecision(end.code)
 
     def _success(self, tally: WireTally) -> ExitDecision:
@@ -332,7 +334,7 @@ class ExitPolicy(Struct, frozen=True):
             reason = f"call {self.options.live_from_call} was never made, so that nothing was live: the run made {made}"
             return ExitDecision(FAILED, reason, "name an earlier call, or run the command as it was recorded")
         if tally.got_no_answer:
-            return ExitDecision(FAILED, "no call got an answer, so there is nothing to replay", _NO_ANSWER_HINT)
+            return ExitDecision(FAILED, _NO_ANSWER, _NO_ANSWER_HINT)
         if tally.unrecorded or tally.faults.unfired:
             return ExitDecision(FAILED)
         return ExitDecision(MISMATCH if self.options.strict_unused and (tally.unused or tally.overused) else FINE)
@@ -373,7 +375,11 @@ _BASE_URL_HINT = (
     "let its clients take their base URL from OPENAI_BASE_URL, ANTHROPIC_BASE_URL, GOOGLE_GEMINI_BASE_URL, OLLAMA_HOST"
     " or OFFBOOK_URL, as SDKs do by default, or try --intercept; add -o allow_no_calls=true if it makes no calls"
 )
-_NO_ANSWER_HINT = "check the address of the API (--upstream, or the variable of its SDK) and the network"
+_NO_ANSWER = "no call got an answer, so there is nothing to replay"
+_NO_ANSWER_HINT = (
+    "recording calls the real APIs: check the network, and the address of the API (--upstream, or the variable of its"
+    " SDK); then record again with --record-mode fresh"
+)
 _TIME_LIMIT_HINT = (
     "a call with a timeout or a stall lasts as long as its client waits, with most SDKs ten minutes: let it wait"
     " for less, or give a longer --time-limit"
