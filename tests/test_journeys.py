@@ -33,7 +33,7 @@ LIMITS = {
     "One MCP tool call in replay": 23,
     "One pytest test that records": 40,
     "One explored case of a program": 98,
-    "Explore one case": 62,
+    "Explore one case": 63,
     "One scenario conversation": 17,
 }
 """How many files a journey may pass: as many as it does, or one more."""

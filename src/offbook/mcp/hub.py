@@ -231,9 +231,10 @@ class McpHub:
 
     def log_of(self, session: WireSession) -> Log:
         """Return what a session was served of the recorded tool calls, also of servers that it has not reached."""
-        tools = None if self._cache is not None else self._tools_of(session)
-        names = (name for name in self._configs if name not in self._mocks)
-        return Log() if tools is None else tools.log_of(names).placed(of_tools=True)
+        reached = {name: endpoint.session.source for name, endpoint in self._sessions.get(session, {}).items()}
+        unreached = (name for name in self._configs if name not in reached and name not in self._mocks)
+        sources = [*reached.values(), *(self._recorded(name, session) for name in unreached)]
+        return Log.of(each.log.placed(of_tools=True) for each in sources if isinstance(each, McpReplay))
 
     def _recorded(self, server: str, session: WireSession) -> McpSource | None:
         """Return the replay of a server from the recording of the session, or of the recorder."""
