@@ -167,7 +167,7 @@ class McpSession:
         if call.crash is not None:
             if call.crash.when == "after":
                 self.answer(replace(call, crash=None))
-            self.session.on_crash()
+            self.session.observer.crash()
             return McpAnswer(ending="silence", end_ms=float("inf"))
         lasting = self._lasting.answer(call.request) if call.fault is None else None
         if lasting is not None:

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, NoReturn
 from msgspec.structs import replace
 
 from offbook.explore.isolation import fork_quietly
-from offbook.explore.monitor import PROCESS_ENDED, CaseReport, OnCrash, exit_text
+from offbook.explore.monitor import PROCESS_ENDED, CaseReport, Life, exit_text
 from offbook.explore.run import FirstLife, ModelCall, Run, RunFailure, ToolRun
 from offbook.faults import Crash, PlannedFault, parse_fault
 
 if TYPE_CHECKING:
     from offbook.subjects.program.launch import ProgramLife
+    from offbook.subjects.program.process import RunFiles
 
 _exit_now = os._exit  # explored runs replace it
 _KILLED = 137
@@ -38,14 +39,18 @@ def _describe_crash(line: PlannedFault) -> str:
 
 
 class ProgramLives:
-    """The processes of one run of a program: the first is killed where its plan has a crash, the second is not."""
+    """The processes of one run of a program: the first is killed where its plan has a crash, the second is not.
 
-    def __init__(self, start: Callable[[], ProgramLife]) -> None:
-        self._start, self.process = start, start()
+    They are the host of the run, which reports its effects to `files`. The run is ended on the server's thread, while
+    the program waits for it.
+    """
+
+    def __init__(self, start: Callable[[], ProgramLife], files: RunFiles) -> None:
+        self._start, self._files, self.process = start, files, start()
         self.has_crashed = False
 
     def crash(self) -> None:
-        """Kill the program, to be started again. Called on the server's thread, while the program waits for it."""
+        """Kill the program, to be started again."""
         self.has_crashed = True
         self.process.kill()
 
@@ -54,9 +59,14 @@ class ProgramLives:
         if not self.has_crashed:
             raise RuntimeError("the program was to crash, and was not killed")
 
-    def kill(self) -> None:
-        """Kill the program for good."""
+    def end_endless(self, reason: str) -> None:
         self.process.kill()
+
+    def end_hung(self, reason: str) -> None:
+        self.process.kill()
+
+    def count_reports(self) -> int:
+        return self._files.count_effects()
 
     def restart(self) -> ProgramLife:
         """Return the process of the second life."""
@@ -64,10 +74,10 @@ class ProgramLives:
         return self.process
 
 
-def run_until_crash(work: Callable[[OnCrash], Run]) -> tuple[Run, bool]:
+def run_until_crash(work: Callable[[Life], Run]) -> tuple[Run, bool]:
     """Run `work` in a forked process, and return its run, and whether it has crashed.
 
-    It crashes by calling what `work` is given, with the run so far: the process ends there, with everything in it.
+    It is given its life: where that crashes, the process ends, with everything in it.
     """
     reading, writing = os.pipe()
     pid = fork_quietly()
@@ -83,16 +93,33 @@ def run_until_crash(work: Callable[[OnCrash], Run]) -> tuple[Run, bool]:
     return report.run, _CRASHED in report.notes
 
 
-def _run_first_life(work: Callable[[OnCrash], Run], pipe: int) -> NoReturn:
-    def crash(run: Run) -> NoReturn:
-        _send(pipe, CaseReport(run=run, notes={_CRASHED: ""}))
-        _exit_now(_KILLED)
-
+def _run_first_life(work: Callable[[Life], Run], pipe: int) -> NoReturn:
     try:
-        _send(pipe, CaseReport(run=work(crash)))
+        _send(pipe, CaseReport(run=work(_CrashingLife(pipe))))
         _exit_now(0)
     finally:
         _exit_now(1)
+
+
+class _CrashingLife(Life):
+    """Ends its process where the plan has a crash, and sends the run so far through a pipe."""
+
+    def __init__(self, pipe: int) -> None:
+        self._pipe = pipe
+
+    def crash(self, run: Run) -> NoReturn:
+        _send(self._pipe, CaseReport(run=run, notes={_CRASHED: ""}))
+        _exit_now(_KILLED)
+
+
+class SecondLife(Life):
+    """The life of a run after its crash. Both lives are reported as one run."""
+
+    def __init__(self, first: Run) -> None:
+        self._first = first
+
+    def finish(self, run: Run) -> Run:
+        return join_lives(self._first, run)
 
 
 def _send(pipe: int, report: CaseReport) -> None:

@@ -18,9 +18,8 @@ from offbook.config.recordings import MissingRecording
 from offbook.config.roles import StepNames, open_role_providers
 from offbook.errors import InputError, MockError, RecordingMismatchError, TargetError
 from offbook.events import Event
-from offbook.explore.harness import Harness, HarnessFactory
+from offbook.explore.harness import Harness, HarnessFactory, RecoveryCounter
 from offbook.explore.monitor import MonitoredFunction
-from offbook.explore.observers.calls import RecoveryCounter
 from offbook.explore.replay import LazyProvider
 from offbook.explore.run import Run
 from offbook.explore.settings import DEFAULT_SETTINGS, ExploreSettings
@@ -159,7 +158,7 @@ class ScenarioSubject(IsolatedSubject):
             declared=self._settings.declared,
             deadlines=self._settings.deadlines,
         )
-        run = monitored.run(self._harnesses.create(plan, continuation))
+        run = monitored.run(self._harnesses, plan, continuation)
         if is_clean and not run.calls and not run.tools and run.error is None:
             reason = (
                 "the agent makes no model calls by the provider that it is given, and no tool is mocked: none can fail"

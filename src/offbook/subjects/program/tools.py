@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec import UNSET, Struct
 
 from offbook.errors import InputError, RecordingMismatchError
-from offbook.explore.observers.wire import WireObserver
+from offbook.explore.observer import RunObserver
 from offbook.explore.run import ToolRun
 from offbook.explore.settings import ExploreSettings
 from offbook.explore.verdict import DEFAULT_RESULT, NEAREST_RESULT
@@ -127,7 +127,7 @@ class McpStandIn:
         self.hub = McpHub(self.tools.config.servers, source_of=self._source, on_tool_call=self._note)
         self._runs: dict[str, _McpRun] = {}
 
-    def start_run(self, session: WireSession, observer: WireObserver, *, is_clean: bool) -> None:
+    def start_run(self, session: WireSession, observer: RunObserver, *, is_clean: bool) -> None:
         """Answer the requests of a session from now on, and have them observed.
 
         The clean run is a strict replay. Later ones may call what was never recorded.
@@ -174,7 +174,7 @@ class McpStandIn:
     def _note(self, call: McpToolCall) -> None:
         run = self._runs.get(call.session)
         if run is not None and call.call:
-            run.observer.tool_answered(call)
+            run.observer.tool_answered(call, has_effect=bool(self.effects([call])))
 
     def _source(self, server: str, session: WireSession) -> McpSource | None:
         run = self._runs.get(session.name)
@@ -201,7 +201,7 @@ class McpStandIn:
 
 
 class _McpRun(Struct):
-    observer: WireObserver
+    observer: RunObserver
     is_clean: bool
     continued_by: str = ""
 
