@@ -1,11 +1,11 @@
-"""The lives of a run that is killed at a call and started again: those of a program, and those of a workflow."""
+"""The lives of a run that is killed at a call and started again, as one run; those of a workflow are forked here."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from msgspec.structs import replace
 
@@ -13,10 +13,6 @@ from offbook.explore.isolation import fork_quietly
 from offbook.explore.monitor import PROCESS_ENDED, CaseReport, Life, exit_text
 from offbook.explore.run import FirstLife, ModelCall, Run, RunFailure, ToolRun
 from offbook.faults import Crash, PlannedFault, parse_fault
-
-if TYPE_CHECKING:
-    from offbook.subjects.program.launch import ProgramLife
-    from offbook.subjects.program.process import RunFiles
 
 _exit_now = os._exit  # explored runs replace it
 _KILLED = 137
@@ -36,42 +32,6 @@ def _describe_crash(line: PlannedFault) -> str:
         return f"{when} {at.tool} {at.call} {'ran' if when == 'before' else 'had run'}"
     step = "" if at.step_id is None else f" of {at.step_id}"
     return f"before call {at.call}{step}" if when == "before" else f"after the answer to call {at.call}{step}"
-
-
-class ProgramLives:
-    """The processes of one run of a program: the first is killed where its plan has a crash, the second is not.
-
-    They are the host of the run, which reports its effects to `files`. The run is ended on the server's thread, while
-    the program waits for it.
-    """
-
-    def __init__(self, start: Callable[[], ProgramLife], files: RunFiles) -> None:
-        self._start, self._files, self.process = start, files, start()
-        self.has_crashed = False
-
-    def crash(self) -> None:
-        """Kill the program, to be started again."""
-        self.has_crashed = True
-        self.process.kill()
-
-    def check_crash(self) -> None:
-        """Raise RuntimeError if the program was not killed: what it did then is not what became of a crash."""
-        if not self.has_crashed:
-            raise RuntimeError("the program was to crash, and was not killed")
-
-    def end_endless(self, reason: str) -> None:
-        self.process.kill()
-
-    def end_hung(self, reason: str) -> None:
-        self.process.kill()
-
-    def count_reports(self) -> int:
-        return self._files.count_effects()
-
-    def restart(self) -> ProgramLife:
-        """Return the process of the second life."""
-        self.process = self._start()
-        return self.process
 
 
 def run_until_crash(work: Callable[[Life], Run]) -> tuple[Run, bool]:

@@ -24,7 +24,7 @@ from offbook.clock import SYSTEM_CLOCK
 from offbook.decoding import decode
 from offbook.explore.observer import RunObserver, SentRequests
 from offbook.subjects.program.fork_server import ForkedProgram, ForkServer, Libraries
-from offbook.subjects.program.process import Patience, ProgramExit, ProgramProcess, RunClock
+from offbook.subjects.program.process import Patience, ProgramExit, ProgramProcess, RunClock, RunFiles
 from offbook.subjects.program.python_command import PythonCommand, script_interpreter
 from offbook.wire.server.session_clock import LOOP_CLOCK, ResponseClock, SessionClock
 from offbook.wire.server.wire_server import WireServer
@@ -93,6 +93,42 @@ class LaunchedRun(Struct, frozen=True, kw_only=True):
     now_s: Callable[[], float]
     response_clock: ResponseClock
     sent: SentRequests | None = None
+
+
+class ProgramLives:
+    """The processes of one run of a program: the first is killed where its plan has a crash, the second is not.
+
+    They are the host of the run, which reports its effects to `files`. The run is ended on the server's thread, while
+    the program waits for it.
+    """
+
+    def __init__(self, start: Callable[[], ProgramLife], files: RunFiles) -> None:
+        self._start, self._files, self.process = start, files, start()
+        self.has_crashed = False
+
+    def crash(self) -> None:
+        """Kill the program, to be started again."""
+        self.has_crashed = True
+        self.process.kill()
+
+    def check_crash(self) -> None:
+        """Raise RuntimeError if the program was not killed: what it did then is not what became of a crash."""
+        if not self.has_crashed:
+            raise RuntimeError("the program was to crash, and was not killed")
+
+    def end_endless(self, reason: str) -> None:
+        self.process.kill()
+
+    def end_hung(self, reason: str) -> None:
+        self.process.kill()
+
+    def count_reports(self) -> int:
+        return self._files.count_effects()
+
+    def restart(self) -> ProgramLife:
+        """Return the process of the second life."""
+        self.process = self._start()
+        return self.process
 
 
 class ProgramLauncher(Protocol):

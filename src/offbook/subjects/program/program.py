@@ -24,7 +24,7 @@ from offbook.explore.settings import DEFAULT_SETTINGS, ExploreSettings
 from offbook.faults import Crash, FaultPlan
 from offbook.recording.match.continuation import Continuation, gave_up_mark
 from offbook.session.script import ModelScript
-from offbook.subjects.crash import ProgramLives, first_life
+from offbook.subjects.crash import first_life
 from offbook.subjects.program.fork_server import UnfitProgramError
 from offbook.subjects.program.kept_folders import KeptFolders
 from offbook.subjects.program.launch import (
@@ -35,6 +35,7 @@ from offbook.subjects.program.launch import (
     Notices,
     ProgramLauncher,
     ProgramLife,
+    ProgramLives,
     is_node_command,
 )
 from offbook.subjects.program.process import Ledger, Patience, ProgramExit, RunFiles, error_line, named_error
