@@ -1,13 +1,12 @@
 """Explorations of a subject: every case, run and judged."""
 
-from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
 from msgspec.structs import replace
 
 from offbook.errors import InputError
-from offbook.explore.explorer import Exploration, Explorer, SerialExecutor, Unwatched
+from offbook.explore.explorer import Exploration, Explorer, SerialExecutor
 from offbook.explore.options import ExploreOptions, select_variants
 from offbook.explore.run import Run
 from offbook.explore.schedule import LeftOutFault, LeftOutGroup, Pace
@@ -95,8 +94,7 @@ def test_a_budget_says_how_many_are_left_out():
 def test_who_watches_hears_of_the_clean_run_and_of_each_case():
     starts, results = [], []
     options = ExploreOptions(variants=once("http_error 401,tool_lost"))
-    watcher = SimpleNamespace(begin=lambda *values: starts.append(values), on_case=results.append)
-    explorer = Explorer(Broken(), options, watcher=watcher)
+    explorer = Explorer(Broken(), options, on_begin=lambda *values: starts.append(values), on_case=results.append)
     exploration = explorer.explore()
     assert starts == [(Exploration("told", CLEAN), 3)]
     assert sorted(results, key=lambda each: each.case.id) == list(exploration.results)
@@ -259,12 +257,11 @@ def test_a_budget_of_time_is_the_beginning_of_the_whole_and_has_pairs():
 def test_time_for_reports_is_kept_free_twice_as_much_as_one_of_a_case_has_taken():
     clock, subject = SetClock(), Slow(SetClock())
 
-    class Report(Unwatched):
-        def on_case(self, result):
-            clock.now_s += 4.0
+    def report(_):
+        clock.now_s += 4.0
 
     options = ExploreOptions(variants=once("http_error 401,tool_lost"), budget="12s")
-    exploration = Explorer(subject, options, clock=clock, watcher=Report()).explore()
+    exploration = Explorer(subject, options, clock=clock, on_case=report).explore()
     # a second one would leave 4 s for 8 s of reports
     assert len(exploration.results) == 1
     assert clock.now_s == 4.0

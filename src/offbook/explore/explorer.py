@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Protocol
 
@@ -247,25 +247,8 @@ def coverage_of(exploration: Exploration) -> Coverage:
     )
 
 
-class ExplorationWatcher(Protocol):
-    """Watches an exploration. Reporters do."""
-
-    def begin(self, exploration: Exploration, cases: int) -> None:
-        """Called before the first case, with the clean run and the number of cases."""
-
-    def on_case(self, result: CaseResult) -> None:
-        """Called with each result, in the order in which the cases run."""
-
-
-class Unwatched:
-    """Watches nothing."""
-
-    def begin(self, exploration: Exploration, cases: int) -> None: ...
-
-    def on_case(self, result: CaseResult) -> None: ...
-
-
-UNWATCHED = Unwatched()
+OnBegin = Callable[[Exploration, int], object]
+OnCase = Callable[[CaseResult], object]
 
 
 class Explorer:
@@ -279,7 +262,8 @@ class Explorer:
         pace: measures how long cases take.
         clock: what a budget of time is measured by.
         start_s: when that time began, by this clock; now by default.
-        watcher: is told of the clean run and of each result.
+        on_begin: called before the first case, with the clean run and the number of cases.
+        on_case: called with each result, in the order in which the cases run.
 
     Raises:
         InputError: the budget is not one, or is a time for a shard; from `clean`, `cases` and `explore`, if the run
@@ -295,11 +279,12 @@ class Explorer:
         pace: Pace | None = None,
         clock: Clock = SYSTEM_CLOCK,
         start_s: float | None = None,
-        watcher: ExplorationWatcher = UNWATCHED,
+        on_begin: OnBegin = lambda *_: None,
+        on_case: OnCase = lambda _: None,
     ) -> None:
         self._subject, self._options = subject, options
         self._executor, self._pace = executor or SerialExecutor(subject), pace or Pace()
-        self._watcher = watcher
+        self._on_begin, self._on_case = on_begin, on_case
         self._budget = parse_budget(options.budget)
         check_shard(self._budget, options.shard)
         self._clock = clock
@@ -410,7 +395,7 @@ class Explorer:
     def _begin(self, planned: Sequence[FaultCase]) -> None:
         """Begin to run cases. Those that are `planned` in all shards decide whether runs are forked."""
         self._pace.deadline = self._deadline
-        self._watcher.begin(Exploration(self._subject.name, self.clean), self._pace.cases)
+        self._on_begin(Exploration(self._subject.name, self.clean), self._pace.cases)
         self._sampled = check_starts(
             self._subject,
             planned,
@@ -486,7 +471,7 @@ class Explorer:
         if self._is_own(executed.case):
             self._shown += 1
             start_s = self._clock.monotonic_s()
-            self._watcher.on_case(result)
+            self._on_case(result)
             # The last reports may have twice as many cases as any before, and take twice as long.
             self._deadline.keep_for_closing(2 * (self._clock.monotonic_s() - start_s))
         return result

@@ -412,6 +412,7 @@ class RunObserver:
         self._calls: list[_HttpCall | ObservedCall] = []
         self._tools: list[ObservedTool] = []
         self._tool_numbers = Counter[str]()
+        self._ran: list[ObservedTool] = []  # tools may run in several threads, which cannot share a number
         self._effect_count = 0
         self._mcp_calls: list[_McpCall] = []
         self._delivered: set[int] = set()
@@ -423,7 +424,7 @@ class RunObserver:
             self.sent.add(request)
 
     def answered(self, attempt: CallAttempt, answer: HttpResponse, outcome: WireOutcome) -> None:
-        if attempt.site is not None and self.counts("model", self._limits.models):
+        if attempt.site is not None and self._allows("model", self._limits.models):
             call = _HttpCall(attempt, answer, outcome, attempt.site, self._now_s(), self.count_effects())
             self._calls.append(call)
 
@@ -445,12 +446,12 @@ class RunObserver:
     def tool_answered(self, call: McpToolCall, *, has_effect: bool) -> None:
         """Note that a tool call over MCP was answered, and whether it has changed something."""
         self._effect_count += has_effect
-        if self.counts("tool", self._limits.tools):
+        if self._allows("tool", self._limits.tools):
             self._mcp_calls.append(_McpCall(call, self._now_s()))
 
     def start_call(self) -> None:
         """Count a model call of this process. It is noted when it has `ended`."""
-        self.counts("model", self._limits.models)
+        self._allows("model", self._limits.models)
 
     def ended(self, call: ObservedCall) -> None:
         """Note that a model call of this process has ended."""
@@ -458,7 +459,7 @@ class RunObserver:
 
     def start_tool(self, tool: ToolDef, arguments: JsonObject) -> ObservedTool:
         """Note that a tool of this process is called."""
-        self.counts("tool", self._limits.tools)
+        self._allows("tool", self._limits.tools)
         self._tool_numbers[tool.name] += 1
         call = ObservedTool(tool, self._tool_numbers[tool.name], json_arguments(arguments))
         self._tools.append(call)
@@ -466,11 +467,12 @@ class RunObserver:
 
     def run_tool(self, call: ObservedTool) -> None:
         """Note that the tool of a call runs itself."""
-        self._effect_count += call.tool.declaration.has_effect and not call.has_run
+        if call.tool.declaration.has_effect and not call.has_run:
+            self._ran.append(call)
         call.has_run = True
 
-    def counts(self, kind: str, most: int) -> bool:
-        """Count a call, and return whether it counts. One too many ends the run."""
+    def _allows(self, kind: str, most: int) -> bool:
+        """Count a call, and return whether the run may make it. One too many ends the run."""
         self._counts[kind] += 1
         if self._counts[kind] <= most:
             return True
@@ -480,7 +482,7 @@ class RunObserver:
 
     def count_effects(self) -> int:
         """Return how many effects there are so far, as far as they are observed or reported."""
-        return self._effect_count + self.host.count_reports()
+        return len(self._ran) + self._effect_count + self.host.count_reports()
 
     @property
     def _http_calls(self) -> list[_HttpCall]:

@@ -51,7 +51,7 @@ def test_a_reporter_can_be_driven_by_an_explorer_and_gets_what_was_cut_off():
     reporters = ExplorationReporters(listener)
     variants = [replace(each, is_persistent=False) for each in select_variants("tool_error")]
     options = ExploreOptions(variants=variants)
-    exploration = Explorer(Always(), options, watcher=reporters).explore()
+    exploration = Explorer(Always(), options, on_begin=reporters.begin, on_case=reporters.on_case).explore()
     reporters.finish(exploration, is_complete=False)
     assert listener.calls == [("begin", "always", 0, 2), ("add", "0001"), ("add", "0002"), ("finish", 2, False)]
 

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from offbook.errors import InputError
-from offbook.explore.explorer import Explorer, Unwatched
+from offbook.explore.explorer import Explorer
 from offbook.explore.options import ExploreOptions, select_variants
 from offbook.faults import FaultPlan
 from offbook.subjects.executors import ThreadExecutor
@@ -283,15 +283,14 @@ def test_a_program_that_makes_calls_at_once_is_explored_the_same_again(tmp_path)
 
 
 def test_an_executor_stops_what_runs_when_the_results_are_not_wanted(tmp_path):
-    class Stop(Unwatched):
-        def on_case(self, result):
-            raise KeyboardInterrupt
+    def stop(_):
+        raise KeyboardInterrupt
 
     with subject(ONCE, tmp_path, HELLO, deadline_s=600.0) as program:
         options = ExploreOptions(variants=select_variants("connection_reset,timeout", program.variants))
         started_s = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
-            Explorer(program, options, executor=ThreadExecutor(program, 4), watcher=Stop()).explore()
+            Explorer(program, options, executor=ThreadExecutor(program, 4), on_case=stop).explore()
         assert time.monotonic() - started_s < 30.0
         assert program.run(FaultPlan()).hung
 

@@ -27,7 +27,7 @@ from offbook.config import import_from, plan_run
 from offbook.config.recordings import is_folder, slug
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase
-from offbook.explore.explorer import CaseExecutor, CaseResult, Exploration, Explorer, Subject
+from offbook.explore.explorer import CaseExecutor, Exploration, Explorer, Subject
 from offbook.explore.options import VARIANTS, ExploreOptions, select_variants
 from offbook.explore.schedule import Pace, check_shard, parse_budget
 from offbook.explore.settings import ExploreArguments, ExploreSettings
@@ -262,7 +262,8 @@ class _Exploration:
             executor=executor,
             pace=self._pace,
             start_s=start_s.get(None),
-            watcher=self,
+            on_begin=self._begin,
+            on_case=ExplorationReporters(self.so_far, self.reporter).on_case,
         )
 
     def warn(self, text: str) -> None:
@@ -285,7 +286,7 @@ class _Exploration:
         """The tools that a program runs for real."""
         return [] if isinstance(self._spec, WorkflowSpec | ScenarioSpec) else real_tools(self._spec, self._settings)
 
-    def begin(self, exploration: Exploration, cases: int) -> None:
+    def _begin(self, exploration: Exploration, cases: int) -> None:
         """Say how many cases there are, and how often a program runs its tools for real, before the first case."""
         if self._shard is not None and not cases:
             print_message("note: ", f"the shard {self._shard} holds no case", is_err=True)
@@ -296,9 +297,6 @@ class _Exploration:
         if estimate and not (self._options.quiet or self._options.as_json):
             print_message("", estimate, is_err=True)
         ExplorationReporters(self.so_far, self.reporter).begin(exploration, cases)
-
-    def on_case(self, result: CaseResult) -> None:
-        ExplorationReporters(self.so_far, self.reporter).on_case(result)
 
     def _only(self, explorer: Explorer) -> Sequence[FaultCase] | None:
         """Return the cases chosen by --only or --fault; None for all."""

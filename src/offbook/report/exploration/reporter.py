@@ -9,7 +9,7 @@ from typing import Protocol
 
 from rich.console import Console
 
-from offbook.explore.explorer import CaseResult, Exploration, ExplorationWatcher
+from offbook.explore.explorer import CaseResult, Exploration
 from offbook.explore.schedule import Pace
 from offbook.report.exploration.console import ExplorationConsoleReporter
 from offbook.report.exploration.json_report import exploration_json
@@ -28,8 +28,20 @@ from offbook.report.junit import exploration_junit
 from offbook.report.reporter import parse_reporter, write_report
 
 
-class ExplorationReporter(ExplorationWatcher, Protocol):
-    """Watches an exploration, and reports it at the end. One that cannot write its file raises InputError."""
+class ExplorationReporter(Protocol):
+    """Is called when an exploration begins, after each case, and at the end.
+
+    `begin` and `on_case` fit `on_begin` and `on_case` of an Explorer. A reporter that cannot write its file raises
+    InputError.
+    """
+
+    def begin(self, exploration: Exploration, cases: int) -> None:
+        """Begin after the clean run, before so many cases; of pairs, before about so many."""
+        ...
+
+    def on_case(self, result: CaseResult) -> None:
+        """Report a case that ended."""
+        ...
 
     def finish(self, exploration: Exploration, *, is_complete: bool = True) -> None:
         """Report the exploration, which ended or, if it is not complete, ended early."""
