@@ -167,7 +167,7 @@ class McpSession:
         if call.crash is not None:
             if call.crash.when == "after":
                 self.answer(replace(call, crash=None))
-            self.session.on_crash()
+            self.session.observer.crash()
             return McpAnswer(ending="silence", end_ms=float("inf"))
         if (lasting := self._lasting_answer(call)) is not None:
             return self._note(call, lasting, CallOutcome("fault"))

@@ -54,7 +54,7 @@ class FunctionSubject(IsolatedSubject):
         self._monitored = MonitoredFunction(function, declared=declared, deadlines=deadlines)
 
     def run_here(self, plan: FaultPlan, continuation: Continuation) -> Run:
-        return self._monitored.run(self._harnesses.create(plan, continuation))
+        return self._monitored.run(self._harnesses, plan, continuation)
 
 
 def explore_function(  # noqa: PLR0913 - each is an option of its own, given by name
