@@ -110,6 +110,10 @@ class SentRequests:
         if request.body and self._left_bytes >= 0 and len(self.requests) < self._most:
             self.requests.append((request.path, request.body))
 
+    def end(self) -> None:
+        """Forget the last request, which has no answer, and add no more."""
+        self.requests, self._most = self.requests[:-1], 0
+
 
 def lost_messages(before: Sequence[JsonObject], now: Sequence[JsonObject]) -> int:
     """Return how many messages of the request `before` the request `now` lacks; 0 if it has any new one."""
@@ -424,6 +428,8 @@ class RunObserver:
             self.sent.add(request)
 
     def answered(self, attempt: CallAttempt, answer: HttpResponse, outcome: WireOutcome) -> None:
+        if outcome == "missed" and self.sent is not None:
+            self.sent.end()
         if attempt.site is not None and self._allows("model", self._limits.models):
             call = _HttpCall(attempt, answer, outcome, attempt.site, self._now_s(), self.count_effects())
             self._calls.append(call)
