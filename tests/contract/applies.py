@@ -91,12 +91,8 @@ DEVIATES = {
     "lenient": on(MCP, "strict=False and default_response of a server do not reach its MCP servers"),
     "home folders": on(TOOLS, NO_HOMES),
     "homes in any order": on(TOOLS, NO_HOMES),
-    "lost answers": on("provider", "an answer that a FaultInjector loses is used up in the MockProvider behind it")
-    | on("tools", "a result that inject_tools loses is used up in the replayed tools behind it"),
-    "misses after faults": on(("provider", "tools"), "misses lack the faults that the injector adds to the error"),
     "failing runs": on("httpx2", "an error that leaves the block of a client does not keep the recording as it was"),
     "live": on(WIRE, "live stops the run of an HTTP client, and asks nobody"),
-    "results that are named": on("tools", "a result that was not recorded is named as the answer of a model"),
 }
 
 

@@ -382,7 +382,7 @@ class HarnessFactory:
         harness = Harness(
             plan,
             models=models,
-            tools=None if tools is None else ExploredTools(tools, self._divergence, continuation, models=models),
+            tools=None if tools is None else ExploredTools(tools, self._divergence, models=models),
             limits=self._call_limits(),
             declarations=self._declarations,
             open_http=partial(self._open_http, plan, is_clean=not self.has_script),

@@ -11,13 +11,11 @@ from typing import Any, TypeAlias, get_origin
 from offbook.clock import SYSTEM_CLOCK
 from offbook.errors import RecordingMismatchError
 from offbook.explore.options import Divergence
+from offbook.explore.verdict import DEFAULT_RESULT, NEAREST_RESULT
 from offbook.messages import JsonObject, Reply, Request, WholeReply
 from offbook.providers.provider import Provider
 from offbook.recording.format.exchange import Exchange, ToolExchange, error_from_record, hash_arguments, json_arguments
 from offbook.recording.latency import Latency
-from offbook.recording.match.continuation import (
-    Continuation,
-)
 from offbook.recording.match.cursor import ExchangeMatch, RequestKey
 from offbook.recording.match.fingerprint import fingerprint
 from offbook.recording.match.mismatch import nearest_success
@@ -138,13 +136,11 @@ class ExploredTools:
     empty if nothing had to. A call that stops the run stops its `models`, and the other way round.
     """
 
-    def __init__(
-        self, source: ScriptedTools, divergence: Divergence, continuation: Continuation, *, models: ExploredModels
-    ) -> None:
+    def __init__(self, source: ScriptedTools, divergence: Divergence, *, models: ExploredModels) -> None:
         self.diverged: list[RecordingMismatchError] = []
         self.continued_by = ""
         self._source, self._models = source, models
-        self._divergence, self._continuation = divergence, continuation
+        self._divergence = divergence
 
     def answer(self, tool: ToolDef, arguments: JsonObject) -> Any:
         """Return the result of the call. Raises the error that was recorded, if one was."""
@@ -168,7 +164,7 @@ class ExploredTools:
         if self._source.is_clean or divergence.policy in ("stop", "live"):
             self._models.end(refusal)
             raise refusal
-        self.continued_by = divergence.policy if divergence.policy == "default" else self._continuation
+        self.continued_by = DEFAULT_RESULT if divergence.policy == "default" else NEAREST_RESULT
         if divergence.policy == "default":
             return divergence.default_response
         nearest = nearest_success(self._source.index, tool.name, arguments)
