@@ -49,11 +49,14 @@ class FaultLog:
 
     @contextmanager
     def explain_mismatch(self, site: Site | None = None) -> Iterator[None]:
-        """Add the faults that fired at other calls to the error of a replay that has no answer."""
+        """Add the faults that fired at other calls to the error of a replay that has no answer.
+
+        It stays the same error: the replay has noted it as a miss, which is then reported with these faults.
+        """
         try:
             yield
         except RecordingMismatchError as error:
             fired = faults_of_other_calls(self.fired, site)
-            if not fired:
-                raise
-            raise error.replace(fired=[str(planned) for planned in fired]) from None
+            if fired:
+                error.attribute([str(planned) for planned in fired])
+            raise

@@ -115,6 +115,7 @@ class ToolGarbled(ToolFault, frozen=True, tag="tool_garbled"):
 class ToolLost(ToolFault, frozen=True, tag="tool_lost"):
     """Runs the tool, loses its result, and raises a ToolFaultError: `error`."""
 
+    breaks_response: ClassVar[bool] = True
     traits: ClassVar[frozenset[FaultTrait]] = frozenset({"loses_answer"})
 
     error: str = "the connection broke, and the result was lost"

@@ -263,8 +263,3 @@ class LastingFaults:
         properties = schema.get("properties", {}) | {NEW_ARGUMENT: {"type": "boolean"}}
         required = [*schema.get("required", []), NEW_ARGUMENT]
         return tool | {"inputSchema": schema | {"properties": properties, "required": required}}
-
-
-def spoils_call(fault: AnyToolFault | AnyOrderFault) -> bool:
-    """Return whether the client may send the call again after the fault: its recorded answer stays for that."""
-    return not isinstance(fault, ToolEmpty | ToolGarbled | StdoutNoise | OversizedResult | InjectedText | OrderFault)

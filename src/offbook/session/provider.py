@@ -165,7 +165,7 @@ class MockProvider(Provider, Served):
             self._report_served(call, match, None)
             return await self._default(request)
         exchange = match.stored.exchange
-        self._models.use(match)
+        self._models.serve(match)
         self._report_served(call, match, exchange.fault)
         if self._latency.is_none and exchange.fault is None and not request.stream:
             return WholeReply(exchange.response(model=request.model, provider=self.name))

@@ -26,6 +26,7 @@ from offbook.recording.match.cursor import (
 from offbook.recording.stores.store import Claim, SharedPosition
 from offbook.session.call import Call
 from offbook.session.log import Log, LoggedCursor, Served
+from offbook.session.session import lost_answer
 from offbook.session.tape import Tape
 
 if TYPE_CHECKING:
@@ -45,6 +46,13 @@ class Source(Served, Generic[E]):
         """Count a match as served."""
         if match.stored is not None:
             self._cursor.use(match.stored)
+
+    def serve(self, match: ExchangeMatch[E], tool: str = "") -> None:
+        """Count a match as served to a model call, or to a call of `tool`; give it back if a fault loses it."""
+        if lost_answer.get() == tool:
+            self.give_back(match)
+        else:
+            self.use(match)
 
     def give_back(self, match: ExchangeMatch[E]) -> None:
         """Leave a match that was found, and is not served, for the next call."""
