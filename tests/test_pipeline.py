@@ -330,7 +330,7 @@ async def test_a_replay_without_an_answer_says_what_fired_at_models_and_tools(to
         with pytest.raises(RecordingMismatchError) as at_a_model:
             await pipeline.gateway.complete(QUESTION, model="demo", step_id="greet")
         with pytest.raises(RecordingMismatchError) as at_a_tool:
-            pipeline.wrap_tools(tools)["double"].callable(number=1)
+            pipeline.wrap_tools(tools)["double"].callable(number=2)
     assert at_a_model.value.fired == at_a_tool.value.fired == ("tool=double call=1: tool_lost",)
 
 
