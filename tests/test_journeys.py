@@ -32,8 +32,8 @@ LIMITS = {
     "Record one streamed call": 38,
     "One MCP tool call in replay": 23,
     "One pytest test that records": 40,
-    "One explored case of a program": 98,
-    "Explore one case": 62,
+    "One explored case of a program": 93,
+    "Explore one case": 63,
     "One scenario conversation": 17,
 }
 """How many files a journey may pass: as many as it does, or one more."""

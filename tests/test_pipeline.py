@@ -299,8 +299,8 @@ async def test_faults_fire_at_tools_and_count_their_calls_together_however_often
         with pytest.raises(ToolFaultError):
             pipeline.wrap_tools(tools)["double"].callable(number=2)
         assert pipeline.wrap_tools(tools)["double"].callable(number=3) == 6
-        assert [str(fired) for fired in pipeline.fault_outcome.fired()] == ["tool=double call=2: tool_error"]
-        assert [str(line) for line in pipeline.fault_outcome.unfired()] == ["tool=double call=9: tool_lost"]
+        assert [str(fired) for fired in pipeline.fired] == ["tool=double call=2: tool_error"]
+        assert [str(line) for line in pipeline.unfired()] == ["tool=double call=9: tool_lost"]
     assert [event.tool for event in sink.events if isinstance(event, FaultFired)] == ["double"]
     assert double.calls == 2
 
@@ -330,7 +330,7 @@ async def test_a_replay_without_an_answer_says_what_fired_at_models_and_tools(to
         with pytest.raises(RecordingMismatchError) as at_a_model:
             await pipeline.gateway.complete(QUESTION, model="demo", step_id="greet")
         with pytest.raises(RecordingMismatchError) as at_a_tool:
-            pipeline.wrap_tools(tools)["double"].callable(number=1)
+            pipeline.wrap_tools(tools)["double"].callable(number=2)
     assert at_a_model.value.fired == at_a_tool.value.fired == ("tool=double call=1: tool_lost",)
 
 

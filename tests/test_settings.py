@@ -10,6 +10,7 @@ from offbook.errors import InputError
 from offbook.explore.settings import ExploreArguments, ExploreSettings
 from offbook.settings import (
     Option,
+    ProjectFile,
     ToolSettings,
     arguments_of,
     assigned,
@@ -17,9 +18,10 @@ from offbook.settings import (
     configured_tools,
     find_project,
     load_project,
-    moved_flag,
+    option_hint,
     resolve,
     settings_of,
+    unknown_tools,
 )
 from offbook.wire.settings import ExecArguments, ServeArguments
 
@@ -101,15 +103,15 @@ def test_a_wrong_assignment_is_refused_with_what_was_meant(text, reason):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("[exlpore]\n", "offbook.toml: unknown section 'exlpore'\n  hint: did you mean 'explore'?"),
-        ("explore = 3\n", "offbook.toml: explore: expected a table"),
-        ("[explore]\nheet = 3\n", "offbook.toml: explore.heet: unknown key 'heet'\n  hint: did you mean 'heat'?"),
-        ("[explore]\nheat = 'x'\n", "offbook.toml: explore.heat: expected a number, got 'x'"),
-        ("[explore]\nguests = 'Ada'\n", "offbook.toml: explore.guests: expected a list, got 'Ada'"),
+        ("[exlpore]\n", "offbook.toml:1: unknown section 'exlpore'\n  hint: did you mean 'explore'?"),
+        ("explore = 3\n", "offbook.toml:1: explore: expected a table"),
+        ("[explore]\nheet = 3\n", "offbook.toml:2: explore.heet: unknown key 'heet'\n  hint: did you mean 'heat'?"),
+        ("[explore]\nheat = 'x'\n", "offbook.toml:2: explore.heat: expected a number, got 'x'"),
+        ("[explore]\nguests = 'Ada'\n", "offbook.toml:2: explore.guests: expected a list, got 'Ada'"),
         ("[explore]\ntonight = true\n", "explore.tonight: it belongs to one run\n  hint: give --tonight on the comm"),
         ("[tools.pan]\nefect = true\n", "tools.pan.efect: unknown key 'efect'\n  hint: did you mean 'effect'?"),
-        ("[tools.pan]\neffect = 3\n", "offbook.toml: tools.pan.effect: expected true or false, got 3"),
-        ("[tools]\npan = 3\n", "offbook.toml: tools.pan: expected a table"),
+        ("[tools.pan]\neffect = 3\n", "offbook.toml:2: tools.pan.effect: expected true or false, got 3"),
+        ("[tools]\npan = 3\n", "offbook.toml:2: tools.pan: expected a table"),
     ],
 )
 def test_a_wrong_config_is_refused_with_its_file_and_place(project, text, reason):
@@ -173,15 +175,15 @@ def test_the_words_for_options_stand_for_the_same_options(options):
 @pytest.mark.parametrize(
     ("flag", "value", "hint"),
     [
-        ("--heat", "90", "use -o explore.heat=90, or [explore] heat in offbook.toml"),
-        ("--heat", "", "use -o explore.heat=DEGREES, or [explore] heat in offbook.toml"),
-        ("--book", "my book", "use -o 'explore.books=my book', or [explore] books in offbook.toml"),
+        ("--heat", "90", "use -o explore.heat=90, or [explore] heat = 90 in offbook.toml"),
+        ("--heat", "", 'use -o explore.heat=DEGREES, or [explore] heat = "DEGREES" in offbook.toml'),
+        ("--book", "my book", "use -o 'explore.books=my book', or [explore] books = [\"my book\"] in offbook.toml"),
         ("--mode", "fry", ""),
         ("--other", "x", ""),
     ],
 )
 def test_a_flag_that_is_gone_says_what_to_type(flag, value, hint):
-    assert moved_flag(Kitchen, flag, value) == hint
+    assert option_hint(Kitchen, flag, value) == hint
 
 
 @pytest.mark.parametrize("kind", [ExploreArguments, ExecArguments, ServeArguments])
@@ -198,3 +200,44 @@ def test_settings_of_a_regression_keep_what_the_config_declares():
     assert settings.read_only_names == {"find"}
     with pytest.raises(InputError, match="read_only contradicts side_effect"):
         _ = ExploreSettings(side_effects=("find",), tools=settings.tools).declarations
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "hint"),
+    [
+        ("--effect", "pay", "use -o tools.pay.effect=true, or [tools.pay] effect = true in offbook.toml"),
+        ("--side-effects", "pay", "use -o explore.side_effects=pay, or [tools.pay] effect = true in offbook.toml"),
+        (
+            "--idempotent",
+            "pay:id",
+            'use -o explore.idempotent=pay:id, or [tools.pay] idempotent = "id" in offbook.toml',
+        ),
+        ("--crash", "", ""),
+    ],
+)
+def test_a_flag_about_a_tool_says_what_to_write_about_the_tool(flag, value, hint):
+    assert option_hint(ExploreArguments, flag, value) == hint
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "line"),
+    [
+        ("[a]\n\n# x\n[explore]\nheat = 3\n", ("explore", "heat"), 5),
+        ("[explore]\nbooks = [\n  'x',\n]\nheat = 3\n", ("explore", "books"), 2),
+        ("[explore]\r\nbooks = '''\r\nx'''\r\nheat = 3", ("explore", "heat"), 4),
+        ("explore.heat = 3\n", ("explore", "heat"), 1),
+    ],
+)
+def test_a_key_of_a_config_is_found_by_its_line(tmp_path, text, path, line):
+    file = tmp_path / "offbook.toml"
+    file.write_bytes(text.encode())
+    assert ProjectFile(str(file), tmp_path, {}).line_of(*path) == f"{file}:{line}"
+
+
+def test_a_mistyped_tool_is_noted_and_one_of_another_agent_is_not():
+    tools = {"refnd": ToolSettings(effect=True), "send_mail": ToolSettings(), "cancel": ToolSettings(undoes="refnud")}
+    assert list(unknown_tools(tools, {"refund", "cancel"})) == [
+        "tools.refnd: the run has no tool 'refnd'; did you mean 'refund'?",
+        "tools.cancel.undoes: the run has no tool 'refnud'; did you mean 'refund'?",
+    ]
+    assert list(unknown_tools(tools, ())) == []

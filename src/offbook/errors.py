@@ -418,10 +418,16 @@ class RecordingMismatchError(OffbookError):
         hint: str = "",
         fired: Sequence[str] = (),
     ) -> None:
-        self.reason, self.kind, self.key, self.difference = message, kind, key, difference
-        self.hint, self.fired = hint, tuple(fired)
-        advice = _describe_fired_faults(self.fired) or hint
-        super().__init__("\n".join(filter(None, [message, difference, advice and f"  hint: {advice}"])))
+        super().__init__()
+        self.reason, self.kind, self.key, self.difference, self.hint = message, kind, key, difference, hint
+        self.attribute(fired)
+
+    def attribute(self, fired: Sequence[str]) -> Self:
+        """Set the faults that had fired by then, also in the message, and return the error."""
+        self.fired = tuple(fired)
+        advice = _describe_fired_faults(self.fired) or self.hint
+        self.args = ("\n".join(filter(None, [self.reason, self.difference, advice and f"  hint: {advice}"])),)
+        return self
 
     def replace(self, *, hint: str | None = None, fired: Sequence[str] | None = None) -> "RecordingMismatchError":
         """Return the same error with another hint, or with faults that had fired by then."""

@@ -19,18 +19,16 @@ from msgspec import Struct
 from offbook.errors import InputError
 from offbook.events import NULL_SINK, Sink
 from offbook.faults import FaultInjector, FaultLog, FaultPlan, inject_tools
-from offbook.faults.site import PlannedFault
 from offbook.gateway.gateway import DEFAULT_RETRY, ProviderGateway
 from offbook.providers.provider import Provider
-from offbook.recording.format.keys import tool_key
-from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.stores.locate import open_store
 from offbook.session.injector import refuse_crash
+from offbook.session.log import Faulted, Log, Served
 from offbook.session.numbers import CallNumbers
 from offbook.session.provider import MockProvider
 from offbook.session.replayed_tools import ClosableToolbox, ReplayedTools, replay_tools
 from offbook.tools import ToolDef
-from offbook.vendors import CODEC_NAMES, VENDOR_OF, Vendor
+from offbook.vendors import CODEC_NAMES, VENDOR_OF
 from offbook.workflow.file.schema import ConfigDefinition
 from offbook.workflow.file.tree import Endpoint
 
@@ -97,25 +95,11 @@ def resolve_mode(mode: Mode, config: ConfigDefinition, models: Models | None = N
     return Mock(lenient=not config.strict) if isinstance(mode, Live) and is_mocked else mode
 
 
-class FaultOutcome(Struct, frozen=True):
-    """The outcome of a fault plan over all providers and tools of a pipeline."""
-
-    plan: FaultPlan
-    fault_log: FaultLog
-
-    def fired(self) -> list[PlannedFault]:
-        """Return the faults that fired, in order."""
-        return list(self.fault_log.fired)
-
-    def unfired(self) -> list[PlannedFault]:
-        """Return the faults of the plan that have not fired at any provider or tool."""
-        return self.fault_log.missing(self.plan)
-
-
-class Pipeline:
+class Pipeline(Served, Faulted):
     """The models and tools of a run: `gateway` for models, `wrap_tools` for tools.
 
-    `fault_outcome` reports which faults have fired, and which have not.
+    `fired` and `unfired()` list the faults of all providers and tools. `unused()` lists the entries of a replayed
+    recording that were not served; keys of tools are like `_tools.search`.
     """
 
     def __init__(
@@ -124,10 +108,10 @@ class Pipeline:
         *,
         mock: MockProvider | None,
         tool_layers: Sequence[ToolLayer],
-        fault_outcome: FaultOutcome,
+        faults: Log,
     ) -> None:
-        self.gateway, self.fault_outcome = gateway, fault_outcome
-        self._mock, self._tool_layers = mock, tool_layers
+        self.gateway = gateway
+        self._mock, self._tool_layers, self._faults = mock, tool_layers, faults
 
     def wrap_tools(self, tools: Mapping[str, ToolDef]) -> dict[str, ToolDef]:
         """Wrap the tools as the mode requires: recorded, replayed if the recording has tool calls, or unchanged.
@@ -144,13 +128,11 @@ class Pipeline:
         """Whether tools are answered from a recording. Else they run for real."""
         return any(isinstance(layer, ReplayedTools) for layer in self._tool_layers)
 
-    def unused(self) -> list[UnusedEntry]:
-        """Return the entries of a replayed recording that were not served. Keys of tools are like `_tools.search`."""
-        unused = [] if self._mock is None else self._mock.unused()
-        for layer in self._tool_layers:
-            if isinstance(layer, ReplayedTools):
-                unused += [UnusedEntry(tool_key(entry.key), entry.position) for entry in layer.unused()]
-        return unused
+    @property
+    def log(self) -> Log:
+        models = [] if self._mock is None else [self._mock.log]
+        tools = (layer.log for layer in self._tool_layers if isinstance(layer, ReplayedTools))
+        return Log.of([*models, *(log.placed(of_tools=True) for log in tools), self._faults])
 
 
 @asynccontextmanager
@@ -182,13 +164,14 @@ async def open_pipeline(
     if not isinstance(mode, Harnessed):
         mode = resolve_mode(mode, config, models)
     async with AsyncExitStack() as stack:
-        mock = _mock_of_mode(config, mode, Path(folder), sink)
-        fault_outcome = FaultOutcome(faults, FaultLog())
+        mock = _mock_provider(config, mode, Path(folder), sink) if isinstance(mode, Mock | Replay) else None
+        fault_log = FaultLog()
         factory = _ProviderFactory(
             config=config,
             mode=mode,
             folder=Path(folder),
-            fault_outcome=fault_outcome,
+            plan=faults,
+            fault_log=fault_log,
             sink=sink,
             calls=calls,
             call_numbers=CallNumbers(),
@@ -202,8 +185,8 @@ async def open_pipeline(
         _register(gateway, config, factory, models)
         toolboxes = [stack.enter_context(toolbox) for toolbox in _tool_recordings(config, mode, Path(folder), calls)]
         doubles: list[ToolLayer] = [mode.doubles] if isinstance(mode, Harnessed) else []
-        tool_layers = [*doubles, *toolboxes, *_outer_layers(calls, mode, fault_outcome, sink)]
-        yield Pipeline(gateway, mock=mock, tool_layers=tool_layers, fault_outcome=fault_outcome)
+        tool_layers = [*doubles, *toolboxes, *factory.outer_tool_layers()]
+        yield Pipeline(gateway, mock=mock, tool_layers=tool_layers, faults=Log(faults=[fault_log], plan=faults))
 
 
 def _register(
@@ -242,7 +225,8 @@ class _ProviderFactory(Struct, frozen=True, kw_only=True):
     config: ConfigDefinition
     mode: Mode | Harnessed
     folder: Path
-    fault_outcome: FaultOutcome
+    plan: FaultPlan
+    fault_log: FaultLog
     sink: Sink
     calls: RunCalls | None
     call_numbers: CallNumbers
@@ -254,13 +238,23 @@ class _ProviderFactory(Struct, frozen=True, kw_only=True):
         if self.mock is not None and self.injectors:
             return self.injectors[0]
         provider = self.mock or self._innermost(endpoint)
-        plan, fault_log = self.fault_outcome.plan, self.fault_outcome.fault_log
-        if not plan.faults and plan.chaos is None:
+        if not self.plan.faults and self.plan.chaos is None:
             return provider
         self.injectors.append(
-            FaultInjector(provider, plan, call_numbers=self.call_numbers, fault_log=fault_log, sink=self.sink)
+            FaultInjector(provider, self.plan, call_numbers=self.call_numbers, fault_log=self.fault_log, sink=self.sink)
         )
         return self.injectors[-1]
+
+    def outer_tool_layers(self) -> Iterator[ToolLayer]:
+        """Yield the layers around recorded or replayed tools, from the inside out."""
+        if self.calls is not None:
+            yield self.calls.tool_layer(is_recorded=isinstance(self.mode, Record))
+        if any(line.at.tool is not None for line in self.plan):
+            yield inject_tools((), self.plan, fault_log=self.fault_log, sink=self.sink)
+        if self.sink is not NULL_SINK and not isinstance(self.mode, Harnessed):  # doubles have observers of their own
+            from offbook.tools.dispatch import observe_tools  # noqa: PLC0415 - nobody looks at most runs
+
+            yield observe_tools((), self.sink)
 
     def _innermost(self, endpoint: Endpoint) -> Provider:
         provider = self.mode.doubles.provider if isinstance(self.mode, Harnessed) else self._live(endpoint)
@@ -297,19 +291,11 @@ def live_provider(name: str, *, base_url: str | None = None) -> Provider:
         base_url = address.rstrip("/") + vendor.api_path
     key = vendor.key(os.environ)
     if not key and not base_url and vendor.needs_key:
-        raise _missing_key(name, vendor)
+        hint = f"export {vendor.key_variables[0]}=…; a replay needs no key: offbook replay FLOW --recording PATH"
+        raise InputError(f"{' or '.join(vendor.key_variables)} is not set", source=f"provider {name}", hint=hint)
     from offbook.providers.http import PROVIDERS  # noqa: PLC0415 - a replay does not need it
 
     return PROVIDERS[name](api_key=key or "", base_url=base_url or "")
-
-
-def _missing_key(name: str, vendor: Vendor) -> InputError:
-    hint = f"export {vendor.key_variables[0]}=…; a replay needs no key: offbook replay FLOW --recording PATH"
-    return InputError(f"{' or '.join(vendor.key_variables)} is not set", source=f"provider {name}", hint=hint)
-
-
-def _mock_of_mode(config: ConfigDefinition, mode: Mode | Harnessed, folder: Path, sink: Sink) -> MockProvider | None:
-    return _mock_provider(config, mode, folder, sink) if isinstance(mode, Mock | Replay) else None
 
 
 def _mock_provider(config: ConfigDefinition, mode: Mock | Replay, folder: Path, sink: Sink) -> MockProvider:
@@ -367,20 +353,6 @@ def _tool_recordings(
         from offbook.session.recording_tools import record_tools  # noqa: PLC0415 - a replay does not need it
 
         yield record_tools((), mode.path, record=mode.record, first_to=calls)
-
-
-def _outer_layers(
-    calls: RunCalls | None, mode: Mode | Harnessed, fault_outcome: FaultOutcome, sink: Sink
-) -> Iterator[ToolLayer]:
-    """Yield the layers around recorded or replayed tools, from the inside out."""
-    if calls is not None:
-        yield calls.tool_layer(is_recorded=isinstance(mode, Record))
-    if any(line.at.tool is not None for line in fault_outcome.plan):
-        yield inject_tools((), fault_outcome.plan, fault_log=fault_outcome.fault_log, sink=sink)
-    if sink is not NULL_SINK and not isinstance(mode, Harnessed):  # doubles have observers of their own
-        from offbook.tools.dispatch import observe_tools  # noqa: PLC0415 - nobody looks at most runs
-
-        yield observe_tools((), sink)
 
 
 def _has_tool_exchanges(path: str) -> bool:

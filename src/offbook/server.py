@@ -23,7 +23,7 @@ from offbook.mcp.session import McpSession, McpToolCall
 from offbook.mcp.stdio import ServerProcess, client_streams
 from offbook.messages import JsonObject
 from offbook.recording.latency import Latency
-from offbook.recording.match.cursor import UnusedEntry
+from offbook.session.log import Log
 from offbook.wire.options import LOOPBACK, ServingOptions, WireOptions
 from offbook.wire.server.wire_server import WireServer
 from offbook.wire.session import MAX_CALLS
@@ -114,6 +114,11 @@ class McpWireServer(WireServer):
             raise
 
     @property
+    def log(self) -> Log:
+        """What the session without a name was served. Keys of MCP tools are like `_tools.github.create_issue`."""
+        return Log.of([super().log, self.hub.log_of(self.session(""))])
+
+    @property
     def tool_calls(self) -> list[McpToolCall]:
         """The calls of MCP tools, in the order in which they were made within each session."""
         return sorted(self._tool_calls.copy(), key=lambda call: call.number)
@@ -137,10 +142,6 @@ class McpWireServer(WireServer):
             )
             for server in self._config.servers
         }
-
-    def unused(self) -> list[UnusedEntry]:
-        """Return what was never served of the default session, of models and of the tools of these MCP servers."""
-        return [*super().unused(), *self.hub.unused(self.session(""))]
 
     def _write_config(self, session: str) -> tuple[JsonObject, Path]:
         document = self.hub.client_config(self._config, url=self.url, session=session)

@@ -7,8 +7,9 @@ from these fields. A flag of the command line beats `-o`, which beats the config
 from __future__ import annotations
 
 import os
+import re
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from math import isfinite
 from pathlib import Path
@@ -20,8 +21,9 @@ from msgspec import Meta, Struct
 
 from offbook.decoding import convert
 from offbook.errors import InputError
+from offbook.files import read_file
 from offbook.schema_errors import explain_msgspec_error, read_toml, with_value
-from offbook.text import did_you_mean
+from offbook.text import did_you_mean, suggestion
 
 CONFIG_FILE = "offbook.toml"
 PROJECT_FILE = "pyproject.toml"
@@ -39,7 +41,7 @@ class Option(NamedTuple):
         help: what it does, in a sentence or two.
         flags: its flags on the command line, like `--replay --recording`. Without any, it is set in the config or with
             -o.
-        was: the flags that it had before it had none.
+        was: flags that it had before, or that people type for it.
         key: its name in the config and for -o, if that is not the name of the field.
         metavar: what help shows as its value.
         panel: the panel of the help that it is in.
@@ -50,6 +52,8 @@ class Option(NamedTuple):
         is_per_run: it belongs to one run, and cannot be in the config.
         is_once: it is an error to give it twice.
         instead: what the config has in its place, like `[tools.NAME] read_only`.
+        unset: what applies without a value, if the default does not say it.
+        check: raises InputError if a value of the right type is wrong. The error gets the source of the value.
     """
 
     help: str
@@ -65,6 +69,8 @@ class Option(NamedTuple):
     is_per_run: bool = False
     is_once: bool = False
     instead: str = ""
+    unset: str = ""
+    check: Callable[[Any], object] | None = None
 
 
 class Setting(NamedTuple):
@@ -82,6 +88,11 @@ class Setting(NamedTuple):
     def place(self) -> str:
         """Its name with its section: `explore.deadline`."""
         return f"{self.section}.{self.key}"
+
+    @property
+    def is_assigned(self) -> bool:
+        """Whether -o sets it. What belongs to one run and has a flag is set by that."""
+        return not (self.option.is_per_run and self.flags)
 
     @property
     def is_list(self) -> bool:
@@ -170,6 +181,29 @@ class ProjectFile(NamedTuple):
     folder: Path
     document: Mapping[str, Any]
 
+    def line_of(self, *path: str) -> str:
+        """Return the file with the line of the key or table at this path: `offbook.toml:3`.
+
+        The parser of TOML tells no lines. But a statement begins after the longest part of the file that is TOML by
+        itself and does not have the key.
+        """
+        import tomllib  # noqa: PLC0415 - only errors have lines
+
+        names = path if Path(self.source).name != PROJECT_FILE else ("tool", "offbook", *path)
+        lines = read_file(self.source).decode("utf-8-sig").splitlines(keepends=True)
+        line = 0
+        for count in range(len(lines) + 1):
+            try:
+                value: Any = tomllib.loads("".join(lines[:count]).replace("\r\n", "\n"))
+            except tomllib.TOMLDecodeError:
+                continue
+            for name in names:
+                value = value.get(name) if isinstance(value, dict) else None
+            if value is not None:
+                break
+            line = count + 1
+        return f"{self.source}:{line}" if line <= len(lines) else self.source
+
 
 def load_project(path: str | os.PathLike[str]) -> ProjectFile:
     """Load a config and check the names of its sections.
@@ -184,13 +218,15 @@ def load_project(path: str | os.PathLike[str]) -> ProjectFile:
         document = tool.get("offbook") if isinstance(tool, dict) else None
         if not isinstance(document, dict):
             raise InputError("there is no [tool.offbook]", source=str(file))
+    project = ProjectFile(str(file), file.resolve().parent, document)
     for name, section in document.items():
         if name not in SECTIONS:
             hint = did_you_mean(name, SECTIONS, kind="sections")
-            raise InputError(f"unknown section {name!r}", source=str(file), hint=hint)
+            raise InputError(f"unknown section {name!r}", source=project.line_of(name), hint=hint)
         if not isinstance(section, dict):
-            raise InputError("expected a table", source=str(file), place=name, hint=f"write [{name}]")
-    return ProjectFile(str(file), file.resolve().parent, document)
+            hint = f"write [{name}]"
+            raise InputError("expected a table", source=project.line_of(name), place=name, hint=hint)
+    return project
 
 
 def find_project(start: str | os.PathLike[str] = ".") -> ProjectFile | None:
@@ -227,15 +263,28 @@ def configured(kind: type[Struct], project: ProjectFile | None) -> dict[str, Any
         for key, value in project.document.get(section, {}).items():
             setting = settings.get(key)
             if setting is None:
-                hint = did_you_mean(key, [each.key for each in settings.values()], kind="keys")
-                raise InputError(f"unknown key {key!r}", source=project.source, place=f"{section}.{key}", hint=hint)
+                raise unknown_key(project, section, key, known=settings)
             if setting.option.is_per_run or setting.option.instead:
                 hint = f"give {setting.flags[0] if setting.flags else f'-o {key}=…'} on the command line"
                 hint = f"write {setting.option.instead}" if setting.option.instead else hint
-                raise InputError("it belongs to one run", source=project.source, place=setting.place, hint=hint)
-            checked = _converted(setting, value, source=project.source, place=setting.place)
+                source = project.line_of(section, key)
+                raise InputError("it belongs to one run", source=source, place=setting.place, hint=hint)
+            try:
+                checked = _converted(setting, value, source=project.source, place=setting.place)
+            except InputError as error:
+                raise _with_line(error, project, section, key) from None
             values[setting.field] = _in_folder(checked, project.folder) if setting.option.is_path else checked
     return values
+
+
+def unknown_key(project: ProjectFile, *path: str, known: Iterable[str]) -> InputError:
+    """Return the error of an unknown key of a config, with its line and the closest one that is known."""
+    hint = did_you_mean(path[-1], known, kind="keys")
+    return InputError(f"unknown key {path[-1]!r}", source=project.line_of(*path), place=".".join(path), hint=hint)
+
+
+def _with_line(error: InputError, project: ProjectFile, *path: str) -> InputError:
+    return InputError(error.reason, source=project.line_of(*path), place=error.place, hint=error.hint)
 
 
 def configured_tools(project: ProjectFile | None) -> dict[str, ToolSettings]:
@@ -246,40 +295,66 @@ def configured_tools(project: ProjectFile | None) -> dict[str, ToolSettings]:
     """
     if project is None:
         return {}
-    return _tools(project.document.get(TOOLS, {}), source=project.source)
-
-
-def _tools(table: Mapping[str, Any], *, source: str) -> dict[str, ToolSettings]:
+    table: Mapping[str, Any] = project.document.get(TOOLS, {})
     tools = {}
     for name, declared in table.items():
-        place = f"{TOOLS}.{name}"
-        if not isinstance(declared, dict):
-            raise InputError("expected a table", source=source, place=place, hint=f"write [{place}]")
-        for key in declared:
-            if key not in ToolSettings.__struct_fields__:
-                hint = did_you_mean(key, ToolSettings.__struct_fields__, kind="keys")
-                raise InputError(f"unknown key {key!r}", source=source, place=f"{place}.{key}", hint=hint)
         try:
-            tools[name] = convert(declared, ToolSettings)
-        except msgspec.ValidationError as error:
-            reason, path = explain_msgspec_error(error)
-            reason = with_value(reason, declared.get(path.removeprefix(".")))
-            raise InputError(reason, source=source, place=f"{place}{path}") from None
-        if tools[name].effect and tools[name].read_only:
-            hint = "leave out effect or read_only, or set one of them to false"
-            raise InputError("a tool that only reads has no effect", source=source, place=place, hint=hint)
+            tools[name] = _tool(name, declared, source=project.source)
+        except InputError as error:
+            key = error.place.rpartition(".")[2]
+            path = (name, key) if isinstance(declared, dict) and key in declared else (name,)
+            raise _with_line(error, project, TOOLS, *path) from None
     return tools
 
 
+def _tool(name: str, declared: Any, *, source: str) -> ToolSettings:
+    place = f"{TOOLS}.{name}"
+    if not isinstance(declared, dict):
+        raise InputError("expected a table", source=source, place=place, hint=f"write [{place}]")
+    for key in declared:
+        if key not in ToolSettings.__struct_fields__:
+            hint = did_you_mean(key, ToolSettings.__struct_fields__, kind="keys")
+            raise InputError(f"unknown key {key!r}", source=source, place=f"{place}.{key}", hint=hint)
+    try:
+        tool = convert(declared, ToolSettings)
+    except msgspec.ValidationError as error:
+        reason, path = explain_msgspec_error(error)
+        reason = with_value(reason, declared.get(path.removeprefix(".")))
+        raise InputError(reason, source=source, place=f"{place}{path}") from None
+    if tool.effect and tool.read_only:
+        hint = "leave out effect or read_only, or set one of them to false"
+        raise InputError("a tool that only reads has no effect", source=source, place=place, hint=hint)
+    return tool
+
+
+def unknown_tools(tools: Mapping[str, ToolSettings], seen: Collection[str]) -> Iterator[str]:
+    """Yield a note about each declared tool that a run did not see, if it saw one with almost this name.
+
+    A config holds for all agents of a project: other tools that are not seen may be those of another agent.
+    """
+    named = {name: f"{TOOLS}.{name}" for name in tools}
+    named |= {tool.undoes: f"{TOOLS}.{name}.undoes" for name, tool in tools.items() if tool.undoes}
+    for name, place in named.items():
+        if name not in seen and (hint := did_you_mean(name, seen)):
+            yield f"{place}: the run has no tool {name!r}; {hint}"
+
+
 def resolve(
-    kind: type[S], given: Mapping[str, Any], assignments: Iterable[str] = (), *, project: ProjectFile | None
+    kind: type[S],
+    given: Mapping[str, Any],
+    assignments: Iterable[str] = (),
+    *,
+    project: ProjectFile | None,
+    others: Callable[[], Iterable[type[Struct]]] = tuple,
 ) -> S:
     """Return the options of a command: as given by flags, by `-o` assignments, by the config, or by default.
+
+    `others` returns the options of all commands, for the error of an option that another command has.
 
     Raises:
         InputError: a name is unknown, or a value is wrong.
     """
-    values = configured(kind, project) | assigned(kind, assignments, project=project)
+    values = configured(kind, project) | assigned(kind, assignments, project=project, others=others)
     settings = settings_of(kind)
     for field, value in given.items():
         values[field] = _converted(settings[field], value, source=settings[field].flags[0])
@@ -288,7 +363,13 @@ def resolve(
     return kind(**values)
 
 
-def assigned(kind: type[Struct], assignments: Iterable[str], *, project: ProjectFile | None = None) -> dict[str, Any]:
+def assigned(
+    kind: type[Struct],
+    assignments: Iterable[str],
+    *,
+    project: ProjectFile | None = None,
+    others: Callable[[], Iterable[type[Struct]]] = tuple,
+) -> dict[str, Any]:
     """Return the values of `-o KEY=VALUE` by field. A list takes several of them; of anything else the last counts.
 
     What is assigned to a tool changes what the config declares about it.
@@ -311,16 +392,26 @@ def assigned(kind: type[Struct], assignments: Iterable[str], *, project: Project
             continue
         setting = next((each for each in settings if name in (each.key, each.place)), None)
         if setting is None:
-            known = [each.key for each in settings] + [each.place for each in settings]
-            hint = did_you_mean(name, known) or "offbook settings lists all options"
+            known = [name for each in settings if each.is_assigned for name in (each.key, each.place)]
+            flag = f"--{name.rpartition('.')[2].replace('_', '-')}"
+            hint = (
+                option_hint(kind, flag, value)
+                or elsewhere_hint(kind, name, others())
+                or did_you_mean(name, known)
+                or "offbook settings lists all options"
+            )
             raise InputError(f"there is no option {name!r}", source=f"-o {text}", hint=hint)
+        if not setting.is_assigned:
+            hint = f"give {setting.flags[0]}" if setting.type is bool else f"give {setting.flags[0]} {value}"
+            raise InputError("it is a flag", source=f"-o {text}", hint=hint)
         if setting.is_list and not value.startswith("["):
             items: Any = [item.strip() for item in value.split(",") if item.strip()]
         else:
             items = value if setting.type is str or get_origin(setting.type) is Literal else _toml_value(value)
         checked = _converted(setting, items, source=f"-o {text}")
         values[setting.field] = (*values.get(setting.field, ()), *checked) if setting.is_list else checked
-    return values | ({TOOLS: _tools(tools, source="-o")} if tools else {})
+    declared_tools = {name: _tool(name, declared, source="-o") for name, declared in tools.items()}
+    return values | ({TOOLS: declared_tools} if tools else {})
 
 
 def _toml_value(text: str) -> Any:
@@ -335,16 +426,25 @@ def _toml_value(text: str) -> Any:
 
 def _converted(setting: Setting, value: Any, *, source: str, place: str = "") -> Any:
     if setting.is_list and setting.option.has_names and isinstance(value, list | tuple):
-        value = [name.strip() for each in value for name in str(each).split(",") if name.strip()]
+        names = [name.strip() for each in value for name in str(each).split(",") if name.strip()]
+        if value and not names:
+            hint = f"leave it out, or give {setting.option.metavar or 'NAMES'}"
+            raise InputError("expected a name, got an empty one", source=source, place=place, hint=hint)
+        value = names
     if isinstance(value, float) and not isfinite(value):
         raise InputError(f"expected a number, got {value:g}", source=source, place=place)
     try:
-        return convert(value, setting.annotation)
+        checked = convert(value, setting.annotation)
+        if setting.option.check is not None:
+            setting.option.check(checked)
+    except InputError as error:
+        raise InputError(error.reason, source=source, place=place, hint=error.hint) from None
     except msgspec.ValidationError as error:
         reason, _ = explain_msgspec_error(error)
         choices = get_args(setting.type) if get_origin(setting.type) is Literal else ()
-        hint = did_you_mean(str(value), choices, kind="one of") if choices else ""
+        hint = suggestion(str(value), choices, kind="one of") if choices else ""
         raise InputError(with_value(reason, value), source=source, place=place, hint=hint) from None
+    return checked
 
 
 def _in_folder(value: Any, folder: Path) -> Any:
@@ -392,14 +492,59 @@ def _assigned_text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else msgspec.json.encode(value).decode()
 
 
-def moved_flag(kind: type[Struct], flag: str, value: str) -> str:
-    """Return what to type for a flag that an option of this struct had before; empty if there is no such flag."""
+def option_hint(kind: type[Struct], flag: str, value: str) -> str:
+    """Return what to type for a flag that an option of this struct had before, or that people type for it; else empty.
+
+    What a tool does is declared for each tool: for `--effect refund`, the hint is to set `tools.refund.effect`.
+    """
+    if any(flag in setting.flags for setting in settings_of(kind).values()):
+        return ""
     for setting in settings_of(kind).values():
-        if not setting.flags and flag in (setting.option.was.split() or [f"--{setting.key.replace('_', '-')}"]):
-            text = "true" if setting.type is bool else value or setting.option.metavar or "…"
-            assignment = shlex.quote(f"{setting.place}={text}")
-            in_config = setting.option.instead or f"[{setting.section}] {setting.key}"
-            return f"use -o {assignment}" + ("" if setting.option.is_per_run else f", or {in_config} in {CONFIG_FILE}")
+        if flag not in (*setting.option.was.split(), f"--{setting.key.replace('_', '-')}"):
+            continue
+        text = "true" if setting.type is bool else value or setting.option.metavar or "…"
+        if setting.flags:
+            return f"use {setting.flags[0]}" + ("" if setting.type is bool else f" {text}")
+        hint = f"use -o {shlex.quote(f'{setting.place}={text}')}"
+        return hint if setting.option.is_per_run else f"{hint}, or {_in_config(setting, text)} in {CONFIG_FILE}"
+    key = flag.removeprefix("--").replace("-", "_")
+    if TOOLS in kind.__struct_fields__ and key in ToolSettings.__struct_fields__:
+        words = [f"-o {shlex.quote(f'{TOOLS}.{tool}.{key}={text}')}" for tool, text in _declared_by(value)]
+        return f"use {' '.join(words)}, or {_tools_in_config(key, value)} in {CONFIG_FILE}"
+    return ""
+
+
+def _in_config(setting: Setting, text: str) -> str:
+    """Return how a config says what the command line does: `[serve] allow_hosts = ["a.test"]`."""
+    if setting.option.instead:
+        return _tools_in_config(setting.option.instead.rpartition(" ")[2], text)
+    is_text = setting.type is str or get_origin(setting.type) is Literal
+    items: Any = [each.strip() for each in text.split(",")] if setting.is_list else text
+    written = msgspec.json.encode(items if setting.is_list or is_text else _toml_value(text)).decode()
+    return f"[{setting.section}] {setting.key} = {written}"
+
+
+def _tools_in_config(key: str, value: str) -> str:
+    """Return how a config declares tools that the command line names: refund, refund:order or cancel=book."""
+    written = {tool: text if text == "true" else f'"{text}"' for tool, text in _declared_by(value)}
+    return ", ".join(f"[{TOOLS}.{tool}] {key} = {text}" for tool, text in written.items())
+
+
+def _declared_by(value: str) -> list[tuple[str, str]]:
+    names = [re.split("[:=]", each.strip(), maxsplit=1) for each in (value.strip("…") or "NAME").split(",")]
+    return [(name, rest[0] if rest else "true") for name, *rest in names]
+
+
+def elsewhere_hint(kind: type[Struct], name: str, others: Iterable[type[Struct]]) -> str:
+    """Return which other command has an option, if it has: by its flag, its key or its place."""
+    if any(name in setting.flags for setting in settings_of(kind).values()):
+        return ""
+    for other in others:
+        for setting in settings_of(other).values():
+            names = (*setting.flags, setting.key, setting.place, f"--{setting.key.replace('_', '-')}")
+            if other is not kind and name in names:
+                section = other.section  # type: ignore[attr-defined]
+                return f"it is an option of offbook {section}: {setting.flags[0] if setting.flags else setting.place}"
     return ""
 
 
@@ -412,7 +557,7 @@ class CurrentValue(NamedTuple):
 
 
 def current_values(kinds: Sequence[type[Struct]], project: ProjectFile | None) -> Iterator[CurrentValue]:
-    """Yield the options of these structs that a config can set, each once.
+    """Yield the options of these structs that a config or -o can set, each once.
 
     Raises:
         InputError: a key of the config is unknown, or a value is wrong; names the file and the place.
@@ -421,7 +566,7 @@ def current_values(kinds: Sequence[type[Struct]], project: ProjectFile | None) -
     for kind in kinds:
         values = configured(kind, project)
         for setting in settings_of(kind).values():
-            if not (setting.option.is_per_run or setting.option.instead or setting.place in seen):
+            if setting.is_assigned and setting.place not in seen:
                 seen.add(setting.place)
                 origin = project.source if project is not None and setting.field in values else ""
                 yield CurrentValue(setting, values.get(setting.field, setting.default), origin)

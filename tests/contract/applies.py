@@ -85,10 +85,6 @@ LEFT_OUT = {
 }
 
 DEVIATES = {
-    "lost answers": on("provider", "an answer that a FaultInjector loses is used up in the MockProvider behind it")
-    | on("tools", "a result that inject_tools loses is used up in the replayed tools behind it"),
-    "misses after faults": on(("provider", "tools"), "misses lack the faults that the injector adds to the error"),
-    "failing runs": on("httpx2", "an error that leaves the block of a client does not keep the recording as it was"),
     "live": on(WIRE, "live stops the run of an HTTP client, and asks nobody"),
 }
 

@@ -516,6 +516,9 @@ class McpFace(ToolFace):
     def recorded_key(cls, key):
         return f"{SERVER}.{key}"
 
+    def unused(self):
+        return [(key.removeprefix("_tools."), position) for key, position in super().unused()]
+
     def start(self):
         self.inspected = self.injected = self.enter(
             offbook.serving(mcp={SERVER: self.server_config()}, **self.setup.wire_options)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offbook import explore_function, tool
-from offbook.explore.cases import HeatmapCell, cases_of, minimise, order_cases
+from offbook.explore.cases import HeatmapCell, cases_of, chosen_case, minimise, order_cases
 from offbook.explore.options import select_variants
 from offbook.explore.run import ModelCall, Run, sites_of
 from offbook.faults import At, parse_fault
@@ -34,6 +34,14 @@ def test_each_fault_goes_round_all_sites_once_and_then_lasts():
         "tool=refund call=1: tool_lost",
         "tool=refund: tool_lost",
     ]
+
+
+def test_a_case_that_no_variant_makes_is_in_the_heatmap_too():
+    clean = clean_run(calls=(model_call(1), model_call(2)), tools=(tool_run(),))
+    lines = [parse_fault(line) for line in ("call=2 attempt=3: http_error 418", "tool=refund: tool_lost")]
+    case = chosen_case(lines, clean)
+    assert case.cells == (HeatmapCell("2", "http_error 418"), HeatmapCell("refund 1", "tool_lost"))
+    assert chosen_case([parse_fault("call=9: timeout")], clean).cells == ()
 
 
 SPREAD = ("503", "403", "503 headers.retry-after=3", "422")

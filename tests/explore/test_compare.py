@@ -4,8 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from offbook.explore.cases import FaultCase, HeatmapCell
-from offbook.explore.compare import VerdictChange, compare_explorations, coverage_of
-from offbook.explore.explorer import CaseResult, Exploration
+from offbook.explore.compare import VerdictChange, compare_explorations
+from offbook.explore.explorer import CaseResult, Exploration, coverage_of
 from offbook.explore.schedule import LeftOutFault
 from offbook.explore.verdict import stored_assessment
 from offbook.faults import parse_fault

@@ -13,15 +13,14 @@ from offbook import ProviderGateway, RetryPolicy, explore_function
 from offbook.errors import AllProvidersFailedError, DeadlineExceededError
 from offbook.explore.monitor import MonitoredFunction, is_own_file, is_own_module, place_in_dump, place_of
 from offbook.explore.options import Deadlines
-from tests.explore.runs import clean_harness_of, plan_of
+from tests.explore.runs import harnesses_of, plan_of
 from tests.fakes import user
 
 HI = user("Hi")
 
 
 def performed(work, entries=None, **options):
-    harness, _ = clean_harness_of(entries or {"s": {"content": "Hello"}})
-    return MonitoredFunction(work, **options).run(harness)
+    return MonitoredFunction(work, **options).run(harnesses_of(entries or {"s": {"content": "Hello"}}), plan_of())
 
 
 async def ask(harness):
@@ -109,10 +108,10 @@ def test_a_run_that_has_not_ended_by_its_own_clock_has_hung():
 
 
 def test_a_run_that_makes_call_after_call_has_hung():
-    harness, harnesses = clean_harness_of({"s": {"content": "Hello"}})
+    harnesses = harnesses_of({"s": {"content": "Hello"}})
     monitored = MonitoredFunction(ask_for_ever)
-    MonitoredFunction(ask).run(harness)
-    again = monitored.run(harnesses.create(plan_of()))
+    MonitoredFunction(ask).run(harnesses, plan_of())
+    again = monitored.run(harnesses, plan_of())
     assert again.hung == "it made more than 105 model calls"
 
 
@@ -121,11 +120,9 @@ def test_a_run_whose_tasks_make_call_after_call_has_hung():
         async with asyncio.TaskGroup() as group:
             group.create_task(ask_for_ever(harness))
 
-    harness, harnesses = clean_harness_of({"s": {"content": "Hello"}})
-    MonitoredFunction(ask).run(harness)
-    assert (
-        MonitoredFunction(ask_in_a_group).run(harnesses.create(plan_of())).hung == "it made more than 105 model calls"
-    )
+    harnesses = harnesses_of({"s": {"content": "Hello"}})
+    MonitoredFunction(ask).run(harnesses, plan_of())
+    assert MonitoredFunction(ask_in_a_group).run(harnesses, plan_of()).hung == "it made more than 105 model calls"
 
 
 async def ask_for_ever(harness):
@@ -171,14 +168,14 @@ def test_what_was_done_to_recover_is_counted():
         gateway.register(harness.provider, is_fallback=True, as_model="backup")
         await gateway.complete(HI, "m", step_id="s")
 
-    harness, harnesses = clean_harness_of({"s": {"content": "Hello"}})
+    harnesses = harnesses_of({"s": {"content": "Hello"}})
 
     async def ask_both(harness):
         for model in ("m", "backup"):
             await harness.provider.complete(HI, model, step_id="s")
 
-    MonitoredFunction(ask_both).run(harness)
-    run = MonitoredFunction(ask_gateway).run(harnesses.create(plan_of("call=1: http_error 500")))
+    MonitoredFunction(ask_both).run(harnesses, plan_of())
+    run = MonitoredFunction(ask_gateway).run(harnesses, plan_of("call=1: http_error 500"))
     assert run.paths == {"fallback": 1, "retry": 1}
 
 
@@ -190,9 +187,9 @@ def test_a_breaker_that_opens_is_counted():
             except AllProvidersFailedError:
                 continue
 
-    harness, harnesses = clean_harness_of({"s": {"content": "Hello"}})
-    MonitoredFunction(ask).run(harness)
-    run = MonitoredFunction(ask_often).run(harnesses.create(plan_of("everywhere: http_error 500")))
+    harnesses = harnesses_of({"s": {"content": "Hello"}})
+    MonitoredFunction(ask).run(harnesses, plan_of())
+    run = MonitoredFunction(ask_often).run(harnesses, plan_of("everywhere: http_error 500"))
     assert run.paths["breaker open"] == 1
 
 

@@ -239,7 +239,7 @@ def wrappers(kind=Provider):
 
 def test_every_wrapper_passes_the_question_for_a_price_on():
     """Providers of explorations and replays have nothing to pay for."""
-    for module in ("config.participants", "pytest_plugin.fixture", "workflow.runs.calls", "explore.observers.calls"):
+    for module in ("config.participants", "pytest_plugin.fixture", "workflow.runs.calls", "explore.harness"):
         import_module(f"offbook.{module}")
     silent = {each.__name__ for each in wrappers() if each.check_price is Provider.check_price}
-    assert silent == {"ModelObserver"}
+    assert silent == {"ObservedProvider"}

@@ -35,6 +35,7 @@ from offbook.faults import (
     parse_fault,
 )
 from offbook.messages import WholeReply
+from offbook.session.log import Log
 from offbook.session.replayed_tools import replay_tools
 from tests.fakes import Echo, Scripted, events_of, read_until_broken, user
 from tests.faults.samples import SAMPLES
@@ -272,7 +273,7 @@ async def test_what_fired_at_models_and_tools_is_kept_in_one_order():
         "call=1 attempt=1: timeout",
         "tool=refund call=1: tool_lost",
     ]
-    assert [str(line) for line in fault_log.missing(PLAN)] == ["tool=refund call=9: tool_lost"]
+    assert [str(line) for line in Log(faults=[fault_log], plan=PLAN).unfired()] == ["tool=refund call=9: tool_lost"]
 
 
 async def test_each_injector_misses_the_lines_of_its_own_kind_alone():

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from offbook import FaultInjector, FaultPlan, ProviderGateway, Request, Response, RetryPolicy, run
 from offbook.errors import ProviderConnectionError
-from offbook.explore.observers.calls import ModelObserver, model_calls
+from offbook.explore.harness import ObservedProvider
+from offbook.explore.observer import RunObserver
 from offbook.explore.options import EXPLORE_DIVERGENCE
 from offbook.explore.replay import ExploredModels
 from offbook.explore.run import Run, recorded_run, sites_of
@@ -92,9 +93,10 @@ def number_by_faults(script, ask):
 def number_by_observer(script, ask):
     tape = Tape(MemoryReader(Document({}, {}), source="run.json"), strict=True)
     models = ExploredModels(ScriptedModels(tape, ModelScript()), EXPLORE_DIVERGENCE)
-    observer = ModelObserver(Scripted(*outcomes(script)), models, numbers=CallNumbers(), max_calls=100)
-    run(ask(observer, script), virtual_time=True)
-    return [str(site.at) for site in sites_of(Run(calls=model_calls(observer.observed)))]
+    observer = RunObserver(ModelScript())
+    provider = ObservedProvider(Scripted(*outcomes(script)), models, observer, numbers=CallNumbers())
+    run(ask(provider, script), virtual_time=True)
+    return [str(site.at) for site in sites_of(Run(calls=observer.calls))]
 
 
 def new_session(plan=EVERYWHERE):

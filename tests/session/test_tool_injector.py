@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offbook import MemorySink, ToolCall, run
+from offbook import MemorySink, MockProvider, ToolCall, run
 from offbook.errors import RecordingMismatchError, ToolFaultError, ToolTimeoutError
 from offbook.events import FaultFired
 from offbook.faults import At, FaultPlan, PlannedFault, ToolError, inject_tools, parse_fault
 from offbook.session.recording_tools import record_tools
 from offbook.session.replayed_tools import replay_tools
 from offbook.tools import run_tools
+from tests.fakes import user
 from tests.faults.samples import TOOL_SAMPLES
 from tests.faults.tool_kinds import KINDS, Till
 
@@ -178,11 +179,21 @@ def test_a_replay_without_an_answer_says_what_fired_before(kind):
     async def work():
         with replay_tools([Till().tool(kind)], recording) as replayed:
             tools = inject_tools(replayed, plan_of("tool=refund call=1: tool_lost"))
-            return await texts(tools, REFUND, REFUND)
+            return await texts(tools, REFUND, REFUND, REFUND)
 
     with pytest.raises(RecordingMismatchError) as caught:
         run(work(), virtual_time=True)
     assert caught.value.fired == ("tool=refund call=1: tool_lost",)
+
+
+async def test_a_lost_result_leaves_the_answers_that_its_tool_got_used():
+    models = MockProvider(responses={"_version": 2, "note": [{"content": "one"}]}, strict=True)
+
+    async def refund(order_id: int) -> str:
+        return (await models.complete(user("note"), "m", step_id="note")).content
+
+    await texts(inject_tools([refund], plan_of("tool=refund call=1: tool_lost")), REFUND)
+    assert models.unused() == []
 
 
 async def test_a_replay_without_an_answer_is_nothing_but_that_where_nothing_fired():

@@ -181,9 +181,9 @@ def test_the_lives_of_a_run_are_numbered_through():
 
 
 def test_nothing_goes_on_after_a_crash(tmp_path):
-    def work(crash):
+    def work(life):
         try:
-            crash(clean_run())
+            life.crash(clean_run())
         finally:
             (tmp_path / "went on").touch()
 

@@ -1,10 +1,11 @@
 """Exploring a function."""
 
 import json
+from pathlib import Path
 
 import pytest
 
-from offbook import effect, explore_function
+from offbook import effect, explore_function, tool
 from offbook.errors import InputError
 from offbook.explore.explorer import Explorer
 from offbook.explore.options import Deadlines, Divergence, ExploreOptions, select_variants
@@ -167,3 +168,21 @@ def test_effects_that_an_agent_reports_are_those_of_the_case(recording):
     assert [str(each) for each in clean.effects] == ["pay(amount=7)"]
     assert [str(each) for each in failed.effects] == ["pay(amount=7)"] * 2
     subject.close()
+
+
+def test_the_config_says_what_tools_of_a_function_do(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    recorded = {"_version": 2, "agent": [{"content": "Hello!"}]}
+    Path("hello.json").write_text(json.dumps(recorded))
+    Path("offbook.toml").write_text("[tools.refund]\neffect = true\n")
+
+    @tool
+    def refund(order: int) -> str:
+        """Pay back."""
+        return "done"
+
+    def agent(offbook):
+        return offbook.tools(refund)["refund"].callable(order=42)
+
+    explored = explore_function(agent, "hello.json", faults="tool_error")
+    assert explored.clean.declarations["refund"].side_effect

@@ -14,6 +14,7 @@ from offbook.faults import At, FaultPlan, HttpError, ToolLost, parse_fault
 from offbook.wire.backend import (
     MAX_SESSIONS,
     SESSION_HEADER,
+    CallInspection,
     SessionRegistry,
     WireBackend,
     WireOptions,
@@ -160,9 +161,9 @@ def test_what_became_of_a_session_outlasts_it():
         assert each.calls == 2
         assert each.tries == 4
         assert each.outcomes == {"fault": 2, "served": 2}
-        assert [str(fired) for fired in each.fired] == ["call=1 attempt=1: http_error 500"] * 2
-        assert [str(line) for line in each.fired_lines] == ["call=1 attempt=1: http_error 500"]
-        assert made.unused_exchanges(each) == []
+        assert [str(fired) for fired in each.faults.fired] == ["call=1 attempt=1: http_error 500"] * 2
+        assert [str(line) for line in each.faults.fired_lines] == ["call=1 attempt=1: http_error 500"]
+        assert made.replayed.left_after(each.uses) == []
 
 
 def test_only_the_latest_requests_are_remembered_whatever_their_sessions():
@@ -216,7 +217,7 @@ def test_faults_that_cannot_be_read_are_refused_at_once(faults, message):
 
 
 def left(stage):
-    return stage.unused_exchanges(stage.sessions.past.plus(stage.sessions))
+    return CallInspection(stage).unused_exchanges()
 
 
 def named(stage):

@@ -46,19 +46,21 @@ class QuickParameters:
         return rest
 
 
-def _check_moved(flag: str, args: list[str], kind: Any) -> None:
-    """Raise InputError for a flag that has become an option of the config, and say how to set that."""
+def _check_moved(flag: str, args: list[str], kind: Any, *, knows_others: bool = True) -> None:
+    """Raise InputError for a flag of an option that is spelled otherwise or is another command's, and say how."""
     if not flag or kind is None:
         return
+    from offbook.config.sections import COMMAND_OPTIONS
     from offbook.errors import InputError
-    from offbook.settings import moved_flag
+    from offbook.settings import elsewhere_hint, option_hint
 
     value = next((arg.partition("=")[2] for arg in args if arg.startswith(f"{flag}=")), "")
     following = args[args.index(flag) + 1 :] if flag in args else []
     if following and not following[0].startswith("-"):
         value = following[0]
-    if hint := moved_flag(kind, flag, value):
-        raise InputError(f"{flag} moved", hint=hint) from None
+    others = COMMAND_OPTIONS if knows_others else ()
+    if hint := option_hint(kind, flag, value) or elsewhere_hint(kind, flag, others):
+        raise InputError(f"there is no flag {flag}", hint=hint) from None
 
 
 def _refuse_missing_value(args: list[str], parameters: list[Any], ctx: Any) -> None:
@@ -256,7 +258,12 @@ class LazyGroup(QuickParameters, TyperGroup):
             return name, command, rest
         if "--help" not in rest:
             from offbook.recording.redact.rules import redacting, rules_near
+            from offbook.settings import find_project
 
+            if (project := find_project()) is not None:
+                from offbook.config.sections import check_project
+
+                check_project(project)
             ctx.with_resource(redacting(rules_near()))
         return name, self.table[name].load(name), rest
 
@@ -295,16 +302,18 @@ class MainGroup(LazyGroup):
     }
     sections: ClassVar = {
         "Start here": ("demo", "init", "settings"),
-        "Any agent": ("exec", "explore", "serve", "mcp"),
+        "Any agent": ("exec", "replay", "explore", "serve", "mcp"),
         "Scenarios": ("test", "prompts"),
         "Recordings and reports": ("view", "recording", "merge", "mcp-server"),
-        "Workflows": ("run", "replay", "resume", "runs", "validate", "graph", "schema"),
+        "Workflows": ("run", "resume", "runs", "validate", "graph", "schema"),
     }
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args[0] == "replay" and not ctx.resilient_parsing:
+        typed = args[0]
+        if typed == "replay" and not ctx.resilient_parsing:
             args = self._replayed_program(args)
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        return "replay" if typed == "replay" else name, command, rest
 
     def _replayed_program(self, args: list[str]) -> list[str]:
         """Return `replay run.json -- COMMAND` as the arguments of `exec`, and those of a workflow unchanged.
@@ -353,7 +362,7 @@ class MainGroup(LazyGroup):
         given = (word.partition("=")[0] for word in words if word.startswith("--"))
         for name in (name for name in given if name not in known):
             if command == "exec":
-                _check_moved(name, words, own.callback.options_kind)
+                _check_moved(name, words, own.callback.options_kind, knows_others=False)
             if any(name in each.opts for each in self.table[other].load(other).params):
                 what, usage = _REPLAYED[other]
                 hint = _OTHER_SPELLINGS.get(name, f"leave it out, or replay {usage}")

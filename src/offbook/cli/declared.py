@@ -28,8 +28,8 @@ def with_options(kind: type[Struct]) -> Callable[[Callable[..., None]], Callable
         "-o",
         "--option",
         metavar="KEY=VALUE",
-        help="Set another option for this run; offbook settings lists them. Repeatable.",
-        autocompletion=lambda: [f"{setting.key}=" for setting in settings_of(kind).values()],
+        help="Set an option of offbook.toml for this run; offbook settings lists them. Repeatable.",
+        autocompletion=lambda: [f"{setting.key}=" for setting in settings_of(kind).values() if setting.is_assigned],
     )
     assignments = Parameter(_ASSIGNMENTS, Parameter.KEYWORD_ONLY, default=[], annotation=Annotated[list[str], info])
 
@@ -47,9 +47,13 @@ def with_options(kind: type[Struct]) -> Callable[[Callable[..., None]], Callable
                         hint = f"keep one of: {', '.join(given[name])}"
                         raise InputError(f"{setting.flags[0]} is given {len(given[name])} times", hint=hint)
                     given[name] = first
-            alone = resolve(kind, given, texts, project=None)
+            alone = resolve(kind, given, texts, project=None, others=_of_all_commands)
             config = getattr(alone, "config", None)
             project = find_project() if config is None else load_project(config)
+            if config is not None and project is not None:
+                from offbook.config.sections import check_project
+
+                check_project(project)
             command(resolve(kind, given, texts, project=project), alone, **values)
 
         run.__doc__, run.options_kind = command.__doc__, kind  # type: ignore[attr-defined]
@@ -58,6 +62,12 @@ def with_options(kind: type[Struct]) -> Callable[[Callable[..., None]], Callable
         return run
 
     return decorate
+
+
+def _of_all_commands() -> Sequence[type[Struct]]:
+    from offbook.config.sections import COMMAND_OPTIONS  # no command needs those of others, except for an error
+
+    return COMMAND_OPTIONS
 
 
 def _parameter(setting: Setting) -> Parameter:

@@ -11,11 +11,11 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveInt, Strict, ValidationError
 from pydantic_core import ErrorDetails
 
-from offbook.config.sections import COMMAND_OPTIONS
+from offbook.config.sections import check_project
 from offbook.errors import InputError
 from offbook.recording.redact.rules import read_rules
 from offbook.scenarios.result import Severity
-from offbook.settings import CONFIG_FILE, ProjectFile, configured, configured_tools, find_project, load_project
+from offbook.settings import CONFIG_FILE, ProjectFile, configured_tools, find_project, load_project
 from offbook.text import did_you_mean
 from offbook.vendors import ProviderName
 from offbook.workflow.file.problems import show_value
@@ -228,9 +228,8 @@ def load_config(path: str | os.PathLike[str]) -> Config:
 
 def _config(project: ProjectFile) -> Config:
     document, source = project.document, project.source
+    check_project(project)
     read_rules(document.get("redaction", {}), source=source)
-    for kind in COMMAND_OPTIONS:
-        configured(kind, project)
     return Config(
         source=source,
         folder=project.folder,

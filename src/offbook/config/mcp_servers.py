@@ -19,13 +19,12 @@ from offbook.mcp.replay import McpReplay, recorded_tools
 from offbook.mcp.session import McpToolCall
 from offbook.pipeline import Live, Record, Replay
 from offbook.recording.format.document import Document
-from offbook.recording.format.keys import tool_key
-from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.stores.locate import open_reader
 from offbook.recording.stores.store import RecordingReader
 from offbook.scenarios.mocks import MockedTools
 from offbook.scenarios.targets import McpServer
 from offbook.server import McpWireServer
+from offbook.session.log import Log
 from offbook.session.sources import RecordedTools
 from offbook.session.tape import Tape
 from offbook.wire.options import WireOptions
@@ -56,14 +55,10 @@ class ConversationMcpServers:
             self._opened[location] = self._open(location)
         return self._opened[location].server.mcp_of_session(conversation)
 
-    def unused(self) -> list[UnusedEntry]:
-        """Return the recorded tool calls of these servers that no conversation has used."""
-        return [entry for opened in self._opened.values() for entry in opened.unused()]
-
-    @property
-    def opened(self) -> list[str]:
-        """What the conversations have replayed, as `unused` names it."""
-        return [name for opened in self._opened.values() for name in opened.replayed]
+    def logs(self) -> list[Log]:
+        """Return what each conversation was served by each server, as a recording like `mcp:books a room/…`."""
+        replays = (replay for opened in self._opened.values() for replay in opened.replays)
+        return [replay.log.placed(f"mcp:{replay.server}", of_tools=True) for replay in replays]
 
     def close(self) -> None:
         """Stop the servers, and close their recordings."""
@@ -80,15 +75,10 @@ class ConversationMcpServers:
     def _open(self, location: str) -> _Opened:
         if not isinstance(self._mode, Replay):
             recorder = McpRecorder(location, mode="all" if isinstance(self._mode, Live) else self._mode.record)
-            return self._started(_Opened(self._config, self._tool_called, recorder=recorder))
+            return _Opened(self._config, self._tool_called, recorder=recorder)
         is_missing = is_folder(self._mode.path) and not Path(location).exists()
         reader = open_reader(Document() if is_missing else location, source=location)
-        return self._started(_Opened(self._config, self._tool_called, reader=reader, on_miss=self._missed))
-
-    @staticmethod
-    def _started(opened: _Opened) -> _Opened:
-        opened.server.start()
-        return opened
+        return _Opened(self._config, self._tool_called, reader=reader, on_miss=self._missed)
 
     def _tool_called(self, call: McpToolCall) -> None:
         self._tools[call.session].note_call(call.name, call.arguments, result=call.result, error=call.error)
@@ -110,7 +100,7 @@ class _Opened:
         on_miss: Callable[[str, RecordingMismatchError], None] = lambda _, error: None,
     ) -> None:
         self._reader, self._on_miss = reader, on_miss
-        self._replays: list[McpReplay] = []
+        self.replays: list[McpReplay] = []
         hub = McpHub(
             config.servers,
             recorder=recorder,
@@ -119,7 +109,7 @@ class _Opened:
             on_tool_call=on_tool_call,
             recorded_as=_recorded_as,
         )
-        self.server = McpWireServer(WireOptions(responses={}, strict=True), config, hub=hub)
+        self.server = McpWireServer(WireOptions(responses={}, strict=True), config, hub=hub).start()
 
     def _replay(self, server: str, session: WireSession) -> McpReplay | None:
         if self._reader is None:
@@ -129,29 +119,13 @@ class _Opened:
             recorded_tools(Tape(self._reader, strict=True)),
             lambda error: self._on_miss(session.name, error),
         )
-        self._replays.append(replay)
+        self.replays.append(replay)
         return replay
-
-    def unused(self) -> list[UnusedEntry]:
-        return [
-            UnusedEntry(tool_key(entry.key), entry.position, _named(replay))
-            for replay in self._replays
-            for entry in replay.tools.unused()
-            if entry.key.startswith(f"{replay.server}.")
-        ]
-
-    @property
-    def replayed(self) -> list[str]:
-        return [_named(replay) for replay in self._replays]
 
     def close(self) -> None:
         self.server.stop()
         if self._reader is not None:
             self._reader.close()
-
-
-def _named(replay: McpReplay) -> str:
-    return f"mcp:{replay.server}"
 
 
 class _ReportedReplay(McpReplay):

@@ -28,7 +28,6 @@ from offbook.files import read_file
 from offbook.messages import Request
 from offbook.pipeline import Live, Record, Replay
 from offbook.providers.provider import Provider
-from offbook.recording.match.cursor import UnusedEntry
 from offbook.scenarios.judge import (
     METRICS,
     Judge,
@@ -46,6 +45,7 @@ from offbook.scenarios.targets import (
     AGENT_STEP,
 )
 from offbook.scenarios.users import DEFAULT_TEMPLATE, SimulatedUser, user_prompt
+from offbook.session.log import Log
 from offbook.session.provider import MockProvider
 from offbook.text import did_you_mean
 from offbook.workflow.file.tree import endpoints_of
@@ -64,16 +64,16 @@ class OpenParticipants(Struct, frozen=True):
     replay: MockProvider | RecordingFolder | None = None
     mcp: Sequence[ConversationMcpServers] = ()
 
-    def unused(self) -> list[UnusedEntry]:
-        """Return the exchanges of a replayed recording that were never served."""
-        entries = (entry for servers in self.mcp for entry in servers.unused())
-        of_tools = sorted(entries, key=lambda entry: entry.recording)
-        return of_tools if self.replay is None else [*self.replay.unused(), *of_tools]
+    @property
+    def log(self) -> Log:
+        """What the replayed recordings have served: first those of models, then those of MCP servers by name."""
+        of_mcp = sorted((log for servers in self.mcp for log in servers.logs()), key=lambda log: log.recordings)
+        return Log.of([*([] if self.replay is None else [self.replay.log]), *of_mcp])
 
     @property
     def opened(self) -> list[str]:
-        """The recordings that were replayed, as `unused` names them; that of a single file is empty."""
-        of_tools = [name for servers in self.mcp for name in servers.opened]
+        """The recordings that were replayed, as the log names them; that of a single file is empty."""
+        of_tools = [name for servers in self.mcp for log in servers.logs() for name in log.recordings]
         if self.replay is None:
             return of_tools
         return [*(self.replay.opened if isinstance(self.replay, RecordingFolder) else [""]), *of_tools]

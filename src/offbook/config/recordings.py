@@ -13,8 +13,8 @@ from offbook.errors import InputError, RecordingMismatchError
 from offbook.events import NULL_SINK, Sink
 from offbook.messages import Reply, Request
 from offbook.providers.provider import Provider
-from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.stores.locate import last_recorded_at, open_store
+from offbook.session.log import Log, Served
 from offbook.session.provider import MockProvider
 from offbook.session.recorder import RecordMode
 from offbook.session.recording_provider import RecordingProvider
@@ -90,7 +90,7 @@ class MissingRecording(Provider):
         raise RecordingMismatchError(reason, kind="missing")
 
 
-class RecordingFolder(Provider):
+class RecordingFolder(Provider, Served):
     """Forwards each call to the recording of its scenario, which is opened by its first call.
 
     Calls about the run as a whole have a recording of their own, `_run.json`.
@@ -139,13 +139,10 @@ class RecordingFolder(Provider):
         opened = sorted(self._opened.items())
         return {file: provider for file, provider in opened if isinstance(provider, MockProvider)}
 
-    def unused(self) -> list[UnusedEntry]:
-        """Return the exchanges of the opened recordings that were never served, by recording."""
-        return [
-            UnusedEntry(entry.key, entry.position, file)
-            for file, mock in self.mocks().items()
-            for entry in mock.unused()
-        ]
+    @property
+    def log(self) -> Log:
+        """What the opened recordings have served."""
+        return Log.of(mock.log.placed(file) for file, mock in self.mocks().items())
 
     @property
     def opened(self) -> list[str]:

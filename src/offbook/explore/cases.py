@@ -98,6 +98,20 @@ def cases_of(sites: Sequence[ExploredSite], variants: Iterable[FaultVariant]) ->
     return [FaultCase(f"{number:04}", (line,), tuple(cells)) for number, (line, cells) in numbered]
 
 
+def chosen_case(lines: Sequence[PlannedFault], clean: Run) -> FaultCase:
+    """Return the case of these faults, whatever they are, with the calls of the clean run at which they can fire."""
+    tools = [tool for tool in clean.tools if tool.is_observed]
+    rows = [(site_of(call), call.row) for call in clean.calls]
+    rows += [(site_of(tool), f"{tool.tool} {tool.call}") for tool in tools]
+    cells = dict.fromkeys(
+        HeatmapCell(row, str(line).partition(": ")[2])
+        for line in lines
+        for site, row in rows
+        if replace(line.at, workflow=None, attempt=None).covers(site)
+    )
+    return FaultCase("0000", tuple(lines), tuple(cells))
+
+
 def require_case(cases: Sequence[FaultCase], variants: Iterable[FaultVariant]) -> None:
     """Raise InputError if there is no case, unless orders are tried: they show that no calls overlap."""
     types = dict.fromkeys(variant.fault.type for variant in variants if not cases and not variant.needs_overlap)

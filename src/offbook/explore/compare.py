@@ -1,8 +1,6 @@
-"""The coverage of an exploration, and how its verdicts differ from those of an earlier one."""
+"""How the verdicts of an exploration differ from those of an earlier one."""
 
 from __future__ import annotations
-
-from collections import Counter
 
 from msgspec import Struct
 
@@ -74,36 +72,3 @@ def compare_explorations(before: Exploration, after: Exploration) -> Exploration
     ]
     not_tried = sum(old[name] not in FINDING_TITLES for name in left)
     return ExplorationComparison(tuple(changes), len(names) - len(changes), not_tried)
-
-
-RECOVERY_PATHS = ("retry", "fallback", "breaker open")
-
-
-class Coverage(Struct, frozen=True):
-    """What an exploration has covered.
-
-    `met` has the faults of each call, `missed` the calls without one, `never_ran` the recovery paths that no run took.
-    """
-
-    met: dict[str, list[str]]
-    missed: list[str]
-    paths: dict[str, int]
-    never_ran: list[str]
-
-
-def coverage_of(exploration: Exploration) -> Coverage:
-    """Return what the cases of an exploration have covered."""
-    met: dict[str, list[str]] = {row: [] for row in exploration.rows}
-    paths = Counter[str]()
-    for result in exploration.results:
-        paths.update(result.run.paths)
-        for cell in result.case.cells if result.verdict != "not reached" else ():
-            met.setdefault(cell.row, []).append(cell.column)
-    # Only offbook's own gateway shows fallbacks and breakers, and a program may have another one.
-    visible = ("retry",) if exploration.clean.is_program else RECOVERY_PATHS
-    return Coverage(
-        met={row: faults for row, faults in met.items() if faults},
-        missed=[row for row, faults in met.items() if not faults],
-        paths=dict(sorted(paths.items())),
-        never_ran=[path for path in visible if not paths[path]],
-    )

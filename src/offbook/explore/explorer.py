@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Protocol
@@ -35,6 +36,10 @@ from offbook.explore.start_check import ForkingSubject, check_starts, sample_bud
 from offbook.explore.verdict import FINDINGS, LABELS, Assessment, Reason, Verdict, assess
 from offbook.faults import FaultPlan
 from offbook.recording.match.continuation import CONTINUATIONS, Continuation
+
+
+class CleanRunMismatchError(InputError):
+    """The run without a fault asks for something that is not recorded."""
 
 
 class Subject(Protocol):
@@ -213,6 +218,39 @@ class SerialExecutor:
             yield execute(self._subject, case)
 
 
+RECOVERY_PATHS = ("retry", "fallback", "breaker open")
+
+
+class Coverage(Struct, frozen=True):
+    """What an exploration has covered.
+
+    `met` has the faults of each call, `missed` the calls without one, `never_ran` the recovery paths that no run took.
+    """
+
+    met: dict[str, list[str]]
+    missed: list[str]
+    paths: dict[str, int]
+    never_ran: list[str]
+
+
+def coverage_of(exploration: Exploration) -> Coverage:
+    """Return what the cases of an exploration have covered."""
+    met: dict[str, list[str]] = {row: [] for row in exploration.rows}
+    paths = Counter[str]()
+    for result in exploration.results:
+        paths.update(result.run.paths)
+        for cell in result.case.cells if result.verdict != "not reached" else ():
+            met.setdefault(cell.row, []).append(cell.column)
+    # Only offbook's own gateway shows fallbacks and breakers, and a program may have another one.
+    visible = ("retry",) if exploration.clean.is_program else RECOVERY_PATHS
+    return Coverage(
+        met={row: faults for row, faults in met.items() if faults},
+        missed=[row for row, faults in met.items() if not faults],
+        paths=dict(sorted(paths.items())),
+        never_ran=[path for path in visible if not paths[path]],
+    )
+
+
 OnBegin = Callable[[Exploration, int], object]
 OnCase = Callable[[CaseResult], object]
 
@@ -274,7 +312,8 @@ class Explorer:
         broken = [*run.broken, *broken_invariants(run, self._options.invariants)]
         if problem := run.diverged or ended or run.hung or next(iter(broken), ""):
             hint = "an exploration starts from a run that succeeds: record it again, or fix it first"
-            raise InputError(f"the run fails without any fault: {problem}", source=self._subject.name, hint=hint)
+            kind = CleanRunMismatchError if run.diverged else InputError
+            raise kind(f"the run fails without any fault: {problem}", source=self._subject.name, hint=hint)
         if not run.calls and not run.tools:
             hint = "let it use the provider, or the base URL in OPENAI_BASE_URL and its like, or try --intercept"
             raise InputError("the run made no call that could fail", source=self._subject.name, hint=hint)

@@ -1,111 +1,414 @@
-"""The harness of one in-process run: replayed models and tools with faults and observers around them."""
+"""The harness of a run in this process: replayed models, tools and HTTP APIs, with faults around them, observed."""
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
+from functools import cached_property
+from math import inf
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
+import orjson
 from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.explore.observers.calls import ModelObserver, RecoveryCounter, ToolObserver, model_calls, raise_endless
-from offbook.explore.observers.inferred_tools import InferredTool, inferred_effects, inferred_runs
+from offbook.clock import SYSTEM_CLOCK
+from offbook.codecs.base import retry_after_s
+from offbook.errors import ProviderError, RecordingMismatchError
+from offbook.events import BreakerChanged, Event, FallbackTaken, RetryScheduled
+from offbook.explore.inferred_tools import InferredTool, inferred_effects, inferred_runs, offered_tool
+from offbook.explore.observer import (
+    CLEAN_LIMITS,
+    RAISING_HOST,
+    CallLimits,
+    ObservedCall,
+    ObservedTool,
+    PendingAnswer,
+    RaisingHost,
+    RunHost,
+    RunObserver,
+    SentRequest,
+    SentRequests,
+    max_calls_after,
+    offered_tools,
+)
 from offbook.explore.options import ANSWER_WAIT_S, EXPLORE_DIVERGENCE, Divergence
 from offbook.explore.replay import ExploredModels, ExploredTools, RecordedUsers
-from offbook.explore.run import ModelCall, ToolRun, overlaps_of
+from offbook.explore.run import CallOutcome, ChunkKind, ChunkKinds, ModelCall, ToolRun, error_text, overlaps_of
 from offbook.faults import At, FaultInjector, FaultPlan, inject_tools
 from offbook.faults.log import FaultLog
 from offbook.faults.order import CallOrder, Cancelled
+from offbook.faults.site import Site
 from offbook.gateway.gateway import ProviderGateway
+from offbook.messages import (
+    Reply,
+    Request,
+    Response,
+    StreamedReply,
+    StreamEnd,
+    StreamEvent,
+    StreamRestart,
+    WholeReply,
+    result_text,
+)
+from offbook.providers.first_use import Sdk, send_again
 from offbook.providers.provider import Provider
+from offbook.recording.format.document import check_strict
 from offbook.recording.format.exchange import ToolExchange
+from offbook.recording.latency import NO_LATENCY
 from offbook.recording.match.continuation import Continuation, gave_up_mark
+from offbook.recording.match.fingerprint import fingerprint
 from offbook.recording.redact.rules import redactor_in_force
 from offbook.recording.stores.store import RecordingReader
-from offbook.session.injector import refuse_crash
 from offbook.session.numbers import CallNumbers
 from offbook.session.script import ModelScript, Script, ScriptedModels, ScriptedTools, ScriptLine
+from offbook.session.sources import RecordedModels
 from offbook.session.tape import Tape
-from offbook.tools import Toolbox, ToolDef
-from offbook.tools.definition import is_async, wrap_tool
-from offbook.tools.effects import Effect, ToolDeclaration, count_collected, prefer_reported
+from offbook.tools import Toolbox, ToolDef, ToolSpec
+from offbook.tools.definition import wrap_tool
+from offbook.tools.effects import UNDECLARED, Effect, ToolDeclaration, prefer_reported
 from offbook.tools.toolbox import GivenTool, GivenTools
+from offbook.wire.api import InProcessCall, InProcessClients
+from offbook.wire.backend import AcceptedCall, accept_in, split_session_path
+from offbook.wire.options import DEFAULT_RESPONSE
+from offbook.wire.recordings import AnswerEncoder
+from offbook.wire.request import HttpRequest
+from offbook.wire.session import ExploredRun, WireSession
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     import httpx2
 
-    from offbook.explore.http_harness import ExploredHttp, HttpRecording
     from offbook.wire.intercept.in_process import InProcessInterception
 
 NO_DECLARATIONS: Mapping[str, ToolDeclaration] = MappingProxyType({})
 
+_TOLERANCE_S = 1e-6
 
-class CallLimits(Struct, frozen=True, kw_only=True):
-    """How many calls of models and of tools a run may make before it counts as endless."""
 
-    models: int
-    tools: int
+class _Attempt(Struct, frozen=True):
+    """An attempt in progress."""
+
+    request: Request
+    site: Site
+    started_s: float
+    told: bool
+
+
+class ObservedProvider(Provider):
+    """Tells the observer of a run about its model calls: a provider around its faults and its recording."""
+
+    name = "explore"
+
+    def __init__(
+        self, provider: Provider, models: ExploredModels, observer: RunObserver, *, numbers: CallNumbers
+    ) -> None:
+        self._provider, self._models, self._observer = provider, models, observer
+        self._call_numbers, self._has_failed = numbers, False
+
+    async def send(self, request: Request) -> Reply:
+        self._observer.start_call()
+        attempt = self._start(request)
+        try:
+            reply = await self._provider.send(attempt.request)
+            if request.stream:
+                return StreamedReply(self._observe_stream(reply, attempt), source=reply)
+            response = reply.response if isinstance(reply, WholeReply) else await reply.collect()
+        except (Exception, asyncio.CancelledError) as error:
+            self._note_failure(attempt, error)
+            raise
+        self._note(attempt, response=response)
+        return WholeReply(response)
+
+    def _start(self, request: Request) -> _Attempt:
+        """Assign the request its site. One that repeats a request which has failed is a further attempt of that call.
+
+        So it is whoever makes it: a gateway, or an agent whose gateway has given up. Another model is another call.
+        """
+        step = (request.workflow, request.step_id)
+        # Hashing takes long, and before the first failure there is nothing that a request could repeat.
+        identity = fingerprint(request) if self._has_failed else ""
+        site = self._call_numbers.start(step, identity)
+        numbered = replace(request, call=site.call, attempt=site.attempt)
+        return _Attempt(numbered, site, _now_s(), self._models.source.tells_failure(request))
+
+    async def _observe_stream(self, reply: Reply, attempt: _Attempt) -> AsyncIterator[StreamEvent]:
+        chunks: list[ChunkKind] = []
+        kinds, has_ended = ChunkKinds(), False
+        try:
+            async for event in reply:
+                if isinstance(event, StreamEnd):
+                    has_ended = True
+                    self._note(attempt, response=event.response, chunks=chunks)
+                elif not isinstance(event, StreamRestart):
+                    chunks.append(kinds.next(event))
+                yield event
+        except (Exception, asyncio.CancelledError) as error:
+            self._note_failure(attempt, error, chunks=chunks)
+            raise
+        except GeneratorExit:
+            if not has_ended:  # the agent has stopped reading
+                self._note(attempt, chunks=chunks)
+            raise
+
+    def _note_failure(self, attempt: _Attempt, error: BaseException, *, chunks: list[ChunkKind] | None = None) -> None:
+        request = attempt.request
+        self._models.take_back(request)
+        message = f"{type(error).__name__}: {error}"
+        if isinstance(error, RecordingMismatchError):
+            self._note(attempt, outcome="diverged", error=message)
+            return
+        self._call_numbers.finish(attempt.site, fingerprint(request), failed=True)
+        self._has_failed = True
+        wait_s = _requested_wait_s(error)
+        self._note(attempt, outcome="failed", error=message, chunks=chunks, wait_s=wait_s)
+
+    def _note(
+        self,
+        attempt: _Attempt,
+        *,
+        response: Response | None = None,
+        outcome: CallOutcome = "answered",
+        error: str = "",
+        chunks: list[ChunkKind] | None = None,
+        wait_s: float = 0.0,
+    ) -> None:
+        request, now_s = attempt.request, _now_s()
+        self._observer.ended(
+            ObservedCall(
+                site=attempt.site,
+                messages=request.messages,
+                started_s=attempt.started_s,
+                ended_s=now_s,
+                due_s=now_s + wait_s - _TOLERANCE_S,
+                outcome=outcome,
+                error=error,
+                model=request.model,
+                has_tools=bool(request.tools),
+                is_streamed=request.stream,
+                chunks=tuple(chunks or ()),
+                asks_for=() if response is None else tuple((call.tool, call.args) for call in response.tool_calls),
+                told=attempt.told,
+                effects_before=self._observer.count_effects(),
+                is_unrecorded=self._models.is_unrecorded(request),
+            )
+        )
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _requested_wait_s(error: BaseException) -> float:
+    """Return how long the API asks to wait before the next attempt."""
+    headers = error.headers if isinstance(error, ProviderError) else {}
+    return retry_after_s(headers, now=SYSTEM_CLOCK.utc_now()) or 0.0 if headers else 0.0
+
+
+_current_call: ContextVar[ObservedTool | None] = ContextVar("_current_call", default=None)
+_UNKNOWN_TOOL = ToolDef(ToolSpec("unknown"), lambda: None)
+"""The tool of a call whose context was lost, as in a thread that its agent started."""
+
+
+def observe_called(tool: ToolDef, observer: RunObserver) -> ToolDef:
+    """Wrap a tool as the agent gets it, around faults: the observer is told of each call, and of what it returns."""
+
+    def call(**arguments: Any) -> Any:
+        started = observer.start_tool(tool, arguments)
+        token = _current_call.set(started)
+        try:
+            value = tool.callable(**arguments)
+            if isinstance(value, Awaitable):
+                return wait(started, value)
+            started.result = result_text(value)
+        except Exception as error:
+            started.error = f"{type(error).__name__}: {error_text(error)}"
+            raise
+        else:
+            return value
+        finally:
+            _current_call.reset(token)
+
+    async def wait(started: ObservedTool, value: Awaitable[Any]) -> Any:
+        token = _current_call.set(started)
+        try:
+            result = await value
+        except (Exception, asyncio.CancelledError) as error:
+            started.error = f"{type(error).__name__}: {error_text(error)}"
+            raise
+        finally:
+            _current_call.reset(token)
+        started.result = result_text(result)
+        return result
+
+    return wrap_tool(tool, call, timeout_s=tool.timeout_s)
+
+
+def observe_run(tool: ToolDef, observer: RunObserver) -> ToolDef:
+    """Wrap a tool itself, inside faults: the observer is told that it really runs."""
+
+    def call(**arguments: Any) -> Any:
+        started = _current_call.get() or ObservedTool(_UNKNOWN_TOOL, 0, {})
+        observer.run_tool(started)
+        value = tool.callable(**arguments)
+        if isinstance(value, Awaitable):
+            return wait(started, value)
+        started.has_returned = True
+        return value
+
+    async def wait(started: ObservedTool, value: Awaitable[Any]) -> Any:
+        result = await value
+        started.has_returned = True
+        return result
+
+    return wrap_tool(tool, call, timeout_s=None)
+
+
+class RecoveryCounter:
+    """A sink that counts retries, fallbacks and state changes of breakers."""
+
+    def __init__(self) -> None:
+        self.paths = Counter[str]()
+
+    def emit(self, event: Event) -> None:
+        match event:
+            case RetryScheduled():
+                self.paths["retry"] += 1
+            case FallbackTaken():
+                self.paths["fallback"] += 1
+            case BreakerChanged(state=state):
+                self.paths[f"breaker {state}"] += 1
+
+
+class HttpAnswers:
+    """A recording as it answers HTTP clients in all runs."""
+
+    def __init__(self, tape: Tape, divergence: Divergence) -> None:
+        self._tape = tape
+        self._default = divergence.default_response if divergence.policy == "default" else DEFAULT_RESPONSE
+
+    @cached_property
+    def encoder(self) -> AnswerEncoder:
+        """What encodes its answers. Raises RecordingFormatError if its format is older than version 2."""
+        check_strict(self._tape.reader.version, source=self._tape.reader.source)
+        return AnswerEncoder(self._tape, latency=NO_LATENCY, default_response=self._default)
+
+    def prepare(self, lines: Sequence[ScriptLine], requests: Iterable[SentRequest]) -> None:
+        """Make what the processes of all cases need, so that they need not: indexes, the tools of the requests of the
+        clean run, and what SDKs build at their first request: they send these requests to their recorded answers."""
+        _ = self._tape.cross_protocol, self._tape.written
+        for fields in {line.fields for line in lines if line.fields}:
+            for name, schema in offered_tools(orjson.loads(fields).get("tools", ())).items():
+                offered_tool(name, schema)
+        source = RecordedModels(self._tape)
+        session = WireSession("", parser=self.encoder.parser, source=source, encoder=self.encoder)
+        clients = ExploredHttp(session)
+
+        def option_of(sdk: Sdk) -> dict[str, Any]:
+            is_transport = sdk.client_option == "transport"
+            return {sdk.client_option: clients.httpx_transport() if is_transport else clients.sync_http_client()}
+
+        for path, body in requests:
+            send_again(path, body, option_of)
+
+
+class ExploredHttp(InProcessClients):
+    """The HTTP APIs of one run. All clients of the run share one session.
+
+    A client that waits longer than `patience_s` for what a fault holds back ends the run, by its `host`.
+    """
+
+    def __init__(self, session: WireSession, host: RunHost = RAISING_HOST, *, patience_s: float = inf) -> None:
+        self.session, self.host, self.patience_s, self._lock = session, host, patience_s, threading.Lock()
+
+    def accept(self, request: HttpRequest) -> InProcessCall:
+        with self._lock:
+            path = split_session_path(request.path)[1]
+            accepted = accept_in(self.session, replace(request, path=path))
+        return _ExploredCall(accepted, self)
+
+    def close(self) -> None:
+        """Do nothing: other clients may go on."""
+
+    @property
+    def guard(self) -> AbstractContextManager[object]:
+        """What the threads of the run share."""
+        return self._lock
+
+
+class _ExploredCall(InProcessCall):
+    """A call of an explored run. A client that waits for too long for what a fault holds back ends the run."""
+
+    def __init__(self, accepted: AcceptedCall, http: ExploredHttp) -> None:
+        assert accepted.answer is not None, "an explored run has no real API"
+        super().__init__(accepted.answer, accepted, guard=http.guard)
+        self._attempt, self._host = accepted.attempt, http.host
+        self.patience_s = http.patience_s if accepted.attempt is not None and accepted.attempt.fault else inf
+
+    def hang(self) -> None:
+        assert self._attempt is not None
+        assert self._attempt.site is not None
+        vendor, has_begun = self._attempt.parsed.route.vendor, self.answer.status is not None
+        pending = PendingAnswer(f"call {self._attempt.site.overall}", vendor, has_begun)
+        self._host.end_hung(pending.waiting_text(self.patience_s))
 
 
 class Harness:
     """The models and tools of one explored run.
 
     `provider` and `gateway` answer model calls from the recording, with the faults of the plan; so do the clients of
-    `http_client()` and `sync_http_client()`, for SDKs. `tools` does the same for tools. Every call is observed.
+    `http_client()` and `sync_http_client()`, for SDKs. `tools` does the same for tools. The `observer` is told of every
+    call. The `host` ends a run that hangs, or has a crash in its plan.
 
     `reporting` are the tools whose effects the clean run has reported. An HTTP client may wait `answer_s` for an answer
-    that a fault holds back. `on_crash` ends the process where the plan has a crash.
+    that a fault holds back.
     """
 
     def __init__(
         self,
         plan: FaultPlan,
+        observer: RunObserver,
+        host: RaisingHost = RAISING_HOST,
         *,
         models: ExploredModels,
         tools: ExploredTools | None,
-        limits: CallLimits,
+        http: HttpAnswers,
         declarations: Mapping[str, ToolDeclaration] = NO_DECLARATIONS,
-        open_http: Callable[[ScriptedModels, CallNumbers, FaultLog], ExploredHttp],
         reporting: Sequence[str] = (),
+        answer_s: float = ANSWER_WAIT_S,
     ) -> None:
         self.recovery_counter = RecoveryCounter()
         self.reported: list[Effect] = []
-        self._on_endless: Callable[[str], object] = raise_endless
-        self._on_hung: Callable[[str], object] = raise_endless
-        self.answer_s = ANSWER_WAIT_S
         self._interceptions: list[InProcessInterception] = []
         self._wrapped: dict[str, ToolDeclaration] = {}
-        self._open_http, self._reporting = open_http, reporting
+        self._plan, self._observer, self._host = plan, observer, host
+        self._answers, self._answer_s = http, answer_s
         self._models, self._replayed_tools, self._declared = models, tools, declarations
-        self._users = RecordedUsers(models)
-        self._fault_log, self._tool_observer = FaultLog(), ToolObserver(max_calls=limits.tools)
-        self.on_crash: Callable[[], NoReturn] = refuse_crash
-        self._plan, self._order, self._numbers = plan, CallOrder(), CallNumbers()
+        self._reporting, self._users = reporting, RecordedUsers(models)
+        self._fault_log, self._order, self._numbers = FaultLog(), CallOrder(), CallNumbers()
         injector = FaultInjector(
             models,
             plan,
             call_numbers=self._numbers,
             fault_log=self._fault_log,
             marked=True,
-            on_crash=self._crash,
+            on_crash=host.crash,
             order=self._order,
         )
-        self._model_observer = ModelObserver(injector, models, numbers=self._numbers, max_calls=limits.models)
-        self._model_observer.count_effects = self._count_effects
+        self._provider = ObservedProvider(injector, models, observer, numbers=self._numbers)
         self._faulty_tools = inject_tools(
-            (), plan, fault_log=self._fault_log, marked=True, on_crash=self._crash, order=self._order
+            (), plan, fault_log=self._fault_log, marked=True, on_crash=host.crash, order=self._order
         )
-
-    def _crash(self) -> NoReturn:
-        self.on_crash()
 
     @property
     def provider(self) -> Provider:
         """The provider that answers model calls. It does not retry."""
-        return self._model_observer
+        return self._provider
 
     @property
     def users(self) -> Provider:
@@ -148,17 +451,23 @@ class Harness:
 
     @cached_property
     def _http(self) -> ExploredHttp:
-        http = self._open_http(self._models.source, self._numbers, self._fault_log)
-        http.count_effects_by(self._count_effects)
-        http.on_endless, http.on_hung = self._on_endless, self._on_hung
-        http.patience_s = self.answer_s
+        encoder, source = self._answers.encoder, self._models.source
+        session = WireSession(
+            "",
+            parser=encoder.parser,
+            source=source,
+            encoder=encoder,
+            plan=FaultPlan([line for line in self._plan if line.at.tool is None]),
+            explored_run=ExploredRun(source.script, self._observer, numbers=self._numbers, fault_log=self._fault_log),
+        )
         if self._plan.has_orders:
-            http.share_order(self._order)
-        return http
+            session.share_order(self._order)
+        return ExploredHttp(session, self._host, patience_s=self._answer_s)
 
     @property
-    def _opened_http(self) -> ExploredHttp | None:
-        return vars(self).get("_http")
+    def has_http(self) -> bool:
+        """Whether the run has HTTP clients."""
+        return "_http" in vars(self)
 
     def tools(self, *given: GivenTool | GivenTools) -> Toolbox:
         """Wrap tools: `tools(search, book)`. They are replayed if the recording has any calls of tools."""
@@ -170,52 +479,35 @@ class Harness:
 
     def wrap(self, tool: ToolDef) -> ToolDef:
         """Wrap one tool: inside is the tool or its recording, around it are faults, outside is what the agent sees."""
-        declared = _declare(tool, self._declared.get(tool.name))
+        declared = tool.declared_as(self._declared.get(tool.name, UNDECLARED))
         self._wrapped[tool.name] = declared.declaration
         inner = declared if self._replayed_tools is None else _replay_tool(declared, self._replayed_tools)
-        return self._tool_observer.outside(self._faulty_tools.wrap(self._tool_observer.inside(inner)))
-
-    def on_endless(self, end: Callable[[str], object]) -> None:
-        """Call `end` with the reason when the run makes too many calls, instead of raising an error."""
-        self._model_observer.on_endless = self._tool_observer.on_endless = self._on_endless = end
-        if self._opened_http is not None:
-            self._opened_http.on_endless = end
-
-    def on_hung(self, end: Callable[[str], object]) -> None:
-        """Call `end` with the reason when an HTTP client has waited for an answer for `answer_s`."""
-        self._on_hung = end
-        if self._opened_http is not None:
-            self._opened_http.on_hung = end
+        return observe_called(self._faulty_tools.wrap(observe_run(inner, self._observer)), self._observer)
 
     @property
     def calls(self) -> tuple[ModelCall, ...]:
         """The model calls so far, by HTTP clients and by the provider."""
-        over_http = [] if self._opened_http is None else self._opened_http.observed
-        observed = [*over_http, *self._model_observer.observed]
-        if over_http:
-            observed.sort(key=lambda call: (call.ended_s, call.site.overall))
-        return model_calls(observed)
+        return self._observer.calls
 
     @property
     def tool_runs(self) -> tuple[ToolRun, ...]:
         """The tool calls so far: those that were observed, and those that the conversation of an HTTP client shows."""
-        return (*self._tool_observer.runs, *inferred_runs(self._inferred_tools, self._declared))
+        return (*self._observer.tool_runs, *inferred_runs(self._inferred_tools, self._declared))
 
     @property
     def effects(self) -> tuple[Effect, ...]:
         """The side effects so far: the calls of tools that have one and that ran, reported ones instead of inferred."""
         inferred = [each for each in self._inferred_tools if each.tool not in self._reporting]
-        others = (*self._tool_observer.effects, *inferred_effects(inferred, self._declared))
-        return prefer_reported(self.reported, others)
+        return prefer_reported(self.reported, (*self._observer.effects, *inferred_effects(inferred, self._declared)))
 
     @property
     def declarations(self) -> dict[str, ToolDeclaration]:
         """What is declared about tools, by themselves or elsewhere."""
-        return {**(self._declared if self._opened_http is not None else {}), **self._wrapped}
+        return {**(self._declared if self.has_http else {}), **self._wrapped}
 
     @property
     def _inferred_tools(self) -> list[InferredTool]:
-        return [] if self._opened_http is None else self._opened_http.inferred_tools(observed=self._wrapped)
+        return self._observer.inferred_tools(observed=self._wrapped)
 
     @property
     def fired(self) -> tuple[str, ...]:
@@ -239,13 +531,16 @@ class Harness:
 
     @property
     def diverged(self) -> list[str]:
-        """The requests that were never recorded; of HTTP clients, the first one."""
-        over_http = "" if self._opened_http is None else self._opened_http.diverged
+        """The requests that were never recorded; of HTTP clients, the first one. In the clean run, it may be any."""
         models, tools = self._models.diverged, self._replayed_tools
         errors = [*([] if models is None else [models]), *([] if tools is None else tools.source.diverged)]
-        fired = [str(planned) for planned in self._fault_log.fired]
-        explained = [error.replace(fired=fired, hint="") if fired else error for error in errors]
-        return [*map(str, explained), *filter(None, [over_http])]
+        explained = [error.replace(fired=self.fired, hint="") if self.fired else error for error in errors]
+        texts = [str(error) for error in explained]
+        if self.has_http:
+            session = self._http.session
+            misses = session.misses if self._models.source.is_clean else ()
+            texts.append(misses[0].text if misses else session.diverged)
+        return [text for text in texts if text]
 
     @property
     def continuation(self) -> str:
@@ -256,41 +551,13 @@ class Harness:
     @property
     def recovery_paths(self) -> dict[str, int]:
         """How often the run did what to recover; of SDKs, only retries are known."""
-        retries = 0 if self._opened_http is None else self._opened_http.retries
+        retries = self._observer.retries
         paths = self.recovery_counter.paths + Counter({"retry": retries} if retries else {})
         return dict(sorted(paths.items()))
 
-    def _count_effects(self) -> int:
-        return count_collected() + self._tool_observer.effect_count
-
-
-def _declare(tool: ToolDef, declared: ToolDeclaration | None) -> ToolDef:
-    """Return the tool with what is declared about it elsewhere, beside what it declares itself."""
-    if declared is None:
-        return tool
-    return replace(
-        tool,
-        side_effect=tool.side_effect or declared.side_effect,
-        read_only=tool.read_only or declared.read_only,
-        idempotent=tool.idempotent or declared.idempotent,
-        undoes=tool.undoes or declared.undoes,
-    )
-
 
 def _replay_tool(tool: ToolDef, recorded: ExploredTools) -> ToolDef:
-    def answer(**arguments: Any) -> Any:
-        return recorded.answer(tool, arguments)
-
-    async def answer_later(**arguments: Any) -> Any:
-        return recorded.answer(tool, arguments)
-
-    return wrap_tool(tool, answer_later if is_async(tool.callable) else answer, timeout_s=tool.timeout_s)
-
-
-SPARE_CALLS = 100
-"""How many calls a run may make beyond five times those of the clean run, before it counts as endless."""
-
-MAX_CLEAN_CALLS = 10_000
+    return wrap_tool(tool, lambda **arguments: recorded.answer(tool, arguments), timeout_s=tool.timeout_s)
 
 
 class CleanScript(Struct, frozen=True):
@@ -303,7 +570,7 @@ class CleanScript(Struct, frozen=True):
     models: tuple[ScriptLine, ...]
     tools: tuple[ScriptLine, ...]
     limits: CallLimits
-    requests: tuple[tuple[str, bytes], ...] | None = None
+    requests: tuple[SentRequest, ...] | None = None
     reporting: tuple[str, ...] = ()
 
 
@@ -326,25 +593,26 @@ class HarnessFactory:
         self._reader, self._declarations, self._divergence = reader, declarations, divergence
         self._tape, self._script = Tape(reader, strict=True), ModelScript()
         self._tool_script: Script[ToolExchange] = Script()
-        self._http: HttpRecording | None = None
+        self._http, self._sent = HttpAnswers(self._tape, divergence), SentRequests()
         self._clean: Harness | None = None
-        self._limits: CallLimits | None = None
-        self._reporting: tuple[str, ...] = ()
+        self._loaded: CleanScript | None = None
 
     @property
     def has_script(self) -> bool:
         """Whether there was a clean run, so that the next run follows its script."""
-        return self._limits is not None or self._clean is not None
+        return self._loaded is not None or self._clean is not None
 
     @property
     def script(self) -> CleanScript:
         """The script of the clean run, which was made in this process."""
+        clean = self._clean
+        assert clean is not None
         return CleanScript(
             self._script.lines,
             self._tool_script.lines,
-            self._call_limits(),
-            requests=None if self._http is None else self._http.requests,
-            reporting=self._reporting_tools(),
+            CallLimits(models=max_calls_after(len(clean.calls)), tools=max_calls_after(len(clean.tool_runs))),
+            requests=tuple(self._sent.requests) if clean.has_http else None,
+            reporting=tuple(sorted({effect.tool for effect in clean.reported})),
         )
 
     def load_script(self, script: CleanScript) -> None:
@@ -352,24 +620,28 @@ class HarnessFactory:
         self._script.load(script.models, self._reader)
         self._script.conversations.prepare()
         self._tool_script.load(script.tools, self._reader.tools)
-        self._limits, self._reporting = script.limits, script.reporting
-        if script.requests is not None:
-            self._http = self._http_recording()
-            self._http.prepare(script.models, script.requests)
-        self._warm_up()
-
-    def _warm_up(self) -> None:
-        """Use once what every run uses, so that caches are filled before the processes of the runs are forked."""
+        self._loaded = script
+        # Use once what every run uses, so that caches are filled before the processes of the runs are forked.
         harness = self.create(FaultPlan())
         redactor_in_force()
-        if self._http is not None:
+        if script.requests is not None:
+            self._http.prepare(script.models, script.requests)
             harness.sync_http_client().close()
 
-    def create(self, plan: FaultPlan, continuation: Continuation = "stubborn") -> Harness:
+    def create(
+        self,
+        plan: FaultPlan,
+        continuation: Continuation = "stubborn",
+        host: RaisingHost = RAISING_HOST,
+        *,
+        answer_s: float = ANSWER_WAIT_S,
+    ) -> Harness:
         """Return the harness of the next run. Tools run for real if the recording has no calls of tools.
 
-        `continuation` answers what was never recorded, if that is how divergences are answered.
+        `continuation` answers what was never recorded, if that is how divergences are answered. The run happens in
+        `host`. Its HTTP clients may wait `answer_s` for an answer that a fault holds back.
         """
+        script = self._loaded or (None if self._clean is None else self.script)
         source = ScriptedModels(
             self._tape,
             self._script,
@@ -381,46 +653,25 @@ class HarnessFactory:
         tools = ScriptedTools(source, self._tool_script) if len(index) else None
         harness = Harness(
             plan,
+            RunObserver(
+                self._script,
+                host,
+                limits=CLEAN_LIMITS if script is None else script.limits,
+                knows_pauses=True,
+                sent=self._sent if script is None else None,
+            ),
+            host,
             models=models,
             tools=None if tools is None else ExploredTools(tools, self._divergence, models=models),
-            limits=self._call_limits(),
+            http=self._http,
             declarations=self._declarations,
-            open_http=partial(self._open_http, plan, is_clean=not self.has_script),
-            reporting=self._reporting_tools(),
+            reporting=() if script is None else script.reporting,
+            answer_s=answer_s,
         )
-        if not self.has_script:
+        if script is None:
             self._clean = harness
         return harness
-
-    def _open_http(
-        self, plan: FaultPlan, source: ScriptedModels, numbers: CallNumbers, fault_log: FaultLog, *, is_clean: bool
-    ) -> ExploredHttp:
-        if self._http is None:
-            self._http = self._http_recording()
-        max_calls = MAX_CLEAN_CALLS if is_clean else self._call_limits().models
-        return self._http.start_run(plan, source, numbers=numbers, fault_log=fault_log, max_calls=max_calls)
-
-    def _http_recording(self) -> HttpRecording:
-        from offbook.explore.http_harness import HttpRecording  # noqa: PLC0415 - most runs have no HTTP clients
-
-        return HttpRecording(self._tape, self._script, self._divergence)
-
-    def _reporting_tools(self) -> tuple[str, ...]:
-        if self._clean is None:
-            return self._reporting
-        return tuple(sorted({effect.tool for effect in self._clean.reported}))
-
-    def _call_limits(self) -> CallLimits:
-        if self._clean is None:
-            return self._limits or CallLimits(models=MAX_CLEAN_CALLS, tools=MAX_CLEAN_CALLS)
-        calls, tools = len(self._clean.calls), len(self._clean.tool_runs)
-        return CallLimits(models=max_calls_after(calls), tools=max_calls_after(tools))
 
     def close(self) -> None:
         """Close the recording."""
         self._reader.close()
-
-
-def max_calls_after(clean_calls: int) -> int:
-    """Return how many calls a run may make where the clean run made `clean_calls`."""
-    return 5 * clean_calls + SPARE_CALLS

@@ -15,7 +15,7 @@ from functools import lru_cache
 from inspect import isawaitable
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
-from typing import Any, NoReturn, TypeAlias, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -30,13 +30,16 @@ from offbook.errors import (
     StepError,
     StreamInterruptedError,
 )
-from offbook.explore.harness import CleanScript, Harness
+from offbook.explore.harness import CleanScript, Harness, HarnessFactory
 from offbook.explore.isolation import CaseProcess
-from offbook.explore.observers.calls import EndlessRunError
+from offbook.explore.observer import EndlessRunError, RaisingHost
 from offbook.explore.options import DEFAULT_DEADLINES, Deadlines
 from offbook.explore.run import Run, RunFailure, error_text, normalize_text
+from offbook.faults import FaultPlan
 from offbook.faults.order import run_task
 from offbook.recording.format.exchange import json_form
+from offbook.recording.match.continuation import Continuation
+from offbook.session.injector import refuse_crash
 from offbook.tools.effects import collect_effects
 
 _FOREIGN_FOLDERS = tuple(
@@ -163,40 +166,65 @@ def _readable(value: Any) -> Any:
     return [_readable(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-OnCrash: TypeAlias = Callable[[Run], NoReturn]
-FinishRun: TypeAlias = Callable[[Run], Run]
+class Life:
+    """The life of a run that cannot crash. Subjects that can be started again have others."""
+
+    def crash(self, run: Run) -> NoReturn:
+        """End the process where the plan has a crash, with the run so far."""
+        refuse_crash()
+
+    def finish(self, run: Run) -> Run:
+        """Return the run to report."""
+        return run
 
 
-def as_it_is(run: Run) -> Run:
-    """Return a run unchanged."""
-    return run
+ONLY_LIFE = Life()
 
 
-class RunMonitor:
-    """Runs something on a harness once, and reports what it did.
+class RunMonitor(RaisingHost):
+    """Runs something on a harness once, and reports what it did: the host of the run.
 
     `declared` are the errors that the run is expected to raise when it gives up, as classes or names.
 
     In the process of a case, a run that is late ends the process, which it cannot catch. Elsewhere it gets a
-    RunDeadlineError. `on_crash` is called with the run so far where its plan has a crash. `finish` returns the run to
-    report: by default the run itself.
+    RunDeadlineError. The `life` of the run says what a crash in its plan does, and what is reported.
     """
 
     def __init__(
         self,
-        harness: Harness,
+        harnesses: HarnessFactory,
+        plan: FaultPlan,
+        continuation: Continuation = "stubborn",
         *,
         declared: Sequence[type[BaseException] | str] = (),
         deadlines: Deadlines = DEFAULT_DEADLINES,
-        on_crash: OnCrash | None = None,
-        finish: FinishRun = as_it_is,
+        life: Life = ONLY_LIFE,
     ) -> None:
-        self._harness, self._declared, self._deadlines = harness, tuple(declared), deadlines
-        harness.answer_s = deadlines.answer_s
-        self._finish = finish
-        if on_crash is not None:
-            harness.on_crash = lambda: on_crash(self._run())
+        self._declared, self._deadlines, self._life = tuple(declared), deadlines, life
         self._took_s = 0.0
+        self._case: CaseProcess | None = None
+        self.harness = harnesses.create(plan, continuation, self, answer_s=deadlines.answer_s)
+
+    def crash(self) -> NoReturn:
+        self._life.crash(self._run())
+
+    def end_endless(self, reason: str) -> NoReturn:
+        if self._case is not None:
+            self._end_late(self._case, reason, "the last came from")
+        super().end_endless(reason)
+
+    def end_hung(self, reason: str) -> NoReturn:
+        if self._case is not None:
+            self._end_late(self._case, reason)
+        super().end_hung(reason)
+
+    def _end_late(self, case: CaseProcess, text: str, doing: str = "it waited in") -> NoReturn:
+        """Report a run that does not end, with the line of the agent that it is at, and end the process of its case."""
+        place = place_of(sys._getframe(), inside=RunMonitor._observe.__code__)  # noqa: SLF001
+        self._end(case, hung=f"{text}; {doing} {place}" if place else text)
+
+    def _end(self, case: CaseProcess, **fields: Any) -> NoReturn:
+        case.report(CaseReport(run=self._run(**fields)).to_bytes())
 
     def observe(self, work: Callable[[], Any]) -> Run:
         """Call `work` and report the run. What it raises is part of the report, and so is sys.exit.
@@ -211,7 +239,7 @@ class RunMonitor:
     def _observe(self, work: Callable[[], Any]) -> Run:
         result, error, hung = None, None, ""
         try:
-            with real_time_limit(self._deadlines.real_s), collect_effects() as self._harness.reported:
+            with real_time_limit(self._deadlines.real_s), collect_effects() as self.harness.reported:
                 result = work()
         except BaseException as raised:
             hung = _hang_reason(raised)
@@ -220,7 +248,7 @@ class RunMonitor:
                 raise
             error = None if hung else self._failure(raised)
         finally:
-            self._harness.end_interceptions()
+            self.harness.end_interceptions()
         return self._run(result=json_form(result).value, error=error, hung=hung)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -245,33 +273,24 @@ class RunMonitor:
         # because a process that ends by it would report nothing.
         virtual_s, real_s = self._deadlines.virtual_s, self._deadlines.real_s
 
-        def end(**fields: Any) -> NoReturn:
-            case.report(CaseReport(run=self._run(**fields)).to_bytes())
-
-        def end_late(text: str, doing: str = "it waited in") -> NoReturn:
-            place = place_of(sys._getframe(), inside=RunMonitor._observe.__code__)  # noqa: SLF001
-            end(hung=f"{text}; {doing} {place}" if place else text)
-
         exit_process = os._exit
 
         def exit_now(status: int) -> NoReturn:
             if case.is_copy:
                 exit_process(status)
-            end(error=RunFailure("undeclared", PROCESS_ENDED, exit_text(status & 0xFF)))
+            self._end(case, error=RunFailure("undeclared", PROCESS_ENDED, exit_text(status & 0xFF)))
 
-        case.call_at(real_s, lambda: end_late(_late_text(f"{real_s:g} s of real time")))
-        case.clock.call_at(virtual_s, lambda: end_late(_late_text(f"{virtual_s:g} s")))
-        self._harness.on_endless(lambda text: end_late(text, "the last came from"))
-        self._harness.on_hung(end_late)
-        os._exit = exit_now
+        self._case, os._exit = case, exit_now
+        case.call_at(real_s, lambda: self._end_late(case, _late_text(f"{real_s:g} s of real time")))
+        case.clock.call_at(virtual_s, lambda: self._end_late(case, _late_text(f"{virtual_s:g} s")))
         try:
             yield
         finally:
-            os._exit = exit_process
+            self._case, os._exit = None, exit_process
             case.end_deadlines()
 
     def _run(self, *, result: Any = None, error: RunFailure | None = None, hung: str = "") -> Run:
-        harness, case = self._harness, CaseProcess.current
+        harness, case = self.harness, CaseProcess.current
         run = Run(
             result=result,
             error=error,
@@ -288,12 +307,12 @@ class RunMonitor:
             took_s=round(self._took_s if case is None else case.clock.passed_s, 6),
             paths=harness.recovery_paths,
         )
-        return self._finish(run)
+        return self._life.finish(run)
 
     def _failure(self, error: BaseException) -> RunFailure:
         inner = _first_error(error)
         declared_as = next(filter(None, (_name_if(inner, each) for each in self._declared)), "")
-        was_cancelled = isinstance(inner, asyncio.CancelledError) and self._harness.was_cancelled
+        was_cancelled = isinstance(inner, asyncio.CancelledError) and self.harness.was_cancelled
         is_declared = was_cancelled or isinstance(inner, GAVE_UP_ERRORS) or declared_as
         message = _exit_call(inner) if isinstance(inner, SystemExit) else error_text(inner)
         return RunFailure("declared" if is_declared else "undeclared", type(inner).__name__, message, declared_as)
@@ -348,12 +367,19 @@ class MonitoredFunction:
     ) -> None:
         self.work, self._declared, self._deadlines = work, tuple(declared), deadlines
 
-    def run(self, harness: Harness, *, on_crash: OnCrash | None = None, finish: FinishRun = as_it_is) -> Run:
-        """Run the function on this harness and report the run, like a RunMonitor. Only interrupts are raised."""
+    def run(
+        self,
+        harnesses: HarnessFactory,
+        plan: FaultPlan,
+        continuation: Continuation = "stubborn",
+        *,
+        life: Life = ONLY_LIFE,
+    ) -> Run:
+        """Run the function on the next harness and report the run, like a RunMonitor. Only interrupts are raised."""
         monitor = RunMonitor(
-            harness, declared=self._declared, deadlines=self._deadlines, on_crash=on_crash, finish=finish
+            harnesses, plan, continuation, declared=self._declared, deadlines=self._deadlines, life=life
         )
-        return monitor.observe(lambda: monitor.run(self._call(harness)))
+        return monitor.observe(lambda: monitor.run(self._call(monitor.harness)))
 
     async def _call(self, harness: Harness) -> Any:
         result = self.work(harness)

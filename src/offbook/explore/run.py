@@ -417,7 +417,7 @@ def _recorded_chunks(exchange: Exchange) -> tuple[ChunkKind, ...]:
     if exchange.chunks is None:
         return ()
     if exchange.wire is not None:
-        from offbook.explore.observers.wire import recorded_chunk_kinds  # noqa: PLC0415 - it needs this module
+        from offbook.explore.observer import recorded_chunk_kinds  # noqa: PLC0415 - it needs this module
 
         return recorded_chunk_kinds(exchange.wire)
     kinds = ChunkKinds()

@@ -25,6 +25,20 @@ DEFAULT_RESPONSE = "Mock response"
 SUBJECT, CASES, RUNS, REPORTS = "What to explore", "Which cases", "How it runs", "Findings and reports"
 
 
+Declared: TypeAlias = Annotated[
+    tuple[str, ...],
+    Option("Errors that the agent may raise when it gives up; for a program, also exit codes.", has_names=True),
+]
+
+
+class RegressionOptions(Struct, frozen=True, kw_only=True):
+    """What `-o` adds to a finding that is replayed."""
+
+    section: ClassVar[str] = "explore"
+
+    declared: Declared = ()
+
+
 class AgentSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """What is known of an agent and its tools, and what answers a request that was never recorded.
 
@@ -43,16 +57,14 @@ class AgentSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     default_response: Annotated[str, Option("The answer of on_divergence = default, which it implies.")] = (
         DEFAULT_RESPONSE
     )
-    declared: Annotated[
-        tuple[str, ...],
-        Option("Errors that the agent may raise when it gives up; for a program, also exit codes.", has_names=True),
-    ] = ()
+    declared: Declared = ()
     deadline_s: Annotated[
         Annotated[float, Meta(ge=0.001)] | None,
         Option(
             "Seconds that a run may take on its virtual clock; for a program, seconds that it may wait for an answer.",
             key="deadline",
             metavar="SECONDS",
+            unset="20 for each answer that a program waits for, 3600 on the virtual clock",
         ),
     ] = None
     side_effects: Annotated[
@@ -233,6 +245,18 @@ def _split_undoes(text: str) -> tuple[str, str]:
 DEFAULT_SETTINGS = ExploreSettings()
 
 
+def _check_verdicts(names: tuple[str, ...]) -> None:
+    from offbook.explore.verdict import parse_verdicts  # noqa: PLC0415 - help shows options without exploring
+
+    parse_verdicts(names, source="fail_on")
+
+
+def _check_budget(value: int | str | None) -> None:
+    from offbook.explore.schedule import parse_budget  # noqa: PLC0415
+
+    parse_budget(value)
+
+
 class ExploreArguments(ExploreSettings, frozen=True, kw_only=True):
     """The arguments of `offbook explore`: how the subject is run, which cases run, and how they are reported."""
 
@@ -302,6 +326,7 @@ class ExploreArguments(ExploreSettings, frozen=True, kw_only=True):
             "--budget",
             metavar="CASES|TIME",
             panel=CASES,
+            check=_check_budget,
         ),
     ] = None
     fault: Annotated[
@@ -355,6 +380,7 @@ class ExploreArguments(ExploreSettings, frozen=True, kw_only=True):
             metavar="VERDICTS",
             panel=REPORTS,
             has_names=True,
+            check=_check_verdicts,
         ),
     ] = ()
     report: Annotated[

@@ -23,13 +23,7 @@ Executed = TypeVar("Executed")
 
 @runtime_checkable
 class ForkingSubject(Protocol):
-    """A subject whose runs are forked, or in virtual time, and can also be started anew in real time.
-
-    `on_notice` is called when all of them are, from then on, and `on_remark` with what else makes runs take longer.
-    """
-
-    on_notice: Callable[[str], object]
-    on_remark: Callable[[str], object]
+    """A subject whose runs are forked, or in virtual time, and can also be started anew in real time."""
 
     @property
     def is_forked(self) -> bool: ...

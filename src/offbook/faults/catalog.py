@@ -9,7 +9,7 @@ order of the columns of an exploration. Everything else follows from the class:
   the HTTP response that makes a client raise the like, and a wait delays the response. Only a fault that breaks the
   bytes of a response needs a function in `offbook.wire.faults`.
 - Texts that it injects go through `add_mark`, so that an exploration recognises them.
-- `breaks_response` says whether a client may retry although the status is 200.
+- `breaks_response` says whether the answer is lost, although it was made, so that the caller may try again.
 - `variants` are the forms that an exploration tries.
 
 Tests check that docs/faults/kinds.md has every fault with all its fields, and that there is a sample of it. If users

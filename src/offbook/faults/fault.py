@@ -200,6 +200,8 @@ class DeclaredFault(Struct, frozen=True, tag_field="type", forbid_unknown_fields
     fits_any_call: ClassVar[bool] = False
     """Whether it can fire at calls of models and of tools alike."""
     traits: ClassVar[frozenset[FaultTrait]] = frozenset()
+    breaks_response: ClassVar[bool] = False
+    """Whether the answer is made, and does not arrive as one: it stays in the recording for the caller's next try."""
     mark_kind: ClassVar[str] = "fault"
     """How the mark begins that texts of this fault carry in an exploration."""
 
@@ -391,12 +393,7 @@ class FaultedCall(Struct, frozen=True):
 
 
 class Fault(DeclaredFault, frozen=True):
-    """A way for a model to fail.
-
-    `breaks_response` means that the response is broken although its HTTP status is 200, so that a client may retry.
-    """
-
-    breaks_response: ClassVar[bool] = False
+    """A way for a model to fail."""
 
     @abstractmethod
     async def apply(self, call: FaultedCall) -> Reply:

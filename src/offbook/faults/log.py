@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from offbook.errors import RecordingMismatchError
@@ -41,17 +41,22 @@ class FaultLog:
         if line in self.fired_lines:
             self.fired_lines.remove(line)
 
-    def missing(self, lines: Iterable[PlannedFault]) -> list[PlannedFault]:
-        """Return the lines that have not fired so far."""
-        return [line for line in lines if line not in self.fired_lines]
+    def update(self, others: FaultLog) -> None:
+        """Add the faults and the sites of other calls."""
+        self.fired += others.fired
+        self.fired_lines += [line for line in others.fired_lines if line not in self.fired_lines]
+        self.reached.update(others.reached)
 
     @contextmanager
     def explain_mismatch(self, site: Site | None = None) -> Iterator[None]:
-        """Add the faults that fired at other calls to the error of a replay that has no answer."""
+        """Add the faults that fired at other calls to the error of a replay that has no answer.
+
+        It stays the same error: the replay has noted it as a miss, which is then reported with these faults.
+        """
         try:
             yield
         except RecordingMismatchError as error:
             fired = faults_of_other_calls(self.fired, site)
-            if not fired:
-                raise
-            raise error.replace(fired=[str(planned) for planned in fired]) from None
+            if fired:
+                error.attribute([str(planned) for planned in fired])
+            raise

@@ -48,7 +48,6 @@ class OrderFault(DeclaredFault, frozen=True):
 
     family: ClassVar[FaultFamily] = "order"
     fits_any_call: ClassVar[bool] = True
-    breaks_response: ClassVar[bool] = False
     runs_tool: ClassVar[bool] = True
     wait_s: ClassVar[float] = 0.0
 

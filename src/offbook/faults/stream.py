@@ -1,8 +1,9 @@
 """Faults of a stream: it breaks off, stalls, or arrives slowly; a WebSocket is closed, or its messages are mixed up."""
 
-from collections.abc import AsyncIterator
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self, TypeVar
 
 from msgspec import Meta, field
 
@@ -29,7 +30,59 @@ from offbook.messages import Reply, Response, StreamedReply, StreamEnd, StreamEv
 TruncateEnding = Literal["ConnectionError", "TimeoutError", "clean", "cut", "error_event", "malformed"]
 
 
-class StreamTruncate(Fault, frozen=True, tag="stream_truncate"):
+MALFORMED = b'{"broken'
+"""Bytes inside a stream that no protocol allows."""
+
+P = TypeVar("P")
+
+
+class PacedStream(Fault, frozen=True):
+    """Delays the pieces of an answer, or ends it before its last piece: events of a stream, bytes, or frames.
+
+    How a stream ends early is up to what sends it: an exception here, bytes and a close on a connection.
+    """
+
+    family: ClassVar[FaultFamily] = "stream"
+
+    @abstractmethod
+    def pause_ms(self, place: int, *, is_last: bool) -> float | None:
+        """Return how long to wait before the piece at `place`, from 0; None if the stream ends instead."""
+
+    def paced(self, pieces: Sequence[tuple[float, P]]) -> tuple[tuple[float, P], ...]:
+        """Return the pieces that arrive, each with its time in ms; `pieces` are those without the fault."""
+        arriving, late_ms = list[tuple[float, P]](), 0.0
+        for place, (at_ms, piece) in enumerate(pieces):
+            pause_ms = self.pause_ms(place, is_last=place == len(pieces) - 1)
+            if pause_ms is None:
+                break
+            late_ms += pause_ms
+            arriving.append((at_ms + late_ms, piece))
+        return tuple(arriving)
+
+    async def apply(self, call: FaultedCall) -> Reply:
+        clean = await call.clean()
+        return StreamedReply(self._events(call, clean), source=clean)
+
+    async def _events(self, call: FaultedCall, clean: Reply) -> AsyncGenerator[StreamEvent]:
+        """Yield the events that arrive, as they come: of a live stream, `paced` would have to wait for all of them."""
+        place = 0
+        async with aclosing(clean):
+            async for event in clean:
+                pause_ms = self.pause_ms(place, is_last=isinstance(event, StreamEnd))
+                if pause_ms is None:
+                    break
+                if pause_ms:
+                    await call.clock.sleep_s(pause_ms / 1000.0)
+                yield event
+                place += 1
+
+
+def _no_pause_until(end: int, place: int, *, is_last: bool) -> float | None:
+    """Return no pause before the place `end`. The last piece never arrives: with it, the stream would be complete."""
+    return None if is_last or place >= end else 0.0
+
+
+class StreamTruncate(PacedStream, frozen=True, tag="stream_truncate"):
     """Yields `after_chunks` events, then ends the stream.
 
     `ending` is how: with a broken connection, silence, a clean EOF (`clean`), an EOF in the middle of the body (`cut`),
@@ -37,7 +90,6 @@ class StreamTruncate(Fault, frozen=True, tag="stream_truncate"):
     """
 
     breaks_response: ClassVar[bool] = True
-    family: ClassVar[FaultFamily] = "stream"
     traits: ClassVar[frozenset[FaultTrait]] = frozenset({"loses_answer"})
 
     after_chunks: Count = 0
@@ -52,17 +104,12 @@ class StreamTruncate(Fault, frozen=True, tag="stream_truncate"):
             FaultVariant("stream_truncate cut", cls(0, "cut"), needs_stream=True, http_only=True),
         )
 
-    async def apply(self, call: FaultedCall) -> Reply:
-        clean = await call.clean()
-        return StreamedReply(self._events(call, clean), source=clean)
+    def pause_ms(self, place: int, *, is_last: bool) -> float | None:
+        return _no_pause_until(self.after_chunks, place, is_last=is_last)
 
-    async def _events(self, call: FaultedCall, clean: Reply) -> AsyncIterator[StreamEvent]:
-        remaining = self.after_chunks
-        async with aclosing(clean):
-            async for event in clean:
-                if remaining <= 0 or isinstance(event, StreamEnd):
-                    break
-                remaining -= 1
+    async def _events(self, call: FaultedCall, clean: Reply) -> AsyncGenerator[StreamEvent]:
+        async with aclosing(super()._events(call, clean)) as events:
+            async for event in events:
                 yield event
         raise self._error(call)
 
@@ -86,10 +133,9 @@ class StreamTruncate(Fault, frozen=True, tag="stream_truncate"):
                 return ProviderConnectionError(f"the connection broke {place}", provider=provider)
 
 
-class StreamStall(Fault, frozen=True, tag="stream_stall"):
+class StreamStall(PacedStream, frozen=True, tag="stream_stall"):
     """Yields `after_chunks` events (at most all but the last), pauses for `for_ms`, and then yields the rest."""
 
-    family: ClassVar[FaultFamily] = "stream"
     traits: ClassVar[frozenset[FaultTrait]] = frozenset({"holds_back"})
 
     after_chunks: Count = 0
@@ -99,39 +145,27 @@ class StreamStall(Fault, frozen=True, tag="stream_stall"):
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
         return (FaultVariant("stream_stall", cls(0, UNANSWERED_MS), needs_stream=True),)
 
-    async def apply(self, call: FaultedCall) -> Reply:
-        clean = await call.clean()
-        return StreamedReply(self._events(call, clean), source=clean)
-
-    async def _events(self, call: FaultedCall, clean: Reply) -> AsyncIterator[StreamEvent]:
-        remaining = self.after_chunks
-        async with aclosing(clean):
-            async for event in clean:
-                if remaining == 0 or (remaining > 0 and isinstance(event, StreamEnd)):
-                    await call.clock.sleep_s(self.for_ms / 1000.0)
-                remaining -= 1
-                yield event
+    def pause_ms(self, place: int, *, is_last: bool) -> float:
+        is_here = place == self.after_chunks or (is_last and place < self.after_chunks)
+        return self.for_ms if is_here else 0.0
 
 
-class SlowDrip(Fault, frozen=True, tag="slow_drip"):
+class SlowDrip(PacedStream, frozen=True, tag="slow_drip"):
     """Waits `every_ms` before each event of a stream, including the last. A response that is not streamed arrives as
     late as if it were streamed word by word."""
 
-    family: ClassVar[FaultFamily] = "stream"
     traits: ClassVar[frozenset[FaultTrait]] = frozenset({"holds_back"})
 
     every_ms: Milliseconds = 100.0
 
-    async def apply(self, call: FaultedCall) -> Reply:
-        clean = await call.clean()
-        events = self._delayed_events(call, clean) if call.request.stream else self._delayed_response(call, clean)
-        return StreamedReply(events, source=clean)
+    def pause_ms(self, place: int, *, is_last: bool) -> float:
+        return self.every_ms
 
-    async def _delayed_events(self, call: FaultedCall, clean: Reply) -> AsyncIterator[StreamEvent]:
-        async with aclosing(clean):
-            async for event in clean:
-                await call.clock.sleep_s(self.every_ms / 1000.0)
-                yield event
+    async def apply(self, call: FaultedCall) -> Reply:
+        if call.request.stream:
+            return await super().apply(call)
+        clean = await call.clean()
+        return StreamedReply(self._delayed_response(call, clean), source=clean)
 
     async def _delayed_response(self, call: FaultedCall, clean: Reply) -> AsyncIterator[StreamEvent]:
         async with aclosing(clean):
@@ -153,11 +187,10 @@ MAX_REASON_BYTES = 123
 """How long the reason of a close frame can be, by RFC 6455."""
 
 
-class WsClose(Fault, frozen=True, tag="ws_close"):
+class WsClose(PacedStream, frozen=True, tag="ws_close"):
     """Sends `after_chunks` messages of a WebSocket, then closes it with a code. Other calls fail as if it was reset."""
 
     breaks_response: ClassVar[bool] = True
-    family: ClassVar[FaultFamily] = "stream"
     traits: ClassVar[frozenset[FaultTrait]] = frozenset({"loses_answer"})
 
     code: CloseCode = 1011
@@ -178,6 +211,9 @@ class WsClose(Fault, frozen=True, tag="ws_close"):
             raise InputError(reason, place="code")
         if len(self.reason.encode("utf-8", "replace")) > MAX_REASON_BYTES:
             raise InputError(f"the reason of a close frame has at most {MAX_REASON_BYTES} bytes", place="reason")
+
+    def pause_ms(self, place: int, *, is_last: bool) -> float | None:
+        return _no_pause_until(self.after_chunks, place, is_last=is_last)
 
     async def apply(self, call: FaultedCall) -> Reply:
         reason = add_mark(self.reason, call.mark)

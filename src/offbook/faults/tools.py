@@ -69,6 +69,28 @@ class ToolFault(DeclaredFault, frozen=True):
         return self.outcome(call.name, call.mark, result)
 
 
+class FailedCall(ToolFault, frozen=True):
+    """The call fails with an error, in these words on every face."""
+
+    @abstractmethod
+    def failure(self, tool: str) -> str:
+        """Return the message of the error of a call of `tool`."""
+
+    def outcome(self, tool: str, mark: str = "", result: object = None) -> NoReturn:
+        raise ToolFaultError(add_mark(self.failure(tool), mark), tool=tool)
+
+
+class ChangedText(ToolFault, frozen=True):
+    """The tool runs, and the text of its result is another one."""
+
+    @abstractmethod
+    def changed(self, text: str, mark: str = "") -> str:
+        """Return what the caller gets instead of `text`."""
+
+    def outcome(self, tool: str, mark: str = "", result: object = None) -> str:
+        return self.changed(result_text(result), mark)
+
+
 class ToolEmpty(ToolFault, frozen=True, tag="tool_empty"):
     """Runs the tool, and returns None instead of its result."""
 
@@ -82,7 +104,7 @@ class ToolEmpty(ToolFault, frozen=True, tag="tool_empty"):
         return None
 
 
-class ToolError(ToolFault, frozen=True, tag="tool_error"):
+class ToolError(FailedCall, frozen=True, tag="tool_error"):
     """Raises a ToolFaultError: `error`. The tool does not run."""
 
     runs_tool: ClassVar[bool] = False
@@ -93,11 +115,11 @@ class ToolError(ToolFault, frozen=True, tag="tool_error"):
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
         return (FaultVariant("tool_error", cls(), is_persistent=True),)
 
-    def outcome(self, tool: str, mark: str = "", result: object = None) -> NoReturn:
-        raise ToolFaultError(add_mark(self.error, mark), tool=tool)
+    def failure(self, tool: str) -> str:
+        return self.error
 
 
-class ToolGarbled(ToolFault, frozen=True, tag="tool_garbled"):
+class ToolGarbled(ChangedText, frozen=True, tag="tool_garbled"):
     """Runs the tool, and returns `result` instead of its result: by default, JSON that breaks off."""
 
     traits: ClassVar[frozenset[FaultTrait]] = frozenset({"breaks_result"})
@@ -108,13 +130,14 @@ class ToolGarbled(ToolFault, frozen=True, tag="tool_garbled"):
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
         return (FaultVariant("tool_garbled", cls(), is_persistent=True),)
 
-    def outcome(self, tool: str, mark: str = "", result: object = None) -> str:
+    def changed(self, text: str, mark: str = "") -> str:
         return add_mark(self.result, mark)
 
 
-class ToolLost(ToolFault, frozen=True, tag="tool_lost"):
+class ToolLost(FailedCall, frozen=True, tag="tool_lost"):
     """Runs the tool, loses its result, and raises a ToolFaultError: `error`."""
 
+    breaks_response: ClassVar[bool] = True
     traits: ClassVar[frozenset[FaultTrait]] = frozenset({"loses_answer"})
 
     error: str = "the connection broke, and the result was lost"
@@ -123,8 +146,8 @@ class ToolLost(ToolFault, frozen=True, tag="tool_lost"):
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
         return (FaultVariant("tool_lost", cls(), is_persistent=True),)
 
-    def outcome(self, tool: str, mark: str = "", result: object = None) -> NoReturn:
-        raise ToolFaultError(add_mark(self.error, mark), tool=tool)
+    def failure(self, tool: str) -> str:
+        return self.error
 
 
 class ToolTimeout(ToolFault, frozen=True, tag="tool_timeout"):
@@ -156,13 +179,10 @@ INJECTED_TEXTS = {
 """Instructions in the place of data, by name: what `injected_text` can add. Any other text is added as it is."""
 
 
-class McpFault(ToolFault, frozen=True):
-    """A way for the MCP server of a tool to fail. The tool does not run, unless the class says so."""
+class McpFault(FailedCall, frozen=True):
+    """A way for the MCP server of a tool to fail, so that the tool does not run."""
 
     runs_tool: ClassVar[bool] = False
-
-    def _fail(self, message: str, tool: str, mark: str) -> NoReturn:
-        raise ToolFaultError(add_mark(message, mark), tool=tool)
 
 
 class McpError(McpFault, frozen=True, tag="mcp_error"):
@@ -175,8 +195,8 @@ class McpError(McpFault, frozen=True, tag="mcp_error"):
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
         return (FaultVariant("mcp_error", cls(), is_persistent=True, http_only=True),)
 
-    def outcome(self, tool: str, mark: str = "", result: object = None) -> NoReturn:
-        self._fail(self.message, tool, mark)
+    def failure(self, tool: str) -> str:
+        return self.message
 
 
 class ServerExit(McpFault, frozen=True, tag="server_exit"):
@@ -190,14 +210,12 @@ class ServerExit(McpFault, frozen=True, tag="server_exit"):
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
         return (FaultVariant("server_exit", cls(), is_persistent=True, http_only=True),)
 
-    def outcome(self, tool: str, mark: str = "", result: object = None) -> NoReturn:
-        self._fail(f"the server exited with {self.code}", tool, mark)
+    def failure(self, tool: str) -> str:
+        return f"the server exited with {self.code}"
 
 
-class StdoutNoise(McpFault, frozen=True, tag="stdout_noise"):
+class StdoutNoise(ToolFault, frozen=True, tag="stdout_noise"):
     """A line that is not a message comes before the answer, as from a server that prints to its stdout."""
-
-    runs_tool: ClassVar[bool] = True
 
     line: str = "Debug: connection pool is ready"
 
@@ -216,8 +234,8 @@ class Unauthorized(McpFault, frozen=True, tag="unauthorized"):
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
         return (FaultVariant("unauthorized", cls(), is_persistent=True, http_only=True),)
 
-    def outcome(self, tool: str, mark: str = "", result: object = None) -> NoReturn:
-        self._fail("Unauthorized", tool, mark)
+    def failure(self, tool: str) -> str:
+        return "Unauthorized"
 
 
 class SessionGone(McpFault, frozen=True, tag="session_gone"):
@@ -227,8 +245,12 @@ class SessionGone(McpFault, frozen=True, tag="session_gone"):
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
         return (FaultVariant("session_gone", cls(), http_only=True),)
 
-    def outcome(self, tool: str, mark: str = "", result: object = None) -> NoReturn:
-        self._fail("Session not found", tool, mark)
+    def failure(self, tool: str) -> str:
+        return "Session not found"
+
+
+NEW_ARGUMENT = "confirm"
+"""The argument that a tool with another schema requires."""
 
 
 class ToolsChanged(McpFault, frozen=True, tag="tools_changed"):
@@ -243,8 +265,8 @@ class ToolsChanged(McpFault, frozen=True, tag="tools_changed"):
             FaultVariant("tools_changed schema", cls(change="schema"), http_only=True),
         )
 
-    def outcome(self, tool: str, mark: str = "", result: object = None) -> NoReturn:
-        self._fail(f"Unknown tool: {tool}" if self.change == "gone" else "Missing argument: confirm", tool, mark)
+    def failure(self, tool: str) -> str:
+        return f"Unknown tool: {tool}" if self.change == "gone" else f"Missing argument: {NEW_ARGUMENT}"
 
 
 class InputRequiredForever(McpFault, frozen=True, tag="input_required_forever"):
@@ -256,8 +278,8 @@ class InputRequiredForever(McpFault, frozen=True, tag="input_required_forever"):
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
         return (FaultVariant("input_required_forever", cls(), http_only=True),)
 
-    def outcome(self, tool: str, mark: str = "", result: object = None) -> NoReturn:
-        self._fail(f"input required: {self.message}", tool, mark)
+    def failure(self, tool: str) -> str:
+        return f"input required: {self.message}"
 
 
 class TaskStuck(McpFault, frozen=True, tag="task_stuck"):
@@ -269,14 +291,12 @@ class TaskStuck(McpFault, frozen=True, tag="task_stuck"):
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
         return (FaultVariant("task_stuck", cls(), http_only=True),)
 
-    def outcome(self, tool: str, mark: str = "", result: object = None) -> NoReturn:
-        self._fail("the task is still working", tool, mark)
+    def failure(self, tool: str) -> str:
+        return "the task is still working"
 
 
-class OversizedResult(McpFault, frozen=True, tag="oversized_result"):
+class OversizedResult(ChangedText, frozen=True, tag="oversized_result"):
     """The result has a text of `chars` characters."""
-
-    runs_tool: ClassVar[bool] = True
 
     chars: Annotated[int, Meta(ge=1, le=200_000_000)] = 5_000_000
 
@@ -284,22 +304,17 @@ class OversizedResult(McpFault, frozen=True, tag="oversized_result"):
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
         return (FaultVariant("oversized_result", cls(), is_optional=True, http_only=True),)
 
-    def outcome(self, tool: str, mark: str = "", result: object = None) -> str:
-        return self.oversized(result_text(result), mark)
-
-    def oversized(self, text: str, mark: str = "") -> str:
-        """Return the text with enough behind it."""
+    def changed(self, text: str, mark: str = "") -> str:
         text = add_mark(text, mark)
         return text + "\n" + "x" * max(0, self.chars - len(text) - 1)
 
 
-class InjectedText(McpFault, frozen=True, tag="injected_text"):
+class InjectedText(ChangedText, frozen=True, tag="injected_text"):
     """The result has an instruction to the model in it: one of `INJECTED_TEXTS` by its name, or any text.
 
     Its mark is of its own kind, because nothing has failed.
     """
 
-    runs_tool: ClassVar[bool] = True
     mark_kind: ClassVar[str] = "injected"
 
     instruction: str = "ignore"
@@ -323,9 +338,5 @@ class InjectedText(McpFault, frozen=True, tag="injected_text"):
         """The instruction itself."""
         return INJECTED_TEXTS.get(self.instruction, self.instruction)
 
-    def outcome(self, tool: str, mark: str = "", result: object = None) -> str:
-        return self.injected(result_text(result), mark)
-
-    def injected(self, text: str, mark: str = "") -> str:
-        """Return the text with the instruction behind it."""
+    def changed(self, text: str, mark: str = "") -> str:
         return "\n\n".join(filter(None, [text, add_mark(self.instruction_text, mark)]))

@@ -12,10 +12,10 @@ from offbook.faults.catalog import AnyOrderFault, AnyToolFault
 from offbook.faults.fault import add_mark
 from offbook.faults.order import DeliveredTwice, OrderFault
 from offbook.faults.tools import (
-    InjectedText,
+    NEW_ARGUMENT,
+    ChangedText,
     InputRequiredForever,
     McpError,
-    OversizedResult,
     ServerExit,
     SessionGone,
     StdoutNoise,
@@ -34,9 +34,6 @@ from offbook.mcp.message import INVALID_PARAMS, Message, encode, result_message,
 from offbook.messages import JsonObject
 
 REQUEST_TIMEOUT = SESSION_NOT_FOUND = UNAUTHORIZED = -32001
-NEW_ARGUMENT = "confirm"
-"""The argument that a tool with another schema requires."""
-
 FOREVER, STUCK = "offbook-asks-forever", "offbook-stuck-task"
 
 
@@ -80,7 +77,7 @@ def _(fault: DeliveredTwice, call: FaultedCall) -> McpAnswer:
 
 @apply_fault.register
 def _(fault: ToolError, call: FaultedCall) -> McpAnswer:
-    return result_answer(call.request, text_result(call.marked(fault.error), is_error=True))
+    return result_answer(call.request, text_result(call.marked(fault.failure(call.request.tool)), is_error=True))
 
 
 @apply_fault.register
@@ -99,7 +96,7 @@ def _(fault: ToolTimeout, call: FaultedCall) -> McpAnswer:
 
 @apply_fault.register
 def _(fault: ToolGarbled, call: FaultedCall) -> McpAnswer:
-    text = call.marked(fault.result)
+    text = fault.changed("", call.mark)  # instead of all that the result has, whereas others change one text of it
     structured = _structured_text(call.clean().response.get("result"), lambda _: text)
     return call.with_result(text_result(text) | structured)
 
@@ -111,7 +108,7 @@ def _(fault: ToolEmpty, call: FaultedCall) -> McpAnswer:
 
 @apply_fault.register
 def _(fault: McpError, call: FaultedCall) -> McpAnswer:
-    return error_answer(call.request, fault.code, call.marked(fault.message))
+    return error_answer(call.request, fault.code, call.marked(fault.failure(call.request.tool)))
 
 
 @apply_fault.register
@@ -126,13 +123,13 @@ def _(fault: StdoutNoise, call: FaultedCall) -> McpAnswer:
 
 @apply_fault.register
 def _(fault: Unauthorized, call: FaultedCall) -> McpAnswer:
-    answer = error_answer(call.request, UNAUTHORIZED, call.marked("Unauthorized"), status=401)
+    answer = error_answer(call.request, UNAUTHORIZED, call.marked(fault.failure(call.request.tool)), status=401)
     return replace(answer, headers={"www-authenticate": 'Bearer error="invalid_token"'})
 
 
 @apply_fault.register
 def _(fault: SessionGone, call: FaultedCall) -> McpAnswer:
-    answer = error_answer(call.request, SESSION_NOT_FOUND, call.marked("Session not found"), status=404)
+    answer = error_answer(call.request, SESSION_NOT_FOUND, call.marked(fault.failure(call.request.tool)), status=404)
     return replace(answer, forgets_session=True)
 
 
@@ -144,8 +141,7 @@ def _(fault: ToolsChanged, call: FaultedCall) -> McpAnswer:
 
 
 def _refuse_changed(fault: ToolsChanged, request: Message, mark: str = "") -> McpAnswer:
-    reason = f"Unknown tool: {request.tool}" if fault.change == "gone" else f"Missing argument: {NEW_ARGUMENT}"
-    return error_answer(request, INVALID_PARAMS, add_mark(reason, mark))
+    return error_answer(request, INVALID_PARAMS, add_mark(fault.failure(request.tool), mark))
 
 
 @apply_fault.register
@@ -177,17 +173,12 @@ def _stuck_task(request: Message) -> JsonObject:
 
 
 @apply_fault.register
-def _(fault: OversizedResult, call: FaultedCall) -> McpAnswer:
-    return _with_text(call, lambda text: fault.oversized(text, call.mark))
-
-
-@apply_fault.register
-def _(fault: InjectedText, call: FaultedCall) -> McpAnswer:
-    return _with_text(call, lambda text: fault.injected(text, call.mark))
-
-
-def _with_text(call: FaultedCall, change: Callable[[str], str]) -> McpAnswer:
+def _(fault: ChangedText, call: FaultedCall) -> McpAnswer:
     """Return the clean answer with its first text changed, or with a text if it has none."""
+
+    def change(text: str) -> str:
+        return fault.changed(text, call.mark)
+
     result = call.clean().response.get("result")
     if not isinstance(result, dict):
         return call.clean()
@@ -263,8 +254,3 @@ class LastingFaults:
         properties = schema.get("properties", {}) | {NEW_ARGUMENT: {"type": "boolean"}}
         required = [*schema.get("required", []), NEW_ARGUMENT]
         return tool | {"inputSchema": schema | {"properties": properties, "required": required}}
-
-
-def spoils_call(fault: AnyToolFault | AnyOrderFault) -> bool:
-    """Return whether the client may send the call again after the fault: its recorded answer stays for that."""
-    return not isinstance(fault, ToolEmpty | ToolGarbled | StdoutNoise | OversizedResult | InjectedText | OrderFault)

@@ -25,23 +25,18 @@ from offbook.mcp.replay import McpReplay, recorded_tools
 from offbook.mcp.session import McpSession, McpToolCall, ignore_tool_call
 from offbook.mcp.shared import SharedMcpReplay
 from offbook.mcp.stdio import READ_BYTES, ServerProcess, open_lines
-from offbook.messages import JsonObject, result_text
+from offbook.messages import JsonObject
 from offbook.recording.call_cache import CallCache
-from offbook.recording.format.exchange import ToolExchange
-from offbook.recording.format.keys import tool_key
 from offbook.recording.latency import NO_LATENCY, Latency
-from offbook.recording.match.cursor import UnusedEntry
-from offbook.recording.stores.store import ExchangeIndex, StoredExchange
+from offbook.session.log import Log
 from offbook.session.sources import RecordedTools
 from offbook.session.tape import Tape
-from offbook.text import printable, shorten
 from offbook.wire.backend import (
     SessionRegistry,
     session_prefix,
     split_session_path,
 )
 from offbook.wire.options import DEFAULT_RESPONSE, LOOPBACK
-from offbook.wire.recordings import MAX_DESCRIPTION_CHARS, UnusedExchange
 from offbook.wire.request import HttpRequest
 from offbook.wire.response import HttpResponse, whole_response
 from offbook.wire.server.connection import Receive, Scope, Send, send_response, while_client_waits
@@ -234,27 +229,12 @@ class McpHub:
         """Return the URL of a server, below that of the wire server or of a session."""
         return f"{base}{self.prefix}/{quote(name, safe='')}"
 
-    def unused(self, session: WireSession) -> list[UnusedEntry]:
-        """Return the recorded tool calls of these servers that a session was not served."""
-        tools = None if self._cache is not None else self._tools_of(session)
-        unused = [] if tools is None else tools.unused()
-        return [each for each in unused if any(each.key.startswith(f"{name}.") for name in self._configs)]
-
-    def unused_entries(self) -> list[list[UnusedEntry]]:
-        """Return the recorded tool calls that each session with clients was not served, of any server."""
-        return [tools.unused() for tools in self._tools.values()]
-
-    def unused_exchanges(self, index: ExchangeIndex[ToolExchange], recording: str) -> list[UnusedExchange]:
-        """Return the recorded tool calls of these servers that no session was served."""
-        used = set[int]().union(*(tools.used_ids for tools in self._tools.values()))
-        positions: dict[str, int] = {}
-        unused = []
-        for stored in index:
-            position = positions[stored.key] = positions.get(stored.key, -1) + 1
-            is_ours = any(stored.key.startswith(f"{name}.") for name in self._configs)
-            if is_ours and stored.id not in used:
-                unused.append(UnusedExchange(tool_key(stored.key), position, _about(stored), recording, ""))
-        return unused
+    def log_of(self, session: WireSession) -> Log:
+        """Return what a session was served of the recorded tool calls, also of servers that it has not reached."""
+        reached = {name: endpoint.session.source for name, endpoint in self._sessions.get(session, {}).items()}
+        unreached = (name for name in self._configs if name not in reached and name not in self._mocks)
+        sources = [*reached.values(), *(self._recorded(name, session) for name in unreached)]
+        return Log.of(each.log.placed(of_tools=True) for each in sources if isinstance(each, McpReplay))
 
     def _recorded(self, server: str, session: WireSession) -> McpSource | None:
         """Return the replay of a server from the recording of the session, or of the recorder."""
@@ -367,9 +347,3 @@ class _JoinedLines:
         if not self._writer.is_closing() and not self.has_ended.is_set():
             self._writer.write(FRAME_HEAD.pack(b"X", len(data)) + data)
         self.has_ended.set()
-
-
-def _about(stored: StoredExchange[ToolExchange]) -> str:
-    arguments = stored.exchange.arguments
-    text = result_text(arguments) if isinstance(arguments, dict) else "(any arguments)"
-    return shorten(" ".join(printable(text).split()), MAX_DESCRIPTION_CHARS)

@@ -47,6 +47,7 @@ from offbook.recording.format.keys import is_mcp_key, mcp_key, split_mcp_key
 from offbook.recording.latency import NO_LATENCY, Latency
 from offbook.recording.match.cursor import AlikeArguments
 from offbook.recording.stores.store import ExchangeIndex, StoredExchange
+from offbook.session.log import Log, Served
 from offbook.session.sources import RecordedTools
 from offbook.session.tape import Tape
 from offbook.wire.options import DEFAULT_RESPONSE
@@ -145,7 +146,7 @@ def recorded_tools(tape: Tape) -> RecordedTools:
     return RecordedTools(tape, alike=McpArguments(tape))
 
 
-class McpReplay(McpSource):
+class McpReplay(McpSource, Served):
     """Answers the requests of one session to `server` from what `tools` finds.
 
     A tool call for which they find nothing gets the text `default`, unless they refuse it.
@@ -211,6 +212,11 @@ class McpReplay(McpSource):
         due = self._own_messages.take_around(found.stored.exchange)
         self._count((*due.before, *due.after))
         return due
+
+    @property
+    def log(self) -> Log:
+        """What was served of the tool calls of this server."""
+        return self.tools.log_of([self.server])
 
     def _answer(self, exchange: ToolExchange, recorded: list[TimedMessage], request: Message) -> McpAnswer:
         messages = fit_messages(recorded, request)

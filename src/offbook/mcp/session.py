@@ -26,7 +26,7 @@ from offbook.mcp.answer import (
     server_messages,
 )
 from offbook.mcp.dialogue import OwnMessage, client_answer_mismatch
-from offbook.mcp.faults import FOREVER, FaultedCall, LastingFaults, apply_fault, spoils_call
+from offbook.mcp.faults import FOREVER, FaultedCall, LastingFaults, apply_fault
 from offbook.mcp.message import (
     INTERNAL_ERROR,
     KNOWN_METHODS,
@@ -167,7 +167,7 @@ class McpSession:
         if call.crash is not None:
             if call.crash.when == "after":
                 self.answer(replace(call, crash=None))
-            self.session.on_crash()
+            self.session.observer.crash()
             return McpAnswer(ending="silence", end_ms=float("inf"))
         if (lasting := self._lasting_answer(call)) is not None:
             return self._note(call, lasting, CallOutcome("fault"))
@@ -353,7 +353,7 @@ class McpSession:
             return self._answer_miss(call, error)
 
     def _answer_found(self, call: McpCall, found: FoundAnswer) -> McpAnswer:
-        if call.fault is not None and spoils_call(call.fault):
+        if call.fault is not None and call.fault.breaks_response:
             outcome = CallOutcome("fault", found.key)
             return self._note(call, self._broken(call, found.answer), outcome, clean=found.answer)
         due = self.source.use(found)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
+from functools import cached_property
 from typing import TypeAlias
 
 import msgspec
@@ -19,9 +20,10 @@ from offbook.pytest_plugin.http_doubles import HttpDoubles, marker_advice
 from offbook.pytest_plugin.markers import RecordingPlan
 from offbook.pytest_plugin.pending_recording import PendingRecording
 from offbook.pytest_plugin.recordings import entry_names
-from offbook.recording.format.keys import is_mcp_key, tool_key
-from offbook.recording.match.cursor import Cursor, OverusedEntry, UnusedEntry
+from offbook.recording.match.cursor import Cursor
 from offbook.recording.stores.locate import open_store
+from offbook.recording.stores.store import RecordingReader
+from offbook.session.log import Log, LoggedCursor, Served
 from offbook.session.provider import MockProvider
 from offbook.session.recorder import RecordMode
 from offbook.session.recording_provider import RecordingProvider
@@ -75,13 +77,13 @@ class AnsweredCallLog:
         return sum(isinstance(call, ReplayServed) and call.matched_by != "default" for call in self.calls)
 
 
-class RecordingBackend(ABC):
-    """Answers one test, opened on first use. `log` has the model calls so far."""
+class RecordingBackend(Served):
+    """Answers one test, opened on first use. `answered` has the model calls so far."""
 
     is_live: bool
 
     def __init__(self, plan: RecordingPlan) -> None:
-        self.plan, self.log = plan, AnsweredCallLog()
+        self.plan, self.answered = plan, AnsweredCallLog()
 
     @property
     @abstractmethod
@@ -105,14 +107,6 @@ class RecordingBackend(ABC):
 
     def tool_misses(self) -> list[RecordingMismatchError]:
         """Return the errors of tool calls that the recording has no answer for."""
-        return []
-
-    def unused(self) -> list[UnusedEntry]:
-        """Return the unused entries of a replayed recording; those of tools have keys like `_tools.search`."""
-        return []
-
-    def overused(self) -> list[OverusedEntry]:
-        """Return the entries of a replayed recording that were served more often than they were recorded."""
         return []
 
     async def disconnect(self) -> None:
@@ -165,13 +159,13 @@ class LiveBackend(RecordingBackend):
         self._mode: RecordMode = "new" if record == "new" else "append"
         self._provider: RecordingProvider | None = None
         self._toolbox: RecordingTools | None = None
-        self._http = HttpDoubles(record=self._pending.location, record_mode=self._mode, sink=self.log)
+        self._http = HttpDoubles(record=self._pending.location, record_mode=self._mode, sink=self.answered)
 
     @property
     def provider(self) -> RecordingProvider:
         if self._provider is None:
             location = self._pending.location
-            self._provider = RecordingProvider(self._live, location, record=self._mode, sink=self.log)
+            self._provider = RecordingProvider(self._live, location, record=self._mode, sink=self.answered)
         return self._provider
 
     @property
@@ -193,32 +187,31 @@ class LiveBackend(RecordingBackend):
 
     def close(self, *, passed: bool) -> RecordingUsage:
         try:
-            self._close_recorders()
+            if self._provider is not None:
+                run(self._provider.close())
+            if self._toolbox is not None:
+                self._toolbox.close()
+            self._http.close()
             added = self._pending.added()
             is_saved = passed or self.plan.keeps_failed
-            if self._is_opened and is_saved:
+            is_opened = self._provider is not None or self._toolbox is not None or self._http.is_opened
+            if is_opened and is_saved:
                 self._pending.merge(added)
         finally:
             self._pending.remove()
         return RecordingUsage(
             recording=self.plan.location,
-            served=self.log.served + self._http.served_by_mcp()[0],
+            served=self.answered.served + self._http.served_by_mcp()[0],
             recorded=added.call_count if is_saved else 0,
             failed=added.failure_count if is_saved else 0,
-            missed=self.log.missed,
+            missed=self.answered.missed,
             dropped=0 if is_saved else added.call_count,
         )
 
     @property
-    def _is_opened(self) -> bool:
-        return self._provider is not None or self._toolbox is not None or self._http.is_opened
-
-    def _close_recorders(self) -> None:
-        if self._provider is not None:
-            run(self._provider.close())
-        if self._toolbox is not None:
-            self._toolbox.close()
-        self._http.close()
+    def log(self) -> Log:
+        """Empty: nothing counts as unused while recording."""
+        return Log()
 
 
 def record_again_hint(node_id: str) -> str:
@@ -240,13 +233,14 @@ class ReplayBackend(RecordingBackend):
         self._provider: MockProvider | None = None
         self._toolbox: ReplayedTools | None = None
         self._http: HttpDoubles | None = None
+        self._reader: RecordingReader | None = None
 
     @property
     def provider(self) -> MockProvider:
         __tracebackhide__ = True
         if self._provider is None:
             with marker_advice():
-                self._provider = MockProvider(self._location(), strict=self.plan.strict, sink=self.log)
+                self._provider = MockProvider(self._location(), strict=self.plan.strict, sink=self.answered)
         return self._provider
 
     @property
@@ -268,36 +262,37 @@ class ReplayBackend(RecordingBackend):
     def http_without_recording(self) -> HttpDoubles:
         if self._http is None:
             location = self.plan.location if open_store(self.plan.location).exists() else None
-            self._http = HttpDoubles(location, strict=self.plan.strict, sink=self.log)
+            self._http = HttpDoubles(location, strict=self.plan.strict, sink=self.answered)
         return self._http
 
     def tool_misses(self) -> list[RecordingMismatchError]:
         return [] if self._toolbox is None else self._toolbox.misses
 
-    def unused(self) -> list[UnusedEntry]:
+    @property
+    def log(self) -> Log:
+        """What the recording has served, to whichever client. What the test does not touch is unused, too."""
+        logs = [] if self._provider is None else [self._provider.log]
+        logs += [] if self._toolbox is None else [self._toolbox.log.placed(of_tools=True)]
+        logs += [] if self._http is None else [self._http.log]
+        return Log.of([Log(self._untouched), *logs])
+
+    @cached_property
+    def _untouched(self) -> list[LoggedCursor]:
+        """The whole recording, of which this serves nothing."""
         store = open_store(self.plan.location)
         if not store.exists():
             return []
-        reader = store.read()
-        try:
-            calls = Cursor(reader) if self._provider is None else self._provider
-            tools = Cursor(reader.tools) if self._toolbox is None else self._toolbox
-            over_mcp = [] if self._http is None else self._http.unused_tools()
-            of_tools = [UnusedEntry(tool_key(each.key), each.position) for each in _in_all(over_mcp, tools.unused())]
-            over_http = [] if self._http is None else self._http.unused()
-            return [*_in_all(over_http, calls.unused()), *of_tools]
-        finally:
-            reader.close()
-
-    def overused(self) -> list[OverusedEntry]:
-        of_provider = [] if self._provider is None else self._provider.overused()
-        return [*of_provider, *([] if self._http is None else self._http.overused())]
+        self._reader = store.read()
+        return [
+            LoggedCursor(Cursor(self._reader)),
+            LoggedCursor(Cursor(self._reader.tools), of_tools=True),
+        ]
 
     def close(self, *, passed: bool) -> RecordingUsage:
         tool_calls = [] if self._toolbox is None else self._toolbox.calls
         mismatches = sum(call.mismatch is not None for call in tool_calls)
         mcp_served, mcp_missed = (0, 0) if self._http is None else self._http.served_by_mcp()
-        missed = self.log.missed + mismatches + len(self.tool_misses()) + mcp_missed
+        missed = self.answered.missed + mismatches + len(self.tool_misses()) + mcp_missed
         unused = tuple(entry_names(self.unused())) if passed else ()
         if self._provider is not None:
             run(self._provider.close())
@@ -305,7 +300,9 @@ class ReplayBackend(RecordingBackend):
             self._toolbox.close()
         if self._http is not None:
             self._http.close()
-        served = self.log.served + len(tool_calls) - mismatches + mcp_served
+        if self._reader is not None:
+            self._reader.close()
+        served = self.answered.served + len(tool_calls) - mismatches + mcp_served
         return RecordingUsage(recording=self.plan.location, served=served, missed=missed, unused=unused)
 
     def _location(self) -> str:
@@ -315,13 +312,6 @@ class ReplayBackend(RecordingBackend):
         hint = f"record it: pytest {shlex.quote(self.plan.node_id)} --offbook-record=once"
         hint = did_you_mean_file(self.plan.location, hint) if self.plan.is_named else hint
         raise InputError("no such recording", source=self.plan.location, hint=hint)
-
-
-def _in_all(others: list[list[UnusedEntry]], unused: list[UnusedEntry]) -> list[UnusedEntry]:
-    """Return those of the entries that others have not served, either. Lists of MCP servers are not counted: a client
-    asks for them as it likes."""
-    left = [entry for entry in unused if not is_mcp_key(entry.key)]
-    return [entry for entry in left if all(entry in other for other in others)]
 
 
 def backend_for(plan: RecordingPlan, live: Callable[[], Provider]) -> RecordingBackend:

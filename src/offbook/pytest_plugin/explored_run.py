@@ -119,10 +119,10 @@ class TestSubject(IsolatedSubject):
     def run_here(self, plan: FaultPlan, continuation: Continuation) -> Run:
         """Run the function. An assertion that does not hold is broken."""
         assert self._item is not None
-        harness = self._harnesses.create(plan, continuation)
-        monitor = RunMonitor(harness, declared=self._marker.declared, deadlines=self._marker.deadlines)
+        marker = self._marker
+        monitor = RunMonitor(self._harnesses, plan, continuation, declared=marker.declared, deadlines=marker.deadlines)
         fixture: Any = self._item.funcargs[OFFBOOK]
-        fixture.bind(harness, monitor)
+        fixture.bind(monitor.harness, monitor)
         before, errors = _captured_output(), list[BaseException]()
         run = monitor.observe(partial(_call_test, self._item, monitor, errors))
         broken = [str(error) or type(error).__name__ for error in errors if isinstance(error, ASSERTION_ERRORS)]

@@ -31,9 +31,9 @@ from offbook.pytest_plugin.fixture import NOTHING_EXPLORED, UNEXPLORED, PackageN
 from offbook.pytest_plugin.markers import ExploreMarker, explore_marker_of, recording_plan_of
 from offbook.pytest_plugin.options import OFFBOOK
 from offbook.pytest_plugin.summary import SAME_CAUSE, USAGE
-from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.stores.locate import open_store
 from offbook.report.exploration.report_input import cause_of
+from offbook.session.log import Log, Served
 from offbook.subjects.regression import load_regression, reproduce
 from offbook.text import closest_name, did_you_mean
 from offbook.tools import Toolbox, ToolDef
@@ -125,7 +125,7 @@ def _without_steps(run: Run) -> Run:
 T = TypeVar("T")
 
 
-class ExploredFixture(PackageNames):
+class ExploredFixture(PackageNames, Served):
     """The fixture `offbook` of an explored test: models and tools for the runs of one item.
 
     An item may make the clean run before its case. `provider`, HTTP clients and `tools(…)` use the harness of the
@@ -232,9 +232,10 @@ class ExploredFixture(PackageNames):
     def live(self, provider: object) -> None:
         """Do nothing: an explored test never asks a live provider."""
 
-    def unused(self) -> list[UnusedEntry]:
-        """Return nothing: a run with a fault may leave entries unused."""
-        return []
+    @property
+    def log(self) -> Log:
+        """Nothing: a run with a fault may leave entries unused."""
+        return Log()
 
     def faults(self, *faults: object) -> Never:
         """Raise InputError: the case has the faults."""

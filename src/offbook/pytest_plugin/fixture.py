@@ -30,7 +30,7 @@ from offbook.pytest_plugin.backend import (
 from offbook.pytest_plugin.http_doubles import GivenMcpTools, HttpDoubles, server_config
 from offbook.pytest_plugin.markers import RecordingPlan
 from offbook.pytest_plugin.recordings import fail_if_overused, fail_if_unused
-from offbook.recording.match.cursor import UnusedEntry
+from offbook.session.log import Log, Served
 from offbook.text import did_you_mean, pluralize
 from offbook.tools import Toolbox
 from offbook.tools.toolbox import GivenTool, GivenTools
@@ -105,7 +105,7 @@ class PackageNames:
         raise AttributeError(f"the fixture offbook has no attribute {name!r}. {hint}")
 
 
-class Offbook(PackageNames):
+class Offbook(PackageNames, Served):
     """The fixture `offbook` of one test: models and tools, replayed from `recording` or recorded to it."""
 
     def __init__(self, plan: RecordingPlan) -> None:
@@ -232,7 +232,7 @@ class Offbook(PackageNames):
     @property
     def calls(self) -> list[AnsweredCall]:
         """The answered model calls in order: ReplayServed, or CallRecorded."""
-        return list(self._backend.log.calls)
+        return list(self._backend.answered.calls)
 
     def live(self, provider: Provider | Callable[[], Provider]) -> None:
         """Set the provider to record from, or a function that returns one.
@@ -299,9 +299,16 @@ class Offbook(PackageNames):
         refuse_in_loop(work)
         return run(self._run_and_disconnect(work), virtual_time=not self.is_recording)
 
-    def unused(self) -> list[UnusedEntry]:
-        """Return the entries of the recording that were not served so far; none while recording."""
-        return self._backend.unused()
+    @property
+    def log(self) -> Log:
+        """What the recording has served so far, and the faults that fired. Nothing is unused while recording."""
+        return Log.of([self._fault_outcome, Log(self._backend.log.cursors)])
+
+    @property
+    def _fault_outcome(self) -> Log:
+        """The faults alone: what is left of the recording is read only if somebody asks for it."""
+        over_http = self._backend.http_without_recording.log.faults if self._has_http else ()
+        return Log(faults=[self._fault_log, *over_http], plan=self._faults)
 
     def check_missed(self) -> None:
         """Fail the test if it made an unrecorded call since the last check, even if the error was caught."""
@@ -332,13 +339,8 @@ class Offbook(PackageNames):
     def check_unfired(self) -> None:
         """Fail the test if one of its faults never fired."""
         __tracebackhide__ = True
-        unfired = self._fault_log.missing(self._faults)
-        reached = self._fault_log.reached
-        if self._has_http:
-            http = self._backend.http_without_recording
-            unfired = [line for line in unfired if line not in http.fired_lines]
-            reached.update(http.reached())
-        if unfired:
+        if self._faults.faults and (unfired := self._fault_outcome.unfired()):
+            reached = self._fault_outcome.reached
             lines = [f"the fault {describe_unfired(line, reached)}" for line in unfired]
             hint = "  hint: no such call was made after offbook.faults(…); remove the fault, or correct its place"
             pytest.fail("\n".join([*lines, hint]), pytrace=False)
@@ -348,7 +350,7 @@ class Offbook(PackageNames):
         __tracebackhide__ = True
         if self._plan.is_unused_error and not self.is_recording:
             fail_if_unused(self.unused(), self.recording)
-            fail_if_overused([] if self._has_fired() else self._backend.overused(), self.recording)
+            fail_if_overused(self.overused(), self.recording)
 
     def check_explored(self) -> None:
         """Fail a test that is to be explored, but uses nothing that could fail."""
@@ -371,26 +373,20 @@ class Offbook(PackageNames):
         if "_backend" not in vars(self):
             return []
         http = self._backend.http_without_recording if self._has_http else None
-        elsewhere = [] if http is None else [str(planned) for planned in http.fired]
+        over_http, forgotten = ([], 0) if http is None else (http.misses, http.forgotten_misses)
         models = [] if self._fault_injector is None else self._fault_injector.misses
+        tools = self._backend.tool_misses()
+        if not (models or tools or over_http or forgotten):
+            return []
+        fired = [str(planned) for planned in self._fault_outcome.fired]
+        elsewhere, is_broken = fired[len(self._fault_log.fired) :], bool(self._fault_log.fired)
         errors = [error.replace(hint="", fired=[*error.fired, *elsewhere]) for error in models]
-        errors += [error.replace(hint="", fired=self._fired()) for error in self._backend.tool_misses()]
+        errors += [error.replace(hint="", fired=fired) for error in tools]
         misses = [(str(error), not error.fired) for error in errors]
-        if http is None:
-            return misses
-        is_broken = bool(self._fault_log.fired)
-        forgotten = ("a call of a session that was deleted", not self._has_fired())
         misses += [
-            (f"{miss.method} {miss.place}: {miss}", not (is_broken or miss.is_after_fault)) for miss in http.misses
+            (f"{miss.method} {miss.place}: {miss}", not (is_broken or miss.is_after_fault)) for miss in over_http
         ]
-        return [*misses, *[forgotten] * http.forgotten_misses]
-
-    def _fired(self) -> list[str]:
-        http = self._backend.http_without_recording.fired if self._has_http else []
-        return [str(planned) for planned in (*self._fault_log.fired, *http)]
-
-    def _has_fired(self) -> bool:
-        return bool(self._fired())
+        return [*misses, *[("a call of a session that was deleted", not fired)] * forgotten]
 
     def _http(self, name: str, *, needs_recording: bool = True) -> HttpDoubles:
         __tracebackhide__ = True

@@ -12,11 +12,10 @@ from msgspec.structs import replace
 from typing_extensions import Unpack
 
 from offbook.errors import InputError, RecordingFormatError
-from offbook.faults import FaultPlan, PlannedFault
-from offbook.faults.site import ReachedSites
+from offbook.faults import FaultPlan
 from offbook.recording.format.document import LENIENT_ADVICE
 from offbook.recording.format.exchange import RecordedToolCall
-from offbook.recording.match.cursor import OverusedEntry, UnusedEntry
+from offbook.session.log import Log
 from offbook.vendors import upstreams_from_environment
 from offbook.wire.api import StandIn
 from offbook.wire.backend import CallInspection
@@ -126,10 +125,6 @@ class HttpDoubles:
         """The tool calls of each answer that has some, in order, server by server."""
         return [turn for opened in self._opened for session in opened.sessions for turn in session.tool_turns]
 
-    def unused_tools(self) -> list[list[UnusedEntry]]:
-        """Return the tool calls of the recording that MCP clients did not use, of every server."""
-        return self._mcp_server.hub.unused_entries() if "_mcp_server" in vars(self) else []
-
     def served_by_mcp(self) -> tuple[int, int]:
         """Return how many calls of MCP clients the recording answered, and how many it has no answer for."""
         outcomes = self._mcp_server.totals().outcomes if "_mcp_server" in vars(self) else {}
@@ -158,29 +153,12 @@ class HttpDoubles:
         return sum(opened.totals().outcomes["missed"] for opened in self._opened) - len(self.misses)
 
     @property
-    def fired(self) -> list[PlannedFault]:
-        """The faults that fired."""
-        return [planned for opened in self._opened for planned in opened.fired()]
-
-    @property
-    def fired_lines(self) -> list[PlannedFault]:
-        """The lines of plans that made a fault fire."""
-        return [line for opened in self._opened for line in opened.totals().fired_lines]
-
-    def reached(self) -> ReachedSites:
-        """Return the sites that calls have reached."""
-        reached = ReachedSites()
-        for opened in self._opened:
-            reached.update(opened.totals().reached)
-        return reached
-
-    def overused(self) -> list[OverusedEntry]:
-        """Return the entries of the recording that a session was served more often than they were recorded."""
-        return [entry for opened in self._opened for session in opened.sessions for entry in session.overused()]
-
-    def unused(self) -> list[list[UnusedEntry]]:
-        """Return the unused entries of the recording, of every session."""
-        return [session.unused() for opened in self._opened for session in opened.sessions or [opened.session("")]]
+    def log(self) -> Log:
+        """What all sessions were served, and the faults that fired in them, also in those that were deleted."""
+        logs = [session.log for opened in self._opened for session in opened.sessions]
+        if "_mcp_server" in vars(self):
+            logs += [self._mcp_server.hub.log_of(session) for session in self._mcp_server.sessions]
+        return Log(Log.of(logs).cursors, faults=[opened.totals().faults for opened in self._opened])
 
     def follow(self, plan: FaultPlan) -> None:
         """Follow this plan from now on. Faults of tools fire where the tools are called: here those of MCP servers."""
@@ -231,14 +209,10 @@ def server_config(name: str, given: Mapping[str, Any], *, is_recording: bool) ->
         raise InputError("there is no server to record", source=source, hint=hint)
     fields.pop("tools", None)
     if "url" not in fields:
-        fields |= _command_fields(fields.get("command", ["none"]), source=source)
+        command = fields.get("command", ["none"])
+        words = None if isinstance(command, str | bytes) else [os.fspath(word) for word in command]
+        if not words:
+            hint = 'like command=["npx", "-y", "some-mcp-server"]'
+            raise InputError("expected a list of str", source=source, place="command", hint=hint)
+        fields |= {"command": words[0], "args": words[1:]}
     return parse_config({"mcpServers": {name: fields}}, source=source).servers[0]
-
-
-def _command_fields(command: Any, *, source: str) -> dict[str, Any]:
-    __tracebackhide__ = True
-    words = None if isinstance(command, str | bytes) else [os.fspath(word) for word in command]
-    if not words:
-        hint = 'like command=["npx", "-y", "some-mcp-server"]'
-        raise InputError("expected a list of str", source=source, place="command", hint=hint)
-    return {"command": words[0], "args": words[1:]}

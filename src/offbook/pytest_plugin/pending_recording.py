@@ -17,7 +17,7 @@ from offbook.clock import pauses_until
 from offbook.recording.format.document import FORMAT_VERSION, AnyExchange, Document, Entries, exchanges_of
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.keys import is_mcp_key
-from offbook.recording.replace_on_close import FoundExchanges, has_only_failures, keys_to_keep
+from offbook.recording.replace_on_close import FoundExchanges, has_only_failures
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import ExchangeIndex, RecordingWriter, SharedCalls, SharedReader
 from offbook.session.recorder import RecordMode
@@ -101,19 +101,9 @@ class PendingRecording:
         return NewExchanges(tuple(calls), tuple(_missing(added.tool_calls, self._initial.tools, reader.tools)))
 
     def _replace(self, added: NewExchanges, found: FoundExchanges, document: Document) -> None:
-        kept = keys_to_keep(added.calls, document)
-        if added.size and self._mode == "fresh" and not has_only_failures(added.calls, document):
-            document.version = FORMAT_VERSION
-            found.remove_from(document, "models", [key for key in document.entries if key not in kept])
-            found.remove_from(document, "tools", document.tools)
-        elif added.size:
-            found.remove_from(document, "models", [key for key, _ in added.calls if key not in kept])
-            found.remove_from(document, "tools", [tool for tool, _ in added.tool_calls])
-        for key, exchange in added.calls:
-            if key not in kept:
-                document.add(key, exchange)
-        for tool, call in added.tool_calls:
-            document.add_tool(tool, call)
+        is_fresh = added.size and self._mode == "fresh" and not has_only_failures(added.calls, document)
+        document.version = FORMAT_VERSION if is_fresh else document.version
+        found.replace_in(document, added.calls, added.tool_calls, mode="fresh" if is_fresh else "all")
 
     def remove(self) -> None:
         """Delete the temporary file. Safe to call twice."""

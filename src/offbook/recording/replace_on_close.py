@@ -6,7 +6,7 @@ import atexit
 import os
 import weakref
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from hashlib import blake2b
@@ -54,13 +54,33 @@ class FoundExchanges:
         finally:
             reader.close()
 
-    def remove_from(self, document: Document, kind: ExchangeKind, keys: Iterable[str]) -> None:
-        """Remove the exchanges of these keys, or tools, that were found and have not been removed yet."""
-        for key in list(keys):
-            if kind == "models":
-                self._remove(document.entries, kind, key)
-            else:
-                self._remove(document.tools, kind, key)
+    def replace_in(
+        self,
+        document: Document,
+        calls: Sequence[tuple[str, Exchange]],
+        tool_calls: Sequence[tuple[str, ToolExchange]],
+        *,
+        mode: ReplaceMode,
+        kinds: Container[ExchangeKind] = ("models", "tools"),
+    ) -> list[str]:
+        """Put what a run has recorded in the place of what was found, of the kinds that it records.
+
+        Returns the keys whose entries stay as they were, because the new calls failed.
+        """
+        kept = keys_to_keep(calls, document)
+        is_fresh = mode == "fresh"
+        for key in dict.fromkeys(document.entries if is_fresh else (key for key, _ in calls)):
+            if key not in kept and "models" in kinds:
+                self._remove(document.entries, "models", key)
+        for tool in dict.fromkeys(document.tools if is_fresh else (tool for tool, _ in tool_calls)):
+            if "tools" in kinds:
+                self._remove(document.tools, "tools", tool)
+        for key, exchange in calls:
+            if key not in kept:
+                document.add(key, exchange)
+        for tool, call in tool_calls:
+            document.add_tool(tool, call)
+        return kept
 
     def _remove(self, entries: Entries[E], kind: ExchangeKind, key: str) -> None:
         left = [exchange for exchange in exchanges_of(entries, key) if not self._is_found(kind, key, exchange)]
@@ -136,20 +156,16 @@ class FreshRun:
         recorded = self.sibling.load()
         if recorded.size:
             try:
-                self._place(recorded)
+                why_kept = self._why_kept(recorded)
+                if why_kept:
+                    self._keep_beside(recorded, why_kept)
+                else:
+                    self._write(recorded)
+                self.has_replaced = not why_kept
             except InputError as error:
                 hint = f"what was recorded is in {self.sibling.location}"
                 raise InputError(error.reason, source=error.source, place=error.place, hint=hint) from None
         self.sibling.remove()
-
-    def _place(self, recorded: Document) -> None:
-        """Write what was recorded to the recording, or beside it."""
-        why_kept = self._why_kept(recorded)
-        if why_kept:
-            self._keep_beside(recorded, why_kept)
-        else:
-            self._write(recorded)
-        self.has_replaced = not why_kept
 
     def _why_kept(self, recorded: Document) -> str:
         """Return why the recording has to stay as it was, or nothing."""
@@ -176,22 +192,10 @@ class FreshRun:
 
     def _replace(self, recorded: Document, kept: list[str], document: Document) -> None:
         """Put what was recorded in the place of what was found; add to `kept` the keys whose entries stay."""
-        kept += keys_to_keep(recorded, document)
-        if self.mode == "fresh":
-            answered = [key for key in document.entries if key not in kept]
-            keys: dict[ExchangeKind, Iterable[str]] = {"models": answered, "tools": document.tools}
-            document.meta |= recorded.meta
-        else:
-            keys = {"models": [key for key in recorded.entries if key not in kept], "tools": recorded.tools}
-            rules = recorded.meta.get("normalise")
-            document.meta |= {"normalise": rules} if rules else {}
-        for kind in self._kinds:
-            self._found.remove_from(document, kind, keys[kind])
-        for key, exchange in recorded:
-            if key not in kept:
-                document.add(key, exchange)
-        for tool, call in each_exchange(recorded.tools):
-            document.add_tool(tool, call)
+        rules = recorded.meta.get("normalise")
+        document.meta |= recorded.meta if self.mode == "fresh" else {"normalise": rules} if rules else {}
+        tool_calls = list(each_exchange(recorded.tools))
+        kept += self._found.replace_in(document, list(recorded), tool_calls, mode=self.mode, kinds=self._kinds)
 
 
 def keys_to_keep(recorded: Iterable[tuple[str, Exchange]], document: Document) -> list[str]:

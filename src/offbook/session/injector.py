@@ -16,10 +16,11 @@ from offbook.faults.fault import FaultedCall, hold_nothing
 from offbook.faults.log import FaultLog
 from offbook.faults.order import CallOrder, DeliveredTwice, OpenCall, OrderFault
 from offbook.faults.plan import FaultPlan
-from offbook.faults.site import PlannedFault, Site
+from offbook.faults.site import Site
 from offbook.faults.tools import FaultedToolCall, ToolFault
 from offbook.messages import JsonObject, Reply, Request, StreamedReply, ToolCall, WholeReply
 from offbook.providers.provider import Provider, WrappedProvider
+from offbook.session.log import Faulted, Log
 from offbook.session.numbers import CallNumbers
 from offbook.session.session import Session, StruckCall
 from offbook.tools.definition import ToolDef, is_async, wrap_tool
@@ -42,7 +43,7 @@ class _CrashAfterTool(ToolFault, frozen=True):
         self.on_crash()
 
 
-class FaultInjector(WrappedProvider):
+class FaultInjector(WrappedProvider, Faulted):
     """Forwards requests to `provider`, unless the plan has a fault for them.
 
     `fired` lists the faults that fired, as lines of a plan: with `FaultPlan(injector.fired)` they fire again.
@@ -69,9 +70,9 @@ class FaultInjector(WrappedProvider):
         self._on_crash, self._sink, self._clock = on_crash, sink, clock
 
     @property
-    def fired(self) -> list[PlannedFault]:
-        """The faults that fired, in order."""
-        return self._session.fired
+    def log(self) -> Log:
+        session = self._session
+        return Log(faults=[session.faults], plan=[line for line in session.plan if line.at.tool is None])
 
     async def send(self, request: Request) -> Reply:
         session, identity = self._session, None if request.call else hash(repr(request.messages))
@@ -96,30 +97,26 @@ class FaultInjector(WrappedProvider):
         struck = session.strike(site)
         if struck.crash is not None:
             if struck.crash.when == "after":
-                await (await self._clean(request, site)).collect()
+                await (await self._clean(request, struck)).collect()
             self._on_crash()
         fault = struck.model_fault
         if fault is None:
-            return await self._clean(request, site)
+            return await self._clean(request, struck)
         self._sink.emit(
             FaultFired(request.step_id, request.model, fault.type, request.workflow, site.call, site.attempt)
         )
         forget = partial(session.take_back, site, fault)
         hold = hold_nothing if call is None else session.order.holder(call, forget)
-        clean = partial(self._clean, request, site)
+        clean = partial(self._clean, request, struck)
         return await fault.apply(FaultedCall(request, clean, self._clock, self.name, struck.mark, hold))
-
-    def unfired(self) -> list[PlannedFault]:
-        """Return the lines about models that have not fired so far: a mistyped step, a call that was never made."""
-        return [line for line in self._session.unfired() if line.at.tool is None]
 
     def follow(self, plan: FaultPlan) -> None:
         """Use this plan from now on. Calls are counted on."""
         self._session.follow(plan)
 
-    async def _clean(self, request: Request, site: Site) -> Reply:
-        """Return the reply without a fault. The error of a replay that has none names the faults that fired."""
-        with self._session.faults.explain_mismatch(site):
+    async def _clean(self, request: Request, struck: StruckCall) -> Reply:
+        """Return the reply without a fault."""
+        with self._session.asking(struck):
             return await self._provider.send(request)
 
     async def close(self) -> None:
@@ -153,7 +150,7 @@ def inject_tools(
     return FaultyTools(Toolbox(tools), session, sink=sink, clock=clock, on_crash=on_crash)
 
 
-class FaultyTools(Toolbox):
+class FaultyTools(Toolbox, Faulted):
     """Tools that fail where the plan of a session has a fault for them. The session may `follow` another plan.
 
     `fired` lists the faults that fired, as lines of a plan, and `unfired()` the lines that did not. The calls of each
@@ -176,13 +173,9 @@ class FaultyTools(Toolbox):
         super().__init__([self.wrap(tool) for tool in tools.values()])
 
     @property
-    def fired(self) -> list[PlannedFault]:
-        """The faults that fired, in order."""
-        return self._session.fired
-
-    def unfired(self) -> list[PlannedFault]:
-        """Return the lines about tools that have not fired so far."""
-        return [line for line in self._session.unfired() if line.at.tool is not None]
+    def log(self) -> Log:
+        session = self._session
+        return Log(faults=[session.faults], plan=[line for line in session.plan if line.at.tool is not None])
 
     def follow(self, plan: FaultPlan) -> None:
         """Use this plan from now on. Calls are counted on."""
@@ -190,19 +183,28 @@ class FaultyTools(Toolbox):
 
     def wrap(self, tool: ToolDef) -> ToolDef:
         """Wrap a further tool like the others; its calls count with theirs."""
+        is_coroutine = is_async(tool.callable)
 
         def call(**arguments: Any) -> Any:
             struck, fault = self._start(tool)
-            if (self._session.plan.has_orders or isinstance(fault, OrderFault)) and is_awaited():
+            waits = (
+                self._session.plan.has_orders or isinstance(fault, OrderFault) or (fault is not None and fault.wait_s)
+            )
+            if is_coroutine or (waits and is_awaited()):
                 return self._in_order(tool, struck, fault, arguments)
             if fault is None:
-                return self._run(tool, arguments)
-            return self._apply(struck, fault, self._faulted_call(tool, arguments, struck.mark), tool)
+                return self._run(tool, struck, arguments)
+            _block_s(fault.wait_s)
+            value = self._run(tool, struck, arguments) if fault.runs_tool else None
+            if isinstance(value, Awaitable):
+                return fault.apply_to_tool(
+                    FaultedToolCall(tool.name, arguments, lambda: value, self._clock, struck.mark)
+                )
+            if isinstance(fault, OrderFault):  # nothing else can happen while its caller is blocked
+                self._take_back(struck)
+            return fault.outcome(tool.name, struck.mark, value)
 
-        async def call_and_wait(**arguments: Any) -> Any:
-            return await self._in_order(tool, *self._start(tool), arguments)
-
-        return wrap_tool(tool, call_and_wait if is_async(tool.callable) else call, timeout_s=tool.timeout_s)
+        return wrap_tool(tool, call, timeout_s=tool.timeout_s)
 
     def _start(self, tool: ToolDef) -> tuple[StruckCall, ToolFault | OrderFault | None]:
         """Count a call, and return it with the fault that fires there, if any."""
@@ -223,12 +225,13 @@ class FaultyTools(Toolbox):
         self, tool: ToolDef, struck: StruckCall, fault: ToolFault | OrderFault | None, arguments: JsonObject
     ) -> Any:
         """Return the outcome of a call that can be awaited, and note when it starts and ends if that is planned."""
-        session, call = self._session, self._faulted_call(tool, arguments, struck.mark)
+        session, run = self._session, partial(self._run_to_end, tool, struck, arguments)
+        call = FaultedToolCall(tool.name, arguments, run, self._clock, struck.mark)
         if not session.plan.has_orders:
-            return await (call.run() if fault is None else fault.apply_to_tool(call))
+            return await (run() if fault is None else fault.apply_to_tool(call))
         with session.order.under_way(struck.site) as open_call:
             if fault is None:
-                return await call.run()
+                return await run()
             hold = session.order.holder(open_call, partial(self._take_back, struck))
             return await fault.apply_to_tool(replace(call, hold=hold))
 
@@ -236,36 +239,20 @@ class FaultyTools(Toolbox):
         assert struck.tool_fault is not None
         self._session.take_back(struck.site, struck.tool_fault)
 
-    def _apply(self, struck: StruckCall, fault: ToolFault | OrderFault, call: FaultedToolCall, tool: ToolDef) -> Any:
-        """Return the outcome of a call of a synchronous tool, or an awaitable of it if the tool itself returns one."""
-        if fault.wait_s and is_awaited():
-            return fault.apply_to_tool(call)
-        _block_s(fault.wait_s)
-        value = self._run(tool, call.arguments) if fault.runs_tool else None
-        if isinstance(value, Awaitable):
-            return fault.apply_to_tool(replace(call, run=lambda: value))
-        if isinstance(fault, OrderFault):  # nothing else can happen while its caller is blocked
-            self._take_back(struck)
-        return fault.outcome(call.name, call.mark, value)
-
-    def _faulted_call(self, tool: ToolDef, arguments: JsonObject, mark: str) -> FaultedToolCall:
-        run = partial(self._run_to_end, tool, arguments)
-        return FaultedToolCall(tool.name, arguments, run, self._clock, mark)
-
-    def _run(self, tool: ToolDef, arguments: JsonObject) -> Any:
-        with self._session.faults.explain_mismatch(), awaiting(awaits=False):
+    def _run(self, tool: ToolDef, struck: StruckCall, arguments: JsonObject) -> Any:
+        with self._session.asking(struck), awaiting(awaits=False):
             value = tool.callable(**tool.bind(arguments))
-        return self._awaited(value) if isinstance(value, Awaitable) else value
+        return self._awaited(value, struck) if isinstance(value, Awaitable) else value
 
-    async def _awaited(self, value: Awaitable[Any]) -> Any:
-        with self._session.faults.explain_mismatch():
+    async def _awaited(self, value: Awaitable[Any], struck: StruckCall) -> Any:
+        with self._session.asking(struck):
             return await value
 
-    async def _run_to_end(self, tool: ToolDef, arguments: JsonObject) -> Any:
+    async def _run_to_end(self, tool: ToolDef, struck: StruckCall, arguments: JsonObject) -> Any:
         if tool.timeout_s is None:
-            value = self._run(tool, arguments)
+            value = self._run(tool, struck, arguments)
             return await value if isinstance(value, Awaitable) else value
-        with self._session.faults.explain_mismatch():
+        with self._session.asking(struck):
             outcome = await run_tool(tool, ToolCall(tool.name, arguments))
         if outcome.error is not None:
             raise outcome.error

@@ -28,11 +28,12 @@ from offbook.providers.provider import Provider
 from offbook.recording.format.document import Document, check_strict
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.latency import Latency, LatencyModel
-from offbook.recording.match.cursor import ExchangeMatch, OverusedEntry, UnusedEntry
+from offbook.recording.match.cursor import ExchangeMatch
 from offbook.recording.match.fingerprint import fingerprint
 from offbook.recording.stores.locate import open_store, read_document
 from offbook.recording.stores.store import RecordingReader, log_warning
 from offbook.session.call import ProviderCall
+from offbook.session.log import Log, Served
 from offbook.session.sources import RecordedModels
 from offbook.session.tape import Tape
 
@@ -114,7 +115,7 @@ class ReplayedCall(Struct, frozen=True):
         raise KeyError(name)
 
 
-class MockProvider(Provider):
+class MockProvider(Provider, Served):
     """Answers every request from a recording: no network, no key, no cost.
 
     A call is matched by its `step_id` if the recording has that key, else by its fingerprint. A call without a match
@@ -164,7 +165,7 @@ class MockProvider(Provider):
             self._report_served(call, match, None)
             return await self._default(request)
         exchange = match.stored.exchange
-        self._models.use(match)
+        self._models.serve(match)
         self._report_served(call, match, exchange.fault)
         if self._latency.is_none and exchange.fault is None and not request.stream:
             return WholeReply(exchange.response(model=request.model, provider=self.name))
@@ -187,9 +188,9 @@ class MockProvider(Provider):
         self._warned.clear()
         self._models.tape.reader.close()
 
-    def unused(self) -> list[UnusedEntry]:
-        """Return the exchanges that were never served, in the order of the recording."""
-        return self._models.unused()
+    @property
+    def log(self) -> Log:
+        return self._models.log
 
     def used_ids(self, *, start: int = 0) -> list[int]:
         """Return the ids of the exchanges that were served, for `note_used` in another process.
@@ -201,10 +202,6 @@ class MockProvider(Provider):
     def note_used(self, ids: Iterable[int]) -> None:
         """Count exchanges as served that a replay of the same recording in another process has served."""
         self._models.note_used(ids)
-
-    def overused(self) -> list[OverusedEntry]:
-        """Return the recorded exchanges that were served more often than they were recorded."""
-        return self._models.overused()
 
     def _report_mismatch(self, call: ProviderCall, match: ExchangeMatch[Exchange]) -> None:
         """Raise the mismatch if strict, else log a warning of one line, once a step."""

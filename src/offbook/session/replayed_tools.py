@@ -16,9 +16,10 @@ from offbook.messages import JsonObject
 from offbook.recording.format.document import check_strict
 from offbook.recording.format.exchange import ToolExchange, error_from_record, json_arguments
 from offbook.recording.latency import NO_LATENCY, Latency, LatencyModel
-from offbook.recording.match.cursor import ExchangeMatch, UnusedEntry
+from offbook.recording.match.cursor import ExchangeMatch
 from offbook.recording.stores.locate import RecordingInput, open_reader
 from offbook.recording.stores.store import RecordingReader, log_warning
+from offbook.session.log import Log, Served
 from offbook.session.sources import RecordedTools
 from offbook.session.tape import Tape
 from offbook.tools.definition import ToolDef, is_async, wrap_tool
@@ -105,7 +106,7 @@ def replay_tools(
     )
 
 
-class ReplayedTools(ClosableToolbox):
+class ReplayedTools(ClosableToolbox, Served):
     """Tools that answer from a recording. `calls` lists those answered so far, in order, and `misses` those refused.
 
     `hint`, if it is set, is the hint of every error of a refused call.
@@ -135,12 +136,10 @@ class ReplayedTools(ClosableToolbox):
         """Count exchanges as served."""
         self._source.note_used(ids)
 
-    def unused(self) -> list[UnusedEntry]:
-        """Return the exchanges that were never served, in the order of the recording; their key is the tool's name.
-
-        What MCP servers answered to other requests than tool calls is not counted.
-        """
-        return self._source.unused()
+    @property
+    def log(self) -> Log:
+        """What was served. The keys of entries are the names of tools."""
+        return self._source.log
 
     def answers(self, tool: str, arguments: Mapping[str, object]) -> bool:
         """Return whether a strict replay has an answer for the call now."""
@@ -172,7 +171,7 @@ class ReplayedTools(ClosableToolbox):
             if match.mismatch is not None:
                 self._report_mismatch(tool, arguments, match)
             exchange = None if match.stored is None else match.stored.exchange
-            self._source.use(match)
+            self._source.serve(match, tool)
             error_type = exchange.error.type if exchange is not None and exchange.error is not None else None
             self.calls.append(ReplayedToolCall(tool, arguments, match.mismatch, error_type))
             return exchange

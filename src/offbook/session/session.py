@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from functools import cached_property, partial
 
 from msgspec import Struct
@@ -13,10 +14,18 @@ from offbook.faults.catalog import AnyFault, AnyOrderFault, AnyPlannedFault, Any
 from offbook.faults.log import FaultLog
 from offbook.faults.order import CallOrder, HeldUntil, Wait, wait_on_loop
 from offbook.faults.site import Site
+from offbook.session.log import Faulted, Log
 from offbook.session.numbers import CallNumbers
 
-NO_FAULTS = FaultPlan()
+NO_FAULTS: FaultPlan = FaultPlan()
 """The plan of sessions that never have faults. They do not remember which sites they have reached."""
+
+
+# In this process, a fault is injected by a wrapper around whatever holds the source of the answer, a provider or a
+# function, and there may be other wrappers between the two. So the source is told by the context. It compares the name:
+# a tool whose result is lost may itself call models and other tools, which do get their answers.
+lost_answer: ContextVar[str | None] = ContextVar("lost_answer", default=None)
+"""The tool whose result is lost on its way to the caller; an empty str if it is the answer of a model."""
 
 
 class StruckCall(Struct, frozen=True, gc=False):
@@ -32,7 +41,7 @@ class StruckCall(Struct, frozen=True, gc=False):
     crash: Crash | None = None
 
 
-class Session:
+class Session(Faulted):
     """The calls of one run: `numbers` says which call and attempt each is, `faults` which faults of the plan fired.
 
     Whatever the calls come through, a provider, tools, HTTP, WebSocket or MCP, they share these if they are calls of
@@ -56,9 +65,8 @@ class Session:
             self.order = order
 
     @property
-    def fired(self) -> list[PlannedFault]:
-        """The faults that fired, in order, as lines of a plan."""
-        return self.faults.fired
+    def log(self) -> Log:
+        return Log(faults=[self.faults], plan=self.plan)
 
     def strike(self, site: Site | ToolSite) -> StruckCall:
         """Find what the plan has for a call, and note that it fires."""
@@ -75,6 +83,22 @@ class Session:
             return StruckCall(site, tool_fault=tool_fault, mark=self._note_fired(site, tool_fault))
         fault = plan.fault_at(site)
         return StruckCall(site, fault, mark=self._note_fired(site, fault))
+
+    @contextmanager
+    def asking(self, struck: StruckCall) -> Iterator[None]:
+        """Let whatever answers a call in this process answer it now, without its fault.
+
+        If it has no answer, its error names the faults that fired. If the fault loses the answer, it stays for the
+        next try.
+        """
+        site, fault = struck.site, struck.model_fault or struck.tool_fault
+        tool, own = (site.tool, None) if isinstance(site, ToolSite) else ("", site)
+        token = lost_answer.set(tool if fault is not None and fault.breaks_response else None)
+        try:
+            with self.faults.explain_mismatch(own):
+                yield
+        finally:
+            lost_answer.reset(token)
 
     def crash_after_effects(self, tools: Iterable[str]) -> bool:
         """Count effects that a program reports, by their tools, and return whether it is to crash after one."""
@@ -97,10 +121,6 @@ class Session:
     def follow(self, plan: FaultPlan) -> None:
         """Use this plan from now on."""
         self.plan = plan
-
-    def unfired(self) -> list[PlannedFault]:
-        """Return the lines of the plan that have not fired yet."""
-        return self.faults.missing(self.plan)
 
     @cached_property
     def order(self) -> CallOrder:

@@ -19,15 +19,14 @@ from offbook.recording.match.cursor import (
     AlikeArguments,
     Cursor,
     ExchangeMatch,
-    OverusedEntry,
     PositionCursor,
     SharedCursor,
     SharedToolCursor,
-    UnusedEntry,
-    overused_entries,
 )
 from offbook.recording.stores.store import Claim, SharedPosition
 from offbook.session.call import Call
+from offbook.session.log import Log, LoggedCursor, Served
+from offbook.session.session import lost_answer
 from offbook.session.tape import Tape
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ MISSING: ExchangeMatch[Exchange] = ExchangeMatch("default", mismatch="missing")
 MISSING_TOOL: ExchangeMatch[ToolExchange] = ExchangeMatch("default", mismatch="missing")
 
 
-class Source(Generic[E]):
+class Source(Served, Generic[E]):
     """Recorded exchanges that answer calls, each as often as a replay may use it."""
 
     def __init__(self, cursor: Cursor[E]) -> None:
@@ -47,6 +46,13 @@ class Source(Generic[E]):
         """Count a match as served."""
         if match.stored is not None:
             self._cursor.use(match.stored)
+
+    def serve(self, match: ExchangeMatch[E], tool: str = "") -> None:
+        """Count a match as served to a model call, or to a call of `tool`; give it back if a fault loses it."""
+        if lost_answer.get() == tool:
+            self.give_back(match)
+        else:
+            self.use(match)
 
     def give_back(self, match: ExchangeMatch[E]) -> None:
         """Leave a match that was found, and is not served, for the next call."""
@@ -60,9 +66,9 @@ class Source(Generic[E]):
         """Count exchanges as served that a replay of the same recording in another process has served."""
         self._cursor.note_used(ids)
 
-    def unused(self) -> list[UnusedEntry]:
-        """Return the exchanges that were never served, in the order of the recording."""
-        return self._cursor.unused()
+    @property
+    def log(self) -> Log:
+        return Log([LoggedCursor(self._cursor)])
 
 
 class RecordedModels(Source[Exchange]):
@@ -123,10 +129,6 @@ class RecordedModels(Source[Exchange]):
         """Return whether an exchange with this fingerprint is left, or repeats."""
         return self._cursor.match(None, fingerprint).mismatch is None
 
-    def overused(self) -> list[OverusedEntry]:
-        """Return the recorded exchanges that were served more often than they were recorded."""
-        return overused_entries(self._cursor)
-
     def _match(self, call: Call, step: str | None) -> ExchangeMatch[Exchange]:
         if call.request is not None:
             return self._cursor.match(step, call.request_hash)
@@ -158,10 +160,6 @@ class CachedModels(RecordedModels):
     def use(self, match: ExchangeMatch[Exchange]) -> None:
         self._cache.note_hit()
         super().use(match)
-
-    def overused(self) -> list[OverusedEntry]:
-        """Return nothing: a cache serves its exchanges as often as it is asked."""
-        return []
 
 
 AHEAD = (1, *[16] * 62)
@@ -301,9 +299,9 @@ class RecordedTools(Source[ToolExchange]):
         names = Counter(key.partition(".")[2] for key in keys)
         return {key.partition(".")[2]: key for key in keys if names[key.partition(".")[2]] == 1}
 
-    def unused(self) -> list[UnusedEntry]:
-        """Return the exchanges that were never served, without what MCP servers answered to other requests."""
-        return [left for left in super().unused() if not is_mcp_key(left.key)]
+    def log_of(self, servers: Iterable[str]) -> Log:
+        """Return what was served of the tools of these MCP servers."""
+        return Log(LoggedCursor(self._cursor, prefix=f"{server}.") for server in servers)
 
 
 class CachedTools(RecordedTools):

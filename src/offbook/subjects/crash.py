@@ -1,21 +1,18 @@
-"""The lives of a run that is killed at a call and started again: those of a program, and those of a workflow."""
+"""The lives of a run that is killed at a call and started again, as one run; those of a workflow are forked here."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from msgspec.structs import replace
 
 from offbook.explore.isolation import fork_quietly
-from offbook.explore.monitor import PROCESS_ENDED, CaseReport, OnCrash, exit_text
+from offbook.explore.monitor import PROCESS_ENDED, CaseReport, Life, exit_text
 from offbook.explore.run import FirstLife, ModelCall, Run, RunFailure, ToolRun
 from offbook.faults import Crash, PlannedFault, parse_fault
-
-if TYPE_CHECKING:
-    from offbook.subjects.program.launch import ProgramLife
 
 _exit_now = os._exit  # explored runs replace it
 _KILLED = 137
@@ -37,37 +34,10 @@ def _describe_crash(line: PlannedFault) -> str:
     return f"before call {at.call}{step}" if when == "before" else f"after the answer to call {at.call}{step}"
 
 
-class ProgramLives:
-    """The processes of one run of a program: the first is killed where its plan has a crash, the second is not."""
-
-    def __init__(self, start: Callable[[], ProgramLife]) -> None:
-        self._start, self.process = start, start()
-        self.has_crashed = False
-
-    def crash(self) -> None:
-        """Kill the program, to be started again. Called on the server's thread, while the program waits for it."""
-        self.has_crashed = True
-        self.process.kill()
-
-    def check_crash(self) -> None:
-        """Raise RuntimeError if the program was not killed: what it did then is not what became of a crash."""
-        if not self.has_crashed:
-            raise RuntimeError("the program was to crash, and was not killed")
-
-    def kill(self) -> None:
-        """Kill the program for good."""
-        self.process.kill()
-
-    def restart(self) -> ProgramLife:
-        """Return the process of the second life."""
-        self.process = self._start()
-        return self.process
-
-
-def run_until_crash(work: Callable[[OnCrash], Run]) -> tuple[Run, bool]:
+def run_until_crash(work: Callable[[Life], Run]) -> tuple[Run, bool]:
     """Run `work` in a forked process, and return its run, and whether it has crashed.
 
-    It crashes by calling what `work` is given, with the run so far: the process ends there, with everything in it.
+    It is given its life: where that crashes, the process ends, with everything in it.
     """
     reading, writing = os.pipe()
     pid = fork_quietly()
@@ -83,16 +53,33 @@ def run_until_crash(work: Callable[[OnCrash], Run]) -> tuple[Run, bool]:
     return report.run, _CRASHED in report.notes
 
 
-def _run_first_life(work: Callable[[OnCrash], Run], pipe: int) -> NoReturn:
-    def crash(run: Run) -> NoReturn:
-        _send(pipe, CaseReport(run=run, notes={_CRASHED: ""}))
-        _exit_now(_KILLED)
-
+def _run_first_life(work: Callable[[Life], Run], pipe: int) -> NoReturn:
     try:
-        _send(pipe, CaseReport(run=work(crash)))
+        _send(pipe, CaseReport(run=work(_CrashingLife(pipe))))
         _exit_now(0)
     finally:
         _exit_now(1)
+
+
+class _CrashingLife(Life):
+    """Ends its process where the plan has a crash, and sends the run so far through a pipe."""
+
+    def __init__(self, pipe: int) -> None:
+        self._pipe = pipe
+
+    def crash(self, run: Run) -> NoReturn:
+        _send(self._pipe, CaseReport(run=run, notes={_CRASHED: ""}))
+        _exit_now(_KILLED)
+
+
+class SecondLife(Life):
+    """The life of a run after its crash. Both lives are reported as one run."""
+
+    def __init__(self, first: Run) -> None:
+        self._first = first
+
+    def finish(self, run: Run) -> Run:
+        return join_lives(self._first, run)
 
 
 def _send(pipe: int, report: CaseReport) -> None:

@@ -22,9 +22,10 @@ from offbook.explore.run import Run
 from offbook.faults import FaultPlan
 from offbook.recording.match.continuation import Continuation
 from offbook.recording.stores.locate import open_store
+from offbook.settings import configured_tools, find_project
 from offbook.subjects.executors import Workers, executor_of
 from offbook.subjects.forked_run import IsolatedSubject
-from offbook.tools.effects import ToolDeclaration
+from offbook.tools.effects import ToolDeclaration, declared_tools
 
 
 class FunctionSubject(IsolatedSubject):
@@ -53,7 +54,7 @@ class FunctionSubject(IsolatedSubject):
         self._monitored = MonitoredFunction(function, declared=declared, deadlines=deadlines)
 
     def run_here(self, plan: FaultPlan, continuation: Continuation) -> Run:
-        return self._monitored.run(self._harnesses.create(plan, continuation))
+        return self._monitored.run(self._harnesses, plan, continuation)
 
 
 def explore_function(  # noqa: PLR0913 - each is an option of its own, given by name
@@ -83,20 +84,22 @@ def explore_function(  # noqa: PLR0913 - each is an option of its own, given by 
         invariants: what must hold for every run.
         divergence: what answers requests that were never recorded.
         deadlines: how long a run may take.
-        tools: what is declared about tools by name, such as those of an SDK that the harness does not wrap.
+        tools: what is declared about tools by name, such as those of an SDK that the harness does not wrap. Tools that
+            are not named here are as `[tools.NAME]` of the nearest `offbook.toml` declares them.
         optional: the steps and tools that the function may go on without.
         workers: how many cases run at once; `auto` is one for each core.
 
     Raises:
         InputError: the recording cannot be read, there is no such fault, or the function fails without a fault.
     """
+    in_config = configured_tools(find_project())
     subject = FunctionSubject(
         function,
         recording,
         declared=declared,
         divergence=divergence,
         deadlines=deadlines,
-        declarations=tools,
+        declarations=declared_tools(in_config) | dict(tools),
     )
     try:
         options = ExploreOptions(
@@ -104,7 +107,8 @@ def explore_function(  # noqa: PLR0913 - each is an option of its own, given by 
             pairs=pairs,
             budget=budget,
             invariants=invariants,
-            optional=frozenset(optional),
+            optional=frozenset(optional) | {name for name, tool in in_config.items() if tool.optional},
+            unchecked=frozenset(in_config),
         )
         return Explorer(subject, options, executor=executor_of(subject, workers)).explore()
     finally:

@@ -18,9 +18,8 @@ from offbook.config.recordings import MissingRecording
 from offbook.config.roles import StepNames, open_role_providers
 from offbook.errors import InputError, MockError, RecordingMismatchError, TargetError
 from offbook.events import Event
-from offbook.explore.harness import Harness, HarnessFactory
+from offbook.explore.harness import Harness, HarnessFactory, RecoveryCounter
 from offbook.explore.monitor import MonitoredFunction
-from offbook.explore.observers.calls import RecoveryCounter
 from offbook.explore.replay import LazyProvider
 from offbook.explore.run import Run
 from offbook.explore.settings import DEFAULT_SETTINGS, ExploreSettings
@@ -62,35 +61,31 @@ def open_conversation(recording: str | os.PathLike[str], prefix: str) -> MemoryR
     return MemoryReader(Document(whole.meta, entries, version=whole.version), source=store.location)
 
 
-OnError = Callable[[Exception], object]
-
-
 class ErrorCapturingTarget:
-    """An agent whose errors are also passed to `on_error`: those of calls without an answer even if it caught them."""
+    """An agent whose errors are also added to `raised`: those of calls without an answer even if it caught them."""
 
-    def __init__(self, target: Target, on_error: OnError) -> None:
-        self.name, self._target, self._on_error = target.name, target, on_error
+    def __init__(self, target: Target, raised: list[Exception]) -> None:
+        self.name, self._target, self._raised = target.name, target, raised
 
     def begin(self, environment: AgentEnvironment) -> ErrorCapturingDialogue:
-        return ErrorCapturingDialogue(self._target.begin(environment), environment.tools, self._on_error)
+        return ErrorCapturingDialogue(self._target.begin(environment), environment.tools, self._raised)
 
 
 class ErrorCapturingDialogue:
     """A conversation with such an agent."""
 
-    def __init__(self, dialogue: AgentDialogue, tools: MockedTools, on_error: OnError) -> None:
-        self._dialogue, self._tools, self._on_error = dialogue, tools, on_error
+    def __init__(self, dialogue: AgentDialogue, tools: MockedTools, raised: list[Exception]) -> None:
+        self._dialogue, self._tools, self._raised = dialogue, tools, raised
 
     async def say(self, text: str) -> AgentAnswer:
         try:
             return await self._dialogue.say(text)
         except Exception as error:
             if error not in self._tools.unanswered:
-                self._on_error(error)
+                self._raised.append(error)
             raise
         finally:
-            for unanswered in self._tools.unanswered:
-                self._on_error(unanswered)
+            self._raised += self._tools.unanswered
 
 
 class _RoleRouter(Provider):
@@ -159,7 +154,7 @@ class ScenarioSubject(IsolatedSubject):
             declared=self._settings.declared,
             deadlines=self._settings.deadlines,
         )
-        run = monitored.run(self._harnesses.create(plan, continuation))
+        run = monitored.run(self._harnesses, plan, continuation)
         if is_clean and not run.calls and not run.tools and run.error is None:
             reason = (
                 "the agent makes no model calls by the provider that it is given, and no tool is mocked: none can fail"
@@ -172,7 +167,7 @@ class ScenarioSubject(IsolatedSubject):
         self._recovery.counter = harness.recovery_counter
         raised: list[Exception] = []
         participants = Participants(
-            {self._agent: ErrorCapturingTarget(self._target, raised.append)},
+            {self._agent: ErrorCapturingTarget(self._target, raised)},
             _RoleRouter(harness, self._prefix),
             self._make_user,
             wrap_tool=harness.wrap,

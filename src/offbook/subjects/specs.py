@@ -21,6 +21,7 @@ from offbook.recording.tool_names import called_tool_names
 from offbook.text import did_you_mean_file
 
 if TYPE_CHECKING:
+    from offbook.subjects.program.launch import Notices
     from offbook.subjects.program.program import ProgramSubject
     from offbook.subjects.scenario import ScenarioSubject
     from offbook.subjects.workflow import WorkflowSubject
@@ -80,13 +81,23 @@ def explore_command(spec: AnySubjectSpec, options: list[str]) -> str:
     return shlex.join(["offbook", "explore", *spec.arguments, *options, *program])
 
 
+def record_command(spec: WorkflowSpec | ProgramSpec) -> str:
+    """Return the shell command that records its run anew."""
+    anew = ["--record", spec.recording, "--record-mode", "fresh"]
+    if isinstance(spec, ProgramSpec):
+        mcp = [] if spec.mcp is None else ["--mcp", spec.mcp]
+        return shlex.join(["offbook", "exec", *anew, *mcp, "--", *spec.command])
+    state = [word for word in spec.arguments if word not in ("--recording", spec.recording)]
+    return shlex.join(["offbook", "run", *state, *anew])
+
+
 def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
 @contextmanager
-def open_subject(spec: AnySubjectSpec, settings: ExploreSettings) -> Iterator[Subject]:
-    """Open the subject that the spec describes, for a block.
+def open_subject(spec: AnySubjectSpec, settings: ExploreSettings, notices: Notices | None = None) -> Iterator[Subject]:
+    """Open the subject that the spec describes, for a block. A program gives its notices to `notices`.
 
     Raises:
         InputError: something that it needs is missing or wrong, or the settings do not fit it.
@@ -106,7 +117,7 @@ def open_subject(spec: AnySubjectSpec, settings: ExploreSettings) -> Iterator[Su
                 stack.callback(scenario.close)
                 yield scenario
             case ProgramSpec():
-                yield stack.enter_context(_open_program(spec, settings))
+                yield stack.enter_context(_open_program(spec, settings, notices))
 
 
 def _check_program_settings(spec: AnySubjectSpec, settings: ExploreSettings) -> None:
@@ -145,14 +156,17 @@ def _open_scenario(spec: ScenarioSpec, settings: ExploreSettings, stack: ExitSta
     return ScenarioSubject(config, scenario, spec.agent, spec.recording, settings=settings)
 
 
-def _open_program(spec: ProgramSpec, settings: ExploreSettings) -> ProgramSubject:
+def _open_program(spec: ProgramSpec, settings: ExploreSettings, notices: Notices | None) -> ProgramSubject:
+    from offbook.subjects.program.launch import NO_NOTICES  # noqa: PLC0415
     from offbook.subjects.program.program import ProgramSubject  # noqa: PLC0415
 
     if settings.on_divergence == "live":
         reason = "unrecorded calls of a program cannot be answered live"
         raise InputError(reason, source="on_divergence", hint="use explore, stop or default")
     check_real_tools(spec, settings)
-    return ProgramSubject(spec.command, replay=spec.recording, mcp=spec.mcp, settings=settings)
+    return ProgramSubject(
+        spec.command, replay=spec.recording, mcp=spec.mcp, settings=settings, notices=notices or NO_NOTICES
+    )
 
 
 def real_tools(spec: ProgramSpec, settings: ExploreSettings) -> list[str]:

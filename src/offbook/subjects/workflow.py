@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from offbook.errors import InputError, OffbookError
 from offbook.explore.harness import Harness, HarnessFactory
-from offbook.explore.monitor import FinishRun, MonitoredFunction, OnCrash, as_it_is
+from offbook.explore.monitor import ONLY_LIFE, Life, MonitoredFunction
 from offbook.explore.options import CRASH_VARIANTS, VARIANTS, FaultVariant
 from offbook.explore.replay import LazyProvider
 from offbook.explore.run import Run, RunFailure, normalize_text
@@ -27,7 +27,7 @@ from offbook.pipeline import Harnessed, Live, open_pipeline
 from offbook.providers.provider import Provider
 from offbook.recording.match.continuation import Continuation
 from offbook.recording.stores.locate import open_store
-from offbook.subjects.crash import join_lives, run_until_crash
+from offbook.subjects.crash import SecondLife, run_until_crash
 from offbook.subjects.forked_run import IsolatedSubject
 from offbook.tools import ToolDef
 from offbook.tools.effects import UNDECLARED
@@ -75,7 +75,9 @@ class WorkflowSubject(IsolatedSubject):
         super().__init__(HarnessFactory(reader, divergence, declarations=settings.declarations), settings.deadlines)
         self._runs_tools = bool(len(reader.tools)) or settings.runs_tools
         try:
-            self._engine = WorkflowEngine(definition, live, wrap_tools=self._check_tools, folder=folder)
+            self._engine = WorkflowEngine(
+                definition, live, wrap_tools=self._check_tools, folder=folder, declarations=settings.declarations
+            )
             settings.check_tools(recording, self._tools)
         except InputError:
             self.close()
@@ -88,28 +90,26 @@ class WorkflowSubject(IsolatedSubject):
 
     def run_here(self, plan: FaultPlan, continuation: Continuation) -> Run:
         if not plan.can_crash:
-            return self._run_life(self._harnesses.create(plan, continuation))
+            return self._run_life(plan, continuation)
         with TemporaryDirectory(prefix="offbook-") as folder:
             store = RunStore(folder)
-            harness = self._harnesses.create(plan, continuation)
-            first, has_crashed = run_until_crash(partial(self._run_first_life, harness, store))
+            first, has_crashed = run_until_crash(partial(self._run_first_life, plan, continuation, store))
             if not has_crashed:
                 return first
-            harness = self._harnesses.create(plan.without_crashes(), continuation)
             with store.resume(LATEST, force=True) as stored:
-                return self._run_life(harness, stored, finish=partial(join_lives, first))
+                return self._run_life(plan.without_crashes(), continuation, stored, life=SecondLife(first))
 
-    def _run_first_life(self, harness: Harness, store: RunStore, on_crash: OnCrash) -> Run:
+    def _run_first_life(self, plan: FaultPlan, continuation: Continuation, store: RunStore, life: Life) -> Run:
         with store.start(self._definition, Path(self._folder) / self.name, state=self._state) as stored:
-            return self._run_life(harness, stored, on_crash=on_crash)
+            return self._run_life(plan, continuation, stored, life=life)
 
     def _run_life(
         self,
-        harness: Harness,
+        plan: FaultPlan,
+        continuation: Continuation,
         stored: ResumableRun | None = None,
         *,
-        on_crash: OnCrash | None = None,
-        finish: FinishRun = as_it_is,
+        life: Life = ONLY_LIFE,
     ) -> Run:
         """Run the workflow on a harness: all of it, or the rest of a stored run."""
         results: list[WorkflowResult] = []
@@ -118,7 +118,7 @@ class WorkflowSubject(IsolatedSubject):
             declared=self._settings.declared,
             deadlines=self._settings.deadlines,
         )
-        run = monitored.run(harness, on_crash=on_crash, finish=finish)
+        run = monitored.run(self._harnesses, plan, continuation, life=life)
         failures = [failure for result in results for failure in self._failures(result)]
         return replace(run, result=None, error=failures[0]) if failures else run
 

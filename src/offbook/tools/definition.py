@@ -8,6 +8,7 @@ from inspect import iscoroutinefunction
 from typing import Any, TypeAlias, TypedDict, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from offbook.errors import InputError
 from offbook.messages import JsonObject
@@ -116,6 +117,16 @@ class ToolDef(Struct, frozen=True, dict=True):
         """The declared effect of the tool."""
         return ToolDeclaration(
             side_effect=self.side_effect, idempotent=self.idempotent, undoes=self.undoes, read_only=self.read_only
+        )
+
+    def declared_as(self, declaration: ToolDeclaration) -> ToolDef:
+        """Return the tool with what is declared about it elsewhere, in addition to what it declares itself."""
+        return replace(
+            self,
+            side_effect=self.side_effect or declaration.side_effect,
+            read_only=self.read_only or declaration.read_only,
+            idempotent=self.idempotent or declaration.idempotent,
+            undoes=self.undoes or declaration.undoes,
         )
 
     @property

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 import orjson
@@ -17,6 +17,9 @@ from offbook.errors import InputError
 from offbook.messages import JsonObject
 from offbook.schema_errors import explain_msgspec_error
 from offbook.text import common_start, did_you_mean, shorten
+
+if TYPE_CHECKING:
+    from offbook.settings import ToolSettings
 
 EffectOutcome: TypeAlias = Literal["done", "refused", "failed", "unknown"]
 EffectSource: TypeAlias = Literal["observed", "inferred"]
@@ -253,6 +256,23 @@ class ToolDeclaration(Struct, frozen=True, kw_only=True):
 
 
 UNDECLARED = ToolDeclaration()
+
+
+def declared_tools(settings: Mapping[str, ToolSettings]) -> dict[str, ToolDeclaration]:
+    """Return what `[tools.NAME]` of a config declares, by the names of the tools.
+
+    Raises:
+        InputError: two declarations of a tool contradict each other.
+    """
+    declared = {
+        name: ToolDeclaration(
+            side_effect=tool.effect, read_only=tool.read_only, idempotent=tool.idempotent, undoes=tool.undoes
+        )
+        for name, tool in settings.items()
+    }
+    for name, declaration in declared.items():
+        declaration.check(name)
+    return declared
 
 
 _SHOWN_CHARS = 40

@@ -120,6 +120,9 @@ class InProcessClients(ABC):
             InputError: the call cannot be recorded under its key.
         """
 
+    def keep(self) -> None:
+        """Called before `close` when an error leaves the block of a client: a recording stays as it was."""
+
     @abstractmethod
     def close(self) -> None:
         """Called when a client is closed. Safe to call twice."""
@@ -208,6 +211,11 @@ class StandIn(InProcessClients, CallInspection):
             credentials=credentials_of(accepted.request),
         )
 
+    def keep(self) -> None:
+        """Let a recording that is to be replaced stay as it was, because the run has failed."""
+        with self._lock:
+            self._backend.keep_recording()
+
     def close(self) -> None:
         """Close the recording. Safe to call twice."""
         with self._lock:
@@ -220,7 +228,7 @@ class StandIn(InProcessClients, CallInspection):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None:
-            self._backend.keep_recording()
+            self.keep()
         self.close()
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Set
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -18,13 +18,13 @@ from msgspec.structs import replace
 from offbook.errors import InputError
 from offbook.events import guard_sink
 from offbook.faults import FaultPlan, PlannedFault
-from offbook.faults.site import ReachedSites
+from offbook.faults.log import FaultLog
 from offbook.recording.call_cache import CacheCounts
 from offbook.recording.latency import Latency
-from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import PositionedReader
+from offbook.session.log import Log, Served
 from offbook.session.script import ScriptedModels
 from offbook.session.session import NO_FAULTS
 from offbook.session.sources import CachedModels, ClaimedModels, RecordedModels, RecordedTools
@@ -33,9 +33,9 @@ from offbook.wire.options import DEFAULT_RESPONSE, ProgramToolOptions, WireOptio
 from offbook.wire.recordings import (
     OverusedExchange,
     RecordingSet,
+    RecordingUse,
     UnusedExchange,
     describe_exchange,
-    unused_exchanges,
 )
 from offbook.wire.request import HttpRequest, ParsedRequest, RequestParser, route_of
 from offbook.wire.response import HttpResponse, refusal_response
@@ -75,34 +75,22 @@ MAX_NAMED_SESSIONS = 2
 """How many sessions of a recording are remembered by name: enough to know whether there was only one."""
 
 
-class RecordingUse(Struct, frozen=True):
-    """What sessions used of one recording: the names of the first sessions, and the ids of the exchanges served."""
-
-    sessions: set[str]
-    ids: set[int]
-
-
 class SessionTotals:
     """Counts over all sessions that had a call.
 
     `calls` counts calls, `cost_usd` is what the answers of real APIs have cost. `outcomes` counts the outcomes of all
     attempts, `failures` the failures of real APIs that were recorded, by their descriptions, and `unrecorded` the calls
-    that could not be recorded, by the reasons. `fired` are the latest faults, `fired_lines` the lines of plans that
-    fired, and `reached` the sites of the calls.
+    that could not be recorded, by the reasons. `faults` has the latest faults of all.
     """
 
-    def __init__(self, sessions: Iterable[WireSession] = ()) -> None:
+    def __init__(self) -> None:
         self.calls = 0
         self.cost_usd = 0.0
         self.outcomes: Counter[WireOutcome] = Counter()
         self.failures: Counter[str] = Counter()
         self.unrecorded: Counter[str] = Counter()
-        self.fired: deque[PlannedFault] = deque(maxlen=MAX_CALLS)
-        self.fired_lines: list[PlannedFault] = []
-        self.reached = ReachedSites()
+        self.faults = FaultLog()
         self.uses: dict[Tape, RecordingUse] = {}
-        for session in sessions:
-            self.add(session)
 
     @property
     def tries(self) -> int:
@@ -111,38 +99,35 @@ class SessionTotals:
 
     def add(self, session: WireSession) -> None:
         """Add a session, which must be added only once."""
-        if not session.outcomes:
-            return
-        self.calls += session.call_count
-        self.cost_usd += session.cost_usd
-        self.outcomes.update(session.outcomes)
-        self.failures.update(session.failures)
-        self.unrecorded.update(session.unrecorded)
-        self.fired.extend(session.fired)
-        self.fired_lines += [line for line in session.faults.fired_lines if line not in self.fired_lines]
-        self.reached.update(session.faults.reached)
-        if session.source is not None:
-            use = self.uses.setdefault(session.source.tape, RecordingUse(set(), set()))
-            use.ids.update(session.source.used_ids)
-            if len(use.sessions) < MAX_NAMED_SESSIONS:
-                use.sessions.add(session.name)
+        if session.outcomes:
+            self._count(session, calls=session.call_count)
+            if session.source is not None:
+                self._use(session.source.tape, {session.name}, session.source.used_ids)
 
     def plus(self, sessions: Iterable[WireSession]) -> SessionTotals:
         """Return the totals of these and further sessions."""
-        totals = SessionTotals(sessions)
-        totals.calls += self.calls
-        totals.cost_usd += self.cost_usd
-        totals.outcomes.update(self.outcomes)
-        totals.failures.update(self.failures)
-        totals.unrecorded.update(self.unrecorded)
-        totals.fired.extendleft(reversed(self.fired))
-        totals.fired_lines += [line for line in self.fired_lines if line not in totals.fired_lines]
-        totals.reached.update(self.reached)
+        totals = SessionTotals()
+        totals._count(self, calls=self.calls)
         for tape, use in self.uses.items():
-            total = totals.uses.setdefault(tape, RecordingUse(set(), set()))
-            total.ids.update(use.ids)
-            total.sessions.update(use.sessions)
+            totals._use(tape, use.sessions, use.ids)
+        for session in sessions:
+            totals.add(session)
         return totals
+
+    def _count(self, other: SessionTotals | WireSession, *, calls: int) -> None:
+        self.calls += calls
+        self.cost_usd += other.cost_usd
+        self.outcomes.update(other.outcomes)
+        self.failures.update(other.failures)
+        self.unrecorded.update(other.unrecorded)
+        self.faults.update(other.faults)
+        del self.faults.fired[:-MAX_CALLS]
+
+    def _use(self, tape: Tape, sessions: set[str], ids: Set[int]) -> None:
+        use = self.uses.setdefault(tape, RecordingUse(set(), set()))
+        use.ids.update(ids)
+        if len(use.sessions) < MAX_NAMED_SESSIONS:
+            use.sessions.update(sessions)
 
 
 class SessionRegistry:
@@ -289,12 +274,10 @@ class WireBackend:
         if self._recordings is not None and self._recordings.needs_positions():
             self._group = group
 
-    def unused_exchanges(self, totals: SessionTotals) -> list[UnusedExchange]:
-        """Return the exchanges that no session was served, of the recordings in use; if none is in use, of all."""
-        if self._recordings is None or self.cache is not None or self._options.live_from is not None:
-            return []
-        uses = totals.uses or {self._recordings.encoder("").tape: RecordingUse(set(), set())}
-        return unused_exchanges(uses, self._recordings.file_of)
+    @property
+    def replayed(self) -> RecordingSet | None:
+        """The recordings of which a run should use everything; None if it need not, as of a cache."""
+        return self._recordings if self.cache is None and self._options.live_from is None else None
 
     def start(
         self,
@@ -395,7 +378,7 @@ def _recording_set(options: WireOptions, recorder: WireRecorder | None, latency:
     return RecordingSet(responses=recorder.answers(), latency=latency, strict=True)
 
 
-class CallInspection:
+class CallInspection(Served):
     """Shows the calls of a backend and their outcomes. Calls that name no session belong to the session `""`."""
 
     def __init__(self, backend: WireBackend) -> None:
@@ -416,9 +399,10 @@ class CallInspection:
         """All sessions."""
         return list(self._backend.sessions)
 
-    def unused(self) -> list[UnusedEntry]:
-        """Return the entries of the recording that the session without a name was never served."""
-        return self.session("").unused()
+    @property
+    def log(self) -> Log:
+        """What the session without a name was served."""
+        return self.session("").log
 
     def fired(self) -> list[PlannedFault]:
         """Return the faults that fired in all sessions."""
@@ -440,7 +424,8 @@ class CallInspection:
 
     def unused_exchanges(self) -> list[UnusedExchange]:
         """Return the exchanges that no session was served, of the recordings in use. Call it before closing."""
-        return self._backend.unused_exchanges(self.totals())
+        replayed = self._backend.replayed
+        return [] if replayed is None else replayed.left_after(self.totals().uses)
 
     def overused_exchanges(self) -> list[OverusedExchange]:
         """Return what a session was served more often than it was recorded. Call it before closing."""
@@ -452,7 +437,7 @@ class CallInspection:
 
     def unfired(self) -> list[PlannedFault]:
         """Return the faults planned for the session without a name that have not fired yet."""
-        return self.session("").unfired()
+        return self.log.unfired()
 
     def session(self, name: str) -> WireSession:
         """Return the session of that name, and create it if there is none."""

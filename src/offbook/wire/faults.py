@@ -30,6 +30,7 @@ from offbook.faults import (
 from offbook.faults.fault import add_mark
 from offbook.faults.http import INJECTED_ERROR
 from offbook.faults.order import OrderFault
+from offbook.faults.stream import MALFORMED
 from offbook.messages import Reply, Request, Response, WholeReply, deltas_of
 from offbook.wire.patch import patch_response
 from offbook.wire.request import ParsedRequest
@@ -50,7 +51,6 @@ DRIP_PIECES = 16
 """The number of pieces in which a response that is not streamed drips."""
 
 _ENDINGS: dict[str, ResponseEnding] = {"ConnectionError": "reset", "TimeoutError": "silence", "cut": "cut"}
-_MALFORMED = b'{"broken'
 _EVENT_NAMES = {"anthropic": "content_block_delta", "bedrock": "contentBlockDelta", "bedrock_anthropic": "chunk"}
 """The event that carries a piece of an answer, in protocols that name their events."""
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -214,7 +214,7 @@ def _(fault: StreamTruncate, target: FaultTarget) -> HttpResponse:
     clean = target.clean()
     if clean.status is None:
         return clean
-    sent = _first_events(clean, fault.after_chunks) if clean.is_streamed else _first_half(clean)
+    sent = fault.paced(split_events(clean)) if clean.is_streamed else _first_half(clean)
     last_ms = sent[-1][0] if sent else 0.0
     match fault.ending:
         case "clean":
@@ -225,8 +225,7 @@ def _(fault: StreamTruncate, target: FaultTarget) -> HttpResponse:
         case "malformed":
             return replace(clean, frames=(*sent, (last_ms, _malformed_event(target, clean))), end_ms=last_ms)
         case _:
-            end_ms = float("inf") if fault.ending == "TimeoutError" else last_ms
-            return replace(clean, frames=sent, ending=_ENDINGS[fault.ending], end_ms=end_ms)
+            return end_as_recorded(fault, replace(clean, frames=sent, end_ms=last_ms))
 
 
 def _first_half(clean: HttpResponse) -> tuple[Frame, ...]:
@@ -234,15 +233,10 @@ def _first_half(clean: HttpResponse) -> tuple[Frame, ...]:
     return ((0.0, data[: len(data) // 2]),)
 
 
-def _first_events(clean: HttpResponse, count: int) -> tuple[Frame, ...]:
-    """Return the first `count` events, but never the last: a stream with all its events is not truncated."""
-    return split_events(clean)[:-1][:count]
-
-
 def _malformed_event(target: FaultTarget, clean: HttpResponse) -> bytes:
     if not clean.is_streamed or target.parsed.is_array:
-        return _MALFORMED
-    return encode_frame(target.codec.stream_type, _MALFORMED, _EVENT_NAMES.get(target.codec.name, ""))
+        return MALFORMED
+    return encode_frame(target.codec.stream_type, MALFORMED, _EVENT_NAMES.get(target.codec.name, ""))
 
 
 def _error_event(target: FaultTarget, *, is_first: bool) -> bytes:
@@ -253,27 +247,23 @@ def _error_event(target: FaultTarget, *, is_first: bool) -> bytes:
 @apply_fault.register
 def _(fault: StreamStall, target: FaultTarget) -> HttpResponse:
     clean = target.clean()
-    events = split_events(clean)
-    place = min(fault.after_chunks, len(events) - 1)
-    late = tuple((at_ms + fault.for_ms, data) for at_ms, data in events[place:])
-    return replace(clean, frames=events[:place] + late, end_ms=clean.end_ms + fault.for_ms)
+    return replace(clean, frames=fault.paced(split_events(clean)), end_ms=clean.end_ms + fault.for_ms)
 
 
 @apply_fault.register
 def _(fault: SlowDrip, target: FaultTarget) -> HttpResponse:
     clean = target.clean()
-    pieces = [data for _, data in split_events(clean)] if clean.is_streamed else _in_pieces(clean.content)
-    frames = tuple((fault.every_ms * number, data) for number, data in enumerate(pieces, 1))
-    return replace(clean, frames=frames, end_ms=fault.every_ms * len(pieces))
+    frames = fault.paced(split_events(clean) if clean.is_streamed else _in_pieces(clean.content))
+    return replace(clean, frames=frames, end_ms=frames[-1][0] if frames else 0.0)
 
 
-def _in_pieces(data: bytes) -> list[bytes]:
+def _in_pieces(data: bytes) -> tuple[Frame, ...]:
     size = max(1, -(-len(data) // DRIP_PIECES))
-    return [data[start : start + size] for start in range(0, len(data), size)]
+    return tuple((0.0, data[start : start + size]) for start in range(0, len(data), size))
 
 
 def end_as_recorded(fault: AnyFault, answer: HttpResponse) -> HttpResponse:
-    """Return the recorded bytes of a failed call, ended as it was."""
+    """Return the bytes of a call that failed in the middle of them, ended as the fault says."""
     match fault:
         case StreamTruncate(ending=ending) if ending in _ENDINGS:
             silent_ms = float("inf") if ending == "TimeoutError" else answer.end_ms

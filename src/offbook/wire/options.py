@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from offbook.recording.latency import LatencyModel
     from offbook.recording.redact.redactor import Redactor
     from offbook.session.recorder import RecordMode
-    from offbook.wire.request import HttpRequest
     from offbook.wire.session import WireCall
 
 DEFAULT_RESPONSE = "Mock response"
@@ -60,10 +59,6 @@ class ServingOptions(StandInOptions, total=False):
 
 def ignore_call(call: WireCall) -> None:
     """Ignore a call."""
-
-
-def ignore_request(request: HttpRequest) -> None:
-    """Ignore a request."""
 
 
 class ProgramToolOptions(Struct, frozen=True, kw_only=True):

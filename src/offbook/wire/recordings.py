@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
 from offbook.errors import InputError
-from offbook.messages import Response, deltas_of
+from offbook.messages import Response, deltas_of, result_text
 from offbook.recording.edit import merge_documents
 from offbook.recording.format.document import Document, check_strict
-from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.file import document_from_dict
 from offbook.recording.format.keys import short_key
 from offbook.recording.latency import Latency
-from offbook.recording.match.cursor import ExchangeMatch
+from offbook.recording.match.cursor import ExchangeMatch, unserved
 from offbook.recording.stores.locate import is_folder, open_store, recordings_in
 from offbook.recording.stores.memory import MemoryReader
 from offbook.recording.stores.store import PositionedReader, RecordingReader, StoredExchange
@@ -34,9 +34,6 @@ from offbook.wire.response import (
     has_wire_bytes,
     recorded_response,
 )
-
-if TYPE_CHECKING:
-    from offbook.wire.backend import RecordingUse
 
 MAX_DESCRIPTION_CHARS = 60
 MAX_CACHED_RESPONSES = 4096
@@ -118,10 +115,18 @@ class AnswerEncoder:
         return answer.delayed(self._latency.delay_ms(recorded_ms))
 
 
+class RecordingUse(Struct, frozen=True):
+    """What sessions used of one recording: the names of the first sessions, and the ids of the exchanges served."""
+
+    sessions: set[str]
+    ids: set[int]
+
+
 class RecordingSet:
     """The recordings of a backend, by session name.
 
-    A folder answers each session from all its recordings, and a session named like one of them from that one alone.
+    A folder answers each session from all its recordings, also of its subfolders. A session whose name is the path of
+    one of them there, without `.json`, is answered from that one alone.
 
     Raises:
         InputError: a recording cannot be read, or both or neither of the two sources are given.
@@ -152,9 +157,27 @@ class RecordingSet:
             self._encoders[session] = self._encoder_of(reader)
         return self._encoders[session]
 
-    def file_of(self, tape: Tape, exchange: Exchange) -> str:
-        """Return the recording that has an exchange of the tape; of a folder, the file in it."""
-        return self._files.get(id(exchange), tape.reader.source)
+    def left_after(self, uses: Mapping[Tape, RecordingUse]) -> list[UnusedExchange]:
+        """Return what sessions did not use, tape by tape; everything if none is in use.
+
+        An exchange of two tapes is used if one served it. Its recording is the file in a folder.
+        """
+        uses = uses or {self._whole.tape: RecordingUse(set(), set())}
+        known = [(tape, stored) for tape, use in uses.items() for stored in tape.reader if stored.id in use.ids]
+        unused: list[UnusedExchange] = []
+        for tape, use in uses.items():
+            elsewhere: dict[str, list[Exchange]] = {}
+            for other, stored in known:
+                if other is not tape:
+                    elsewhere.setdefault(stored.key, []).append(stored.exchange)
+            session = min(use.sessions) if len(use.sessions) == 1 else ""
+            for position, stored in unserved(tape.reader, use.ids):
+                if not any(stored.exchange.is_same(each) for each in elsewhere.get(stored.key, ())):
+                    file = self._files.get(id(stored.exchange), tape.reader.source)
+                    about = describe_exchange(stored.exchange)
+                    unused.append(UnusedExchange(stored.key, position, about, file, session))
+                    known.append((tape, stored))
+        return unused
 
     def needs_positions(self) -> bool:
         """Return whether an answer depends on the calls before, so that processes must share how far sessions are.
@@ -190,9 +213,10 @@ class RecordingSet:
         path = os.fspath(recording)
         if not is_folder(path):
             return open_store(recording).read()
-        documents = _load_folder(Path(path))
+        documents = {file: open_store(file).load() for file in recordings_in(Path(path))}
         self._named = {
-            _session_name(file, path): MemoryReader(document, source=str(file)) for file, document in documents.items()
+            file.relative_to(path).with_suffix("").as_posix(): MemoryReader(document, source=str(file))
+            for file, document in documents.items()
         }
         return MemoryReader(merge_documents(list(documents.values())), source=path)
 
@@ -213,16 +237,6 @@ def _unshared_error(stored: StoredExchange[Exchange], *, source: str) -> InputEr
     reason = f"{what} are served in their order, and processes do not share how far they are"
     hint = "copy it to Redis (offbook recording copy), leave one answer for each request, or use one process"
     return InputError(reason, source=source, place=short_key(stored.key), hint=hint)
-
-
-def _load_folder(folder: Path) -> dict[Path, Document]:
-    """Load the recordings of a folder and its subfolders, by path."""
-    return {path: open_store(path).load() for path in recordings_in(folder)}
-
-
-def _session_name(file: Path, folder: str) -> str:
-    """Return the session that a recording in a folder answers: its path there without `.json`."""
-    return file.relative_to(folder).with_suffix("").as_posix()
 
 
 class UnusedExchange(Struct, frozen=True):
@@ -248,44 +262,19 @@ class OverusedExchange(Struct, frozen=True):
     session: str
 
 
-def unused_exchanges(
-    uses: Mapping[Tape, RecordingUse], file_of: Callable[[Tape, Exchange], str]
-) -> list[UnusedExchange]:
-    """Return what the sessions did not use, tape by tape. An exchange of two tapes is used if one served it."""
-    known = [(tape, stored) for tape, use in uses.items() for stored in tape.reader if stored.id in use.ids]
-    unused: list[UnusedExchange] = []
-    for tape, use in uses.items():
-        elsewhere: dict[str, list[Exchange]] = {}
-        for other, stored in known:
-            if other is not tape:
-                elsewhere.setdefault(stored.key, []).append(stored.exchange)
-        session = min(use.sessions) if len(use.sessions) == 1 else ""
-        for position, stored in _unused_in(tape, use):
-            if not any(stored.exchange.is_same(each) for each in elsewhere.get(stored.key, ())):
-                file = file_of(tape, stored.exchange)
-                unused.append(UnusedExchange(stored.key, position, describe_exchange(stored.exchange), file, session))
-                known.append((tape, stored))
-    return unused
-
-
-def _unused_in(tape: Tape, use: RecordingUse) -> Iterator[tuple[int, StoredExchange[Exchange]]]:
-    """Return the exchanges that were not served from this tape, each with its position in its key's list."""
-    positions = dict[str, int]()
-    for stored in tape.reader:
-        position = positions[stored.key] = positions.get(stored.key, -1) + 1
-        if stored.id not in use.ids:
-            yield position, stored
-
-
-def describe_exchange(exchange: Exchange) -> str:
+def describe_exchange(exchange: Exchange | ToolExchange) -> str:
     """Describe an exchange: `gpt-4o: What is the weather?`, `GET /v1/models`, or its answer if no request is recorded.
 
-    Control characters are escaped.
+    A tool call is described by its arguments. Control characters are escaped.
     """
-    if place := exchange.http_place():
+    if isinstance(exchange, ToolExchange):
+        about = result_text(exchange.arguments) if isinstance(exchange.arguments, dict) else "(any arguments)"
+    elif place := exchange.http_place():
         return shorten(place, MAX_DESCRIPTION_CHARS)
-    question = _last_message(exchange)
-    about = ": ".join(filter(None, [exchange.model, question])) if question else f"answers {_answer_text(exchange)}"
+    elif question := _last_message(exchange):
+        about = ": ".join(filter(None, [exchange.model, question]))
+    else:
+        about = f"answers {_answer_text(exchange)}"
     return shorten(" ".join(printable(about).split()), MAX_DESCRIPTION_CHARS)
 
 

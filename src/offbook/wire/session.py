@@ -26,8 +26,9 @@ from offbook.messages import Request, Response
 from offbook.recording.format.exchange import Exchange, RecordedToolCall
 from offbook.recording.format.wire_record import WEBSOCKET_METHOD
 from offbook.recording.match.continuation import Continuation
-from offbook.recording.match.cursor import ExchangeMatch, OverusedEntry, UnusedEntry
+from offbook.recording.match.cursor import ExchangeMatch
 from offbook.recording.match.fingerprint import NormaliseRules
+from offbook.session.log import Log, Served
 from offbook.session.numbers import CallNumbers
 from offbook.session.script import ModelScript, OnMiss, ScriptedModels
 from offbook.session.session import NO_FAULTS, Session
@@ -35,7 +36,7 @@ from offbook.session.sources import RecordedModels
 from offbook.text import shorten
 from offbook.tools.effects import Effect
 from offbook.wire.faults import FaultTarget, apply_fault, with_retry_after
-from offbook.wire.options import ignore_call, ignore_request
+from offbook.wire.options import ignore_call
 from offbook.wire.recordings import AnswerEncoder
 from offbook.wire.request import HttpRequest, ParsedRequest, RequestParser
 from offbook.wire.response import NO_ANSWER, HttpResponse, refusal_response, spoils_answer
@@ -184,6 +185,9 @@ MAX_CALLS = 10_000
 class CallObserver(Protocol):
     """Observes the calls of a run, on the server's thread."""
 
+    def received(self, request: HttpRequest) -> None:
+        """Called with each request before it is answered."""
+
     def answered(self, attempt: CallAttempt, answer: HttpResponse, outcome: WireOutcome) -> None:
         """Called when the session has answered a call. Sending the answer may still take long."""
 
@@ -195,6 +199,12 @@ class CallObserver(Protocol):
 
     def killed(self, attempt: CallAttempt) -> None:
         """Called when the program is killed before its call is answered. The call does not count."""
+
+    def reported(self, effects: Sequence[Effect]) -> None:
+        """Called with effects that the program has reported over HTTP."""
+
+    def crash(self) -> None:
+        """Called where the plan has a crash: it is to kill the program, which gets no answer then."""
 
 
 class RequestMemory:
@@ -223,6 +233,8 @@ class RequestMemory:
 class NullCallObserver:
     """Ignores all calls."""
 
+    def received(self, request: HttpRequest) -> None: ...
+
     def answered(self, attempt: CallAttempt, answer: HttpResponse, outcome: WireOutcome) -> None: ...
 
     def delivered(self, attempt: CallAttempt) -> None: ...
@@ -230,6 +242,10 @@ class NullCallObserver:
     def left(self, attempt: CallAttempt) -> None: ...
 
     def killed(self, attempt: CallAttempt) -> None: ...
+
+    def reported(self, effects: Sequence[Effect]) -> None: ...
+
+    def crash(self) -> None: ...
 
 
 NULL_OBSERVER = NullCallObserver()
@@ -251,7 +267,7 @@ class ExploredRun(Struct, frozen=True):
     fault_log: FaultLog | None = None
 
 
-class WireSession(Session):
+class WireSession(Session, Served):
     """Answers the calls of one run from a recording, with the faults of a plan.
 
     `calls` are the latest calls with their outcomes; `memory` limits how many of them keep their requests. `misses` are
@@ -263,9 +279,8 @@ class WireSession(Session):
     `diverged` is the first miss of a model call: other calls, such as for a list of models, change no conversation.
     `effects` are the side effects that the program has reported over HTTP, `refused_effects` the reports that could not
     be read.
-    `on_crash` is called where the plan has a crash: it is to kill the program, which gets no answer then.
-    `on_request` is called with each request, and `on_call` with each call when it is answered. `explored_run` is set if
-    this is a run of an exploration.
+    `on_call` is called with each call when it is answered. `explored_run` is set if this is a run of an exploration:
+    `observer` is that of the run.
     """
 
     needs_numbers = False
@@ -299,8 +314,6 @@ class WireSession(Session):
         self.misses: deque[Miss] = deque(maxlen=MAX_CALLS)
         self.diverged = ""
         self.effects: list[Effect] = []
-        self.on_crash: Callable[[], object] = lambda: None
-        self.on_request: Callable[[HttpRequest], object] = ignore_request
         self.refused_effects: deque[InputError] = deque(maxlen=MAX_CALLS)
         self.call_count, self.cost_usd = 0, 0.0
         self.outcomes: Counter[WireOutcome] = Counter()
@@ -309,7 +322,7 @@ class WireSession(Session):
         self._memory = RequestMemory() if memory is None else memory
         self._with_request = 0
         self._parser, self._sink = parser, sink
-        self._observer = NULL_OBSERVER if explored_run is None else explored_run.observer
+        self.observer = NULL_OBSERVER if explored_run is None else explored_run.observer
         self._late: set[int] = set()
         self.tool_turns: deque[list[RecordedToolCall]] = deque(maxlen=MAX_CALLS)
         self._retry_after_ms, self._on_call = retry_after_ms, on_call
@@ -337,7 +350,7 @@ class WireSession(Session):
 
     def start(self, request: HttpRequest, parsed: ParsedRequest | None = None) -> CallAttempt:
         """Parse the request, unless it is `parsed` already, and number it."""
-        self.on_request(request)
+        self.observer.received(request)
         parsed = self._parser.parse(request) if parsed is None else parsed
         number, step_id = self.numbers.next_request(), request.headers.get(STEP_HEADER) or None
         if parsed.route.operation not in FAULTED_OPERATIONS:
@@ -406,7 +419,7 @@ class WireSession(Session):
             failure=outcome.problem,
         )
         self._add(call, outcome, size_bytes=len(parsed.fields))
-        self._observer.answered(attempt, answer, outcome.type)
+        self.observer.answered(attempt, answer, outcome.type)
         return answer
 
     def _add(self, call: WireCall, outcome: CallOutcome, *, size_bytes: int = 0) -> None:
@@ -451,8 +464,8 @@ class WireSession(Session):
         if crash.when == "after":
             self.answer(replace(attempt, crash=None))
         else:
-            self._observer.killed(attempt)
-        self.on_crash()
+            self.observer.killed(attempt)
+        self.observer.crash()
         return NO_ANSWER
 
     def add_effects(self, effects: Sequence[Effect]) -> bool:
@@ -464,9 +477,10 @@ class WireSession(Session):
         if len(self.effects) + len(effects) > MAX_EFFECTS:
             raise InputError(f"a session has at most {MAX_EFFECTS:,} effects", hint="use a session for each run")
         self.effects += effects
+        self.observer.reported(effects)
         is_killed = self.crash_after_effects(effect.tool for effect in effects)
         if is_killed:
-            self.on_crash()
+            self.observer.crash()
         return is_killed
 
     def forget_request(self) -> None:
@@ -497,11 +511,11 @@ class WireSession(Session):
         if attempt.number in self._late:
             self._late.discard(attempt.number)
             self._finish(attempt, failed=False)
-            self._observer.delivered(attempt)
+            self.observer.delivered(attempt)
 
     def left(self, attempt: CallAttempt) -> None:
         """Note that the client, or a fault, has ended the connection before the answer had arrived completely."""
-        self._observer.left(attempt)
+        self.observer.left(attempt)
 
     @property
     def continued_by(self) -> str:
@@ -514,16 +528,9 @@ class WireSession(Session):
             self.take_back(attempt.site, attempt.fault)
         return replace(attempt, fault=None)
 
-    def unused(self) -> list[UnusedEntry]:
-        """Return the entries of the recording that were never served."""
-        return [] if self.source is None else self.source.unused()
-
-    def overused(self) -> list[OverusedEntry]:
-        """Return the recorded exchanges that were served more often than they were recorded.
-
-        There are none if a fault fired: what follows a fault is not recorded.
-        """
-        return [] if self.source is None or self.fired else self.source.overused()
+    @property
+    def log(self) -> Log:
+        return Log.of([*([] if self.source is None else [self.source.log]), super().log])
 
     def _answer_from_recording(self, attempt: CallAttempt) -> HttpResponse:
         source, encoder = self._require_recording()

@@ -92,6 +92,7 @@ class WireArguments(Struct, frozen=True, kw_only=True):
             key="upstream_end_wait",
             metavar="SECONDS",
             section="record",
+            unset="2",
         ),
     ] = None
     faults: Annotated[
@@ -230,7 +231,13 @@ class ExecArguments(WireArguments, frozen=True, kw_only=True):
     run_tools: Annotated[bool, Option("In a replay, run the program's tools for real.", "--run-tools")] = False
     allow_no_calls: Annotated[bool, Option("Do not exit with 3 if there was no call.")] = False
     time_limit: Annotated[
-        float | None, Option("Stop the program after this time, and exit with 124.", "--time-limit", metavar="SECONDS")
+        float | None,
+        Option(
+            "Stop the program after this time, and exit with 124.",
+            "--time-limit",
+            was="--deadline --timeout",
+            metavar="SECONDS",
+        ),
     ] = None
     port: Annotated[
         Annotated[int, Meta(ge=0, le=65535)], Option("The port to listen on; 0 is any free port.", metavar="N")

@@ -136,7 +136,7 @@ class ProgramTools:
         attempt = self.session.start_tool_call(tool)
         call = _OpenCall(attempt, tool, arguments, self._clock.monotonic_s())
         if attempt.crash is not None and attempt.crash.when == "before":
-            self.session.on_crash()
+            self.session.observer.crash()
             return None
         fault = _fault_of(attempt)
         if fault is not None and not fault.runs_tool:
@@ -202,7 +202,7 @@ class ProgramTools:
             answer, outcome = _struck(fault, call, did), "fault"
         self._note(call, did, answer, outcome)
         if crash is not None:
-            self.session.on_crash()
+            self.session.observer.crash()
             return None
         return answer
 

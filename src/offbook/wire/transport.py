@@ -215,6 +215,16 @@ class InProcessTransport:
         await self.aclose_live()
         self._answers.close()
 
+    def __exit__(self, kind: type[BaseException] | None = None, *error: object) -> None:
+        if kind is not None:
+            self._answers.keep()
+        self.close()
+
+    async def __aexit__(self, kind: type[BaseException] | None = None, *error: object) -> None:
+        if kind is not None:
+            self._answers.keep()
+        await self.aclose()
+
     def close_live(self) -> None:
         """Close the connections to real APIs alone."""
         if self._live is not None:

@@ -641,7 +641,7 @@ def test_what_failed_while_recording_is_reported_even_quietly_and_in_the_report(
     assert code == 1
     assert out == "status 502\nstatus 502\n"
     assert err.startswith(f"offbook: 2 calls, 2 recorded, of which 2 failed: {failure} (new.json)\n")
-    assert "no call got an answer, so there is nothing to replay\n  hint: check the address of the API" in err
+    assert "no call got an answer, so there is nothing to replay\n  hint: recording calls the real APIs: check" in err
     report = json.loads(Path("report.json").read_text())
     assert report["counts"] == {"calls": 2, "tries": 2, "recorded": 2, "failed": 2}
     assert [call["failure"] for call in report["calls"]] == [failure] * 2

@@ -172,7 +172,7 @@ def test_a_call_without_an_answer_ends_the_replay_even_if_its_step_may_fail(run,
 
 def test_what_follows_a_fault_is_not_to_be_recorded_again(run, careless, write):
     write("run.json", json.dumps({"_version": 2, "ask": {"content": "Hi"}, "_tools": {"add": [ADDED]}}))
-    flow = MAY_FAIL + "  - {id: again, type: tool, tool: add, args: {a: 1}, depends_on: [add]}\n"
+    flow = MAY_FAIL + "  - {id: again, type: tool, tool: add, args: {a: 2}, depends_on: [add]}\n"
     write("careless.yaml", flow)
     code, _, err = run("replay", careless, "--recording", "run.json", "--fault", "tool=add call=1: tool_lost")
     assert code == 3
@@ -256,7 +256,7 @@ def test_a_program_is_replayed_as_by_exec(run_programs, write, typed, same):
         (["a.json", "--quiet", "--", "no-such-program"], "no-such-program: command not found", ""),
         (["--real-time", "a.json", "--", "true"], "--real-time is for a workflow", "-o latency_model=replay"),
         (["a.json", "--set", "x=1", "--", "true"], "--set is for a workflow", "offbook replay FLOW --recording PATH"),
-        (["a.json", "--trace", "t.jsonl", "--", "true"], "--trace moved", "-o exec.trace=t.jsonl"),
+        (["a.json", "--trace", "t.jsonl", "--", "true"], "there is no flag --trace", "-o exec.trace=t.jsonl"),
         (["flow.yaml", "--lenient"], "--lenient is for a program", "--allow-default-fallback"),
     ],
 )

@@ -447,3 +447,19 @@ def test_a_reader_that_goes_away_ends_the_command_without_a_traceback(greet):
     started.stderr.close()
     assert started.wait(timeout=30) == 1
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(("declared", "calls"), [("", 1), ("[tools.find]\nread_only = true\n", 3)])
+def test_what_the_config_says_of_a_tool_holds_for_the_tools_of_a_workflow(run, write, declared, calls):
+    write("offbook.toml", declared)
+    write("desk.py", "def find(order: int) -> str:\n    print('asked')\n    raise OSError('down')\n")
+    flow = """name: desk
+config: {provider: openai, model: demo, retry: {max_retries: 2, backoff_s: 0, jitter: 0}}
+tools: {find: "desk:find"}
+state: {}
+steps: [{id: find, type: tool, tool: find, args: {order: 42}}]
+"""
+    write("flow.yaml", flow)
+    code, out, _ = run("run", "flow.yaml", "--no-checkpoint", "--quiet")
+    assert code == 1
+    assert out.count("asked") == calls

@@ -5,6 +5,9 @@ import json
 import pytest
 
 from offbook.cli.app import MainGroup
+from offbook.config.file import AGENT_KINDS, JudgeConfig, RunConfig, UserConfig
+from offbook.config.sections import KEYS
+from offbook.recording.redact.redactor import RedactionRules
 from offbook.settings import settings_of
 from tests.cli import flows
 from tests.cli.commands.test_exec import ASK
@@ -29,7 +32,10 @@ def test_options_are_listed_with_their_values_and_where_those_come_from(run, wri
     config = write("offbook.toml", CONFIG)
     code, out, _ = run("settings")
     assert code == 0
-    assert f"  deadline = 90.0  (number, by default none; set in {config})\n      Seconds that a run may take" in out
+    assert (
+        "  deadline = 90.0  (number, by default 20 for each answer that a program waits for, 3600 on the virtual" in out
+    )
+    assert f"clock; set in {config})\n      Seconds that a run may take" in out
     assert '  on_divergence = "explore"  (explore | stop | default | live)' in out
     assert f'  refund: effect = true, idempotent = "order"; set in {config}' in out
     assert [line for line in out.splitlines() if line.startswith("[")] == [
@@ -58,9 +64,9 @@ def test_options_are_json_for_machines(run, write):
 @pytest.mark.parametrize(
     ("text", "typed", "reason"),
     [
-        ("", ["recrod"], "there is no section 'recrod'\n  hint: did you mean 'record'?"),
-        ("[serve]\nprot = 1\n", [], "serve.prot: unknown key 'prot'\n  hint: did you mean 'port'?"),
-        ("[tool.refund]\n", [], "unknown section 'tool'\n  hint: did you mean 'tools'?"),
+        ("", ["recrod"], "there is no section or option 'recrod'\n  hint: did you mean 'record'?"),
+        ("[serve]\nprot = 1\n", [], ":2: serve.prot: unknown key 'prot'\n  hint: did you mean 'port'?"),
+        ("[tool.refund]\n", [], ":1: unknown section 'tool'\n  hint: did you mean 'tools'?"),
     ],
 )
 def test_what_is_not_there_is_bad_input_with_a_suggestion(run, write, text, typed, reason):
@@ -85,7 +91,7 @@ def test_every_option_that_has_left_the_command_line_says_where_it_is(run, name)
         if not setting.flags:
             flag = (setting.option.was.split() or [f"--{setting.key.replace('_', '-')}"])[0]
             code, _, err = run(name, flag, "7", "--", "true")
-            assert (code, f"{flag} moved" in err) == (2, True), err
+            assert (code, f"there is no flag {flag}\n" in err) == (2, True), err
             assert f"-o {setting.place}={'true' if setting.type is bool else '7'}" in err
 
 
@@ -125,4 +131,63 @@ def test_a_tool_that_only_reads_has_no_effect_wherever_both_are_said(run, write)
     write("offbook.toml", "[tools.refund]\neffect = true\nread_only = true\n")
     code, _, err = run("settings")
     assert code == 2
-    assert "offbook.toml: tools.refund: a tool that only reads has no effect" in err
+    assert "offbook.toml:1: tools.refund: a tool that only reads has no effect" in err
+
+
+@pytest.mark.parametrize("command", [["recording", "show", "run.json"], ["run", "flow.yaml"], ["exec", "--", "true"]])
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[judge]\nmodle = 'x'\n", "offbook.toml:2: judge.modle: unknown key 'modle'\n  hint: did you mean 'model'?"),
+        ("[agents.a]\nhandlr = 'x:y'\n", "offbook.toml:2: agents.a.handlr: unknown key 'handlr'\n  hint: did you mean"),
+        ("[explore]\nfail_on = ['hng']\n", "offbook.toml:2: explore.fail_on: there is no verdict 'hng'"),
+        ("[redaction]\nfeilds = []\n", "offbook.toml:2: redaction.feilds: unknown key 'feilds'"),
+    ],
+)
+def test_every_command_refuses_an_unknown_key_of_the_config_with_its_line(run, write, command, text, reason):
+    write("offbook.toml", text)
+    code, _, err = run(*command)
+    assert (code, reason in err) == (2, True), err
+
+
+def test_the_keys_that_commands_know_are_those_of_the_sections():
+    agent = {field for kind in AGENT_KINDS.values() for field in kind.model_fields}
+    assert {name: set(keys) for name, keys in KEYS.items()} == {
+        "agent": agent | {"name"},
+        "agents": agent,
+        "user": set(UserConfig.model_fields),
+        "judge": set(JudgeConfig.model_fields),
+        "run": set(RunConfig.model_fields),
+        "redaction": set(RedactionRules.__struct_fields__),
+    }
+
+
+@pytest.mark.parametrize(
+    ("typed", "error"),
+    [
+        (["exec", "--deadline", "3"], "there is no flag --deadline\n  hint: use --time-limit 3"),
+        (["exec", "-o", "explore.deadline=3"], "no option 'explore.deadline'\n  hint: use --time-limit 3"),
+        (["exec", "--crash"], "there is no flag --crash\n  hint: it is an option of offbook explore: --crash"),
+        (["exec", "-o", "budget=3"], "no option 'budget'\n  hint: it is an option of offbook explore: --budget"),
+        (["explore", "-o", "json=true"], "-o json=true: it is a flag\n  hint: give --json"),
+        (["explore", "-o", "fail_on=hng"], "-o fail_on=hng: there is no verdict 'hng'\n  hint: did you mean 'hung'?"),
+        (["explore", "--fail-on", ""], "--fail-on: expected a name, got an empty one"),
+        (["explore", "-o", "on_divergence=x"], "unknown value 'x'\n  hint: one of: default, explore, live, stop"),
+        (["explore", "--fault", "call=1: timeout", "--faults", "timeout"], "--faults cannot be used with --fault"),
+        (["explore", "--fault", "call=1: timeout", "--only", "0001"], "--only cannot be used with --fault"),
+    ],
+)
+def test_an_option_that_does_not_fit_says_what_to_type(run, write, typed, error):
+    write("run.json", flows.recording(flows.ANSWERS))
+    command, *options = typed
+    code, _, err = run(command, "--replay", "run.json", *options, "--", "true")
+    assert (code, error in err) == (2, True), err
+
+
+@pytest.mark.parametrize(
+    ("name", "line"), [("deadline", "  deadline = 20 for each answer"), ("effect", "  effect = f")]
+)
+def test_one_option_can_be_looked_up(run, name, line):
+    code, out, _ = run("settings", name)
+    assert code == 0
+    assert [row[: len(line)] for row in out.splitlines() if row.startswith("  ") and row[2] != " "] == [line]

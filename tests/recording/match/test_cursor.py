@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from offbook import MockProvider, NormaliseRules, RecordingProvider, serving
 from offbook.errors import RecordingMismatchError
 from offbook.recording.format.file import document_from_dict
-from offbook.recording.match.cursor import Cursor, UnusedEntry, overused_entries, without_home_names
+from offbook.recording.match.cursor import Cursor, UnusedEntry, without_home_names
 from offbook.recording.stores.memory import MemoryReader
 from tests.fakes import Echo, user
 
@@ -49,10 +49,10 @@ def test_a_recorded_answer_is_overused_if_it_is_served_again(fields, served_agai
     request = {"model": "m", "messages": []}
     cursor = cursor_over(a=entry("A", "x") | {"request": request} | fields, b=[entry("B", "y") | fields])
     served(cursor, "a", "x")
-    assert overused_entries(cursor) == []
+    assert cursor.overused() == []
     served(cursor, "a", "x")
     served(cursor, "b", "y")
-    assert [(each.key, each.served) for each in overused_entries(cursor)] == served_again
+    assert [(each.key, each.served) for each in cursor.overused()] == served_again
 
 
 def test_an_object_that_was_recorded_for_another_request_has_drifted():

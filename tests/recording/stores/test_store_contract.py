@@ -476,7 +476,7 @@ class TestTools:
         assert contents(store) == {"get": "model"}
         assert results(store) == {"get": ["tool"]}
         found = FoundExchanges(store)
-        store.update(lambda document: found.remove_from(document, "models", ["get"]))
+        store.update(lambda document: found.replace_in(document, [], [], mode="fresh", kinds=["models"]))
         assert contents(store) == {}
         assert results(store) == {"get": ["tool"]}
 
@@ -669,7 +669,7 @@ class TestReplacing:
         first = ReplaceOnCloseWriter(store, "models", mode)
         first.append("a", said("first"))
         first.close()
-        store.update(lambda document: found.remove_from(document, "models", ["a"]))
+        store.update(lambda document: found.replace_in(document, [], [], mode="fresh", kinds=["models"]))
         assert contents(store) == {"a": "first"}
 
     def test_of_equal_exchanges_as_many_go_as_were_found(self, store):
@@ -677,7 +677,7 @@ class TestReplacing:
         found = FoundExchanges(store)
         append(store, ("a", said("same")))
         for _ in range(2):
-            store.update(lambda document: found.remove_from(document, "models", ["a", "unknown"]))
+            store.update(lambda document: found.replace_in(document, [], [], mode="fresh", kinds=["models"]))
             assert contents(store) == {"a": ["same"]}
 
 

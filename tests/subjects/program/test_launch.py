@@ -13,6 +13,7 @@ from offbook.faults import FaultPlan
 from offbook.report.exploration.json_report import exploration_json
 from offbook.report.exploration.report_input import ReportInput
 from offbook.subjects.executors import executor_of
+from offbook.subjects.program.launch import NO_NOTICES
 from offbook.subjects.program.program import ProgramSubject
 from tests.explore.runs import plan_of, write_recording
 from tests.subjects.programs import ASKS
@@ -21,12 +22,21 @@ HELLO = {"content": "Hello"}
 LONG_S = 100_000.0
 
 
-def program(code, folder, *answers, fresh=False, **settings):
+class Heard:
+    """Keeps what users are told."""
+
+    def __init__(self):
+        self.warnings, self.remarks = [], []
+        self.warn, self.remark = self.warnings.append, self.remarks.append
+
+
+def program(code, folder, *answers, fresh=False, notices=NO_NOTICES, **settings):
     """A Python program in a file, on a recording."""
     (folder / "agent.py").write_text(ASKS + code)
     path = write_recording(folder / "run.json", {"any": list(answers or [HELLO])})
     explore_settings = ExploreSettings(**{"on_divergence": "stop", "fresh": fresh, **settings})
-    return ProgramSubject([sys.executable, str(folder / "agent.py")], replay=path, settings=explore_settings)
+    command = [sys.executable, str(folder / "agent.py")]
+    return ProgramSubject(command, replay=path, settings=explore_settings, notices=notices)
 
 
 def runs(subject, *plans):
@@ -342,11 +352,10 @@ print(ask(said("Hi"))["content"], has_log, len(Path("LOG").read_text().split()))
     ("code", "reasons"), [("", []), ("held = open(__file__)", ["it has opened a file or a connection"])]
 )
 def test_why_runs_do_not_begin_at_the_first_call_is_said_once(code, reasons, tmp_path):
-    remarks = []
-    subject = program(f"{code}\nask(said('Hi'))", tmp_path)
-    subject.on_remark = remarks.append
+    notices = Heard()
+    subject = program(f"{code}\nask(said('Hi'))", tmp_path, notices=notices)
     runs(subject, *[["call=2: http_error 500"]] * 2)
-    assert [remark.rpartition(": ")[2] for remark in remarks] == reasons
+    assert [remark.rpartition(": ")[2] for remark in notices.remarks] == reasons
 
 
 def test_if_a_forked_case_differs_from_a_fresh_one_all_cases_are_started_anew_and_that_is_said(tmp_path):
@@ -358,15 +367,14 @@ if "_offbook_guest" in sys.modules and os.path.exists("armed"): sys.exit(9)
         + STUBBORN
     )
     code = code.replace('"armed"', repr(str(tmp_path / "armed")))
-    notices = []
-    with program(code, tmp_path, on_divergence="explore") as subject:
-        subject.on_notice = notices.append
+    notices = Heard()
+    with program(code, tmp_path, on_divergence="explore", notices=notices) as subject:
         options = ExploreOptions(variants=select_variants(f"{QUICK_FAULTS},http_error", subject.variants))
         explorer = Explorer(subject, options, executor=executor_of(subject, 2))
         assert explorer.clean.error is None
         (tmp_path / "armed").write_text("")
         exploration = explorer.explore(explorer.cases[:12])
     assert not subject.is_forked
-    assert len(notices) == 1
-    assert "if it is started anew" in notices[0]
+    assert len(notices.warnings) == 1
+    assert "if it is started anew" in notices.warnings[0]
     assert exploration.counts.get("recovered")

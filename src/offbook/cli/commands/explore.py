@@ -8,6 +8,7 @@ import typer
 
 from offbook.cli.declared import with_options
 from offbook.cli.options import ProgramCommand, check_placeholder, program_args
+from offbook.errors import InputError
 from offbook.explore.settings import DEFAULT_RESPONSE, ExploreArguments
 
 SETTINGS = {"cls": ProgramCommand}
@@ -25,9 +26,9 @@ def explore(
     """Replay a recorded run with each fault at each call.
 
     Each fault is tried at each call, attempt and stream position. Exits with 1 on a finding, such as a repeated
-    effect, a broken result that was accepted or a run that hangs, and if a verdict is worse than in an earlier report
-    (-o compare=PATH); with 2 on bad input, or if the run fails without a fault; with 130 if interrupted, and reports
-    then hold the cases that ended.
+    effect, a broken result that was accepted or a run that hangs (--fail-on chooses); with -o compare=PATH, only if a
+    verdict is worse than in that earlier report; with 2 on bad input, or if the run fails without a fault; with 130 if
+    interrupted, and reports then hold the cases that ended.
 
     A program runs its tools for real in every case: it needs --run-tools, unless they only read, or are those of MCP
     servers that offbook stands in for (--mcp). offbook.toml says what tools do, and sets options that seldom change:
@@ -50,6 +51,10 @@ def explore(
     from offbook.cli.parse import report_lines
     from offbook.cli.runners.exploration import run_exploration, subject_of
 
+    for flag, is_given in {"--faults": given.faults != ExploreArguments().faults, "--only": bool(given.only)}.items():
+        if given.fault and is_given:
+            hint = "--fault runs this case alone: leave one of them out"
+            raise InputError(f"{flag} cannot be used with --fault", hint=hint)
     options = options.fitting(given, file=file)
     report_lines(options.report)
     command = program_args(ctx)

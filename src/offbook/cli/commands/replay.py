@@ -44,6 +44,7 @@ def replay(
     fault: Faults = [],  # noqa: B006
     plan: Plan = None,
     declared: Declared = "",
+    assignments: Annotated[list[str], typer.Option("-o", metavar="declared=NAMES", hidden=True)] = [],  # noqa: B006
     trace: Trace = None,
     metrics: Metrics = None,
     spans: Spans = None,
@@ -87,13 +88,15 @@ def replay(
     if plan is not None and _is_regression(plan):
         from offbook.cli.parse import parse_names
         from offbook.cli.runners.exploration import replay_regression
+        from offbook.explore.settings import RegressionOptions
+        from offbook.settings import assigned
 
         if flow is not None:
             reason, hint = "this plan names its own workflow", f"offbook replay --plan {plan}"
             raise InputError(reason, source=plan, hint=hint)
-        names = parse_names(declared)
+        names = (*parse_names(declared), *assigned(RegressionOptions, assignments).get("declared", ()))
         raise typer.Exit(replay_regression(plan, declared=names, is_json=as_json, is_quiet=quiet))
-    if declared:
+    if declared or assignments:
         reason, hint = "--declared requires a --plan that explore has written", "leave it out"
         raise InputError(reason, source="replay", hint=hint)
     if plan is not None and not Path(plan).is_file():

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from offbook.cli.options import AsJson
 
+if TYPE_CHECKING:
+    from offbook.settings import Setting
+
 
 def settings(
-    section: Annotated[
-        str | None, typer.Argument(help="Only this section: explore, exec, serve, record or tools.")
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Only this section (explore, exec, serve, record or tools), or this option: deadline."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -24,8 +28,12 @@ def settings(
 
       offbook settings
 
+      offbook settings deadline
+
       offbook settings explore --json
     """
+    from itertools import groupby
+
     import msgspec
 
     from offbook.cli.output.console import echo, echo_json
@@ -36,12 +44,22 @@ def settings(
 
     project = find_project()
     found = list(current_values(COMMAND_OPTIONS, project))
-    sections = [*dict.fromkeys(each.setting.section for each in found), TOOLS]
-    if section is not None and section not in sections:
-        hint = did_you_mean(section, sections, kind="sections")
-        raise InputError(f"there is no section {section!r}", source="settings", hint=hint)
-    tools = configured_tools(project) if section in (None, TOOLS) else {}
-    rows = [each for each in found if section in (None, each.setting.section)]
+    of_tools = list(settings_of(ToolSettings).values())
+    wanted = name.removeprefix("--").replace("-", "_") if name is not None else None
+
+    def is_wanted(setting: Setting) -> bool:
+        return wanted in (None, setting.section, setting.key, setting.place)
+
+    sections = list(dict.fromkeys(each.setting.section for each in found))
+    rows = sorted(
+        (each for each in found if is_wanted(each.setting)), key=lambda each: sections.index(each.setting.section)
+    )
+    tool_rows = [each for each in of_tools if is_wanted(each)]
+    if not (rows or tool_rows):
+        known = {text for each in (*(row.setting for row in found), *of_tools) for text in (each.section, each.key)}
+        hint = did_you_mean(str(wanted), known) or "offbook settings lists all options"
+        raise InputError(f"there is no section or option {name!r}", source="settings", hint=hint)
+    tools = configured_tools(project) if tool_rows else {}
     if as_json:
         documents = [
             {
@@ -58,19 +76,34 @@ def settings(
         ]
         echo_json(msgspec.json.encode({"settings": documents, "tools": tools}).decode())
         return
-    for name in dict.fromkeys(row.setting.section for row in rows):
-        echo(f"[{name}]")
-        for setting, value, origin in (row for row in rows if row.setting.section == name):
-            default = f", by default {_shown(setting.default)}; set in {origin}" if origin else ""
-            echo(f"  {setting.key} = {_shown(value)}  ({setting.type_name}{default})\n      {setting.option.help}")
+    for section, in_section in groupby(rows, key=lambda row: row.setting.section):
+        echo(f"[{section}]")
+        for row in in_section:
+            echo(_line(*row))
         echo("")
-    if section in (None, TOOLS):
-        echo(f"[{TOOLS}.NAME]")
-        for setting in settings_of(ToolSettings).values():
-            echo(f"  {setting.key} = {_shown(setting.default)}  ({setting.type_name})\n      {setting.option.help}")
-    for name, tool in tools.items():
+    if tool_rows:
+        echo("\n".join([f"[{TOOLS}.NAME]", *(_line(setting, setting.default, "") for setting in tool_rows)]))
+    for tool_name, tool in tools.items():
         declared = ", ".join(f"{key} = {_shown(value)}" for key, value in msgspec.to_builtins(tool).items())
-        echo(f"  {name}: {declared}; set in {project.source if project else ''}")
+        echo(f"  {tool_name}: {declared}; set in {project.source if project else ''}")
+
+
+def _line(setting: Setting, value: Any, origin: str) -> str:
+    """Return an option with its value and its help."""
+    default = f", by default {_default(setting)}; set in {origin}" if origin else _not_in_config(setting)
+    shown = _shown(value) if origin else _default(setting)
+    return f"  {setting.key} = {shown}  ({setting.type_name}{default})\n      {setting.option.help}"
+
+
+def _default(setting: Setting) -> str:
+    return setting.option.unset or _shown(setting.default)
+
+
+def _not_in_config(setting: Setting) -> str:
+    """Return how to set an option that the config cannot; empty if it can."""
+    if setting.option.instead:
+        return f"; set with -o, or with {setting.option.instead}"
+    return "; set with -o" if setting.option.is_per_run else ""
 
 
 def _shown(value: Any) -> str:

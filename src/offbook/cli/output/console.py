@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import orjson
@@ -18,9 +18,8 @@ from offbook.text import mask_password, printable, printable_json
 
 if TYPE_CHECKING:
     from offbook.faults import PlannedFault
-    from offbook.faults.site import ReachedSites
-    from offbook.pipeline import FaultOutcome
     from offbook.recording.match.cursor import UnusedEntry
+    from offbook.session.log import Log
 
 
 ERROR_FIELDS = ("reason", "source", "place", "hint", "kind", "key", "difference", "fired")
@@ -163,17 +162,12 @@ class FaultTally(Struct, frozen=True, omit_defaults=True):
         return [": ".join(filter(None, [f"{line!r} never fired", self.reasons.get(line, "")])) for line in self.unfired]
 
 
-def tally_faults(outcome: FaultOutcome, *, completed_before: Collection[str]) -> FaultTally:
+def tally_faults(log: Log, *, completed_before: Collection[str] = ()) -> FaultTally:
     """Return the tally of a run. A fault that may have fired in a step of an earlier run does not count as unfired."""
-    steps = {_LOOP_ROUND.sub("", path) for path in completed_before}
-    missed = [line for line in outcome.unfired() if not _may_be_among(line, steps)]
-    return fault_tally(outcome.fired(), missed, outcome.fault_log.reached)
-
-
-def fault_tally(fired: Iterable[PlannedFault], unfired: Sequence[PlannedFault], reached: ReachedSites) -> FaultTally:
-    """Return the tally of faults that fired, and of those that did not in a run that reached these sites."""
+    steps, reached = {_LOOP_ROUND.sub("", path) for path in completed_before}, log.reached
+    unfired = [line for line in log.unfired() if not _may_be_among(line, steps)]
     reasons = {str(line): reached.explain(line.at) for line in unfired}
-    return FaultTally([str(line) for line in fired], [str(line) for line in unfired], reasons)
+    return FaultTally([str(line) for line in log.fired], [str(line) for line in unfired], reasons)
 
 
 def _may_be_among(line: PlannedFault, steps: Collection[str]) -> bool:

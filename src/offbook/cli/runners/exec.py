@@ -7,7 +7,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +36,7 @@ from offbook.cli.runners.wire import (
 from offbook.errors import InputError
 from offbook.recording.replace_on_close import keep_recording, kept_beside
 from offbook.recording.stores.locate import open_store
+from offbook.settings import unknown_tools
 from offbook.subjects.program.tool_variables import tool_variables
 from offbook.text import format_usd, pluralize
 from offbook.tools.child_process import program_hint
@@ -166,11 +167,23 @@ def _print_ending(options: ExecArguments, tally: WireTally, end: ChildExit, deci
         moved = [line.partition("=")[0] for line in options.upstreams]
         if advice := missing_key_advice(tally.calls, os.environ, moved=moved, has_begun=bool(tally.totals.tries)):
             print_message("  hint: ", advice, is_err=True)
+    for text in () if options.quiet or not options.tools else unknown_tools(options.tools, _seen_tools(options, tally)):
+        print_message("note: ", text, is_err=True)
     if options.live_from_call is not None and not options.quiet:
         served, live = tally.totals.outcomes["served"], tally.totals.outcomes["recorded"]
         parts = f"{served:,} from {options.replay}, {live:,} live for ${format_usd(tally.totals.cost_usd) or '0'}"
         message = f"{pluralize(served + live, 'answer')}: {parts}; recorded in {kept or options.record}"
         print_message("offbook: ", message, is_err=True)
+
+
+def _seen_tools(options: ExecArguments, tally: WireTally) -> set[str]:
+    """Return the tools that the run called or offered to the model, as far as its recording shows."""
+    from offbook.recording.tool_names import recorded_tool_names  # few runs declare tools
+
+    called = {call.name for turn in tally.tool_turns for call in turn}
+    with suppress(InputError):  # there may be no recording, as when no call was made
+        called |= recorded_tool_names(options.recording).known
+    return called | {effect.tool for effect in tally.effects}
 
 
 def _run(command: list[str], options: ExecArguments, *, report: WireReportFile) -> tuple[ChildExit, WireTally]:

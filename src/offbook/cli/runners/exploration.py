@@ -6,6 +6,7 @@ import io
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -25,17 +26,17 @@ from offbook.cli.run_program import Interruption, Termination
 from offbook.config import import_from, plan_run
 from offbook.config.recordings import is_folder, slug
 from offbook.errors import InputError
-from offbook.explore.cases import FaultCase
-from offbook.explore.explorer import CaseExecutor, Exploration, Explorer, OnBegin, Subject
+from offbook.explore.cases import FaultCase, chosen_case
+from offbook.explore.explorer import CaseExecutor, CleanRunMismatchError, Exploration, Explorer, Subject
 from offbook.explore.options import VARIANTS, ExploreOptions, select_variants
 from offbook.explore.schedule import Pace, check_shard, parse_budget
 from offbook.explore.settings import ExploreArguments, ExploreSettings
-from offbook.explore.start_check import ForkingSubject
 from offbook.explore.verdict import FINDING_TITLES, parse_verdicts
 from offbook.faults import parse_fault
 from offbook.files import read_file
 from offbook.recording.format.foreign import explain_import
 from offbook.recording.stores.locate import last_recorded_at, recording_digest
+from offbook.recording.tool_names import recorded_tool_names
 from offbook.report.exploration import (
     ExplorationReporter,
     ExplorationReporters,
@@ -48,7 +49,7 @@ from offbook.report.exploration.report_input import (
     ReportOrigin,
     causes_of_findings,
 )
-from offbook.settings import arguments_of, find_project, load_project, resolve
+from offbook.settings import arguments_of, find_project, load_project, resolve, unknown_tools
 from offbook.shard import parse_shard
 from offbook.subjects.executors import RayAddress, executor_of
 from offbook.subjects.program.kept_folders import PLACEHOLDER
@@ -63,6 +64,7 @@ from offbook.subjects.specs import (
     load_invariants,
     open_subject,
     real_tools,
+    record_command,
 )
 from offbook.text import did_you_mean, did_you_mean_file, pluralize
 from offbook.workflow.file.load import load_workflow
@@ -140,6 +142,11 @@ def run_exploration(spec: AnySubjectSpec, options: ExploreArguments) -> int:
     try:
         with Termination(), Interruption():
             return work.list_cases() if options.list_cases else work.explore()
+    except CleanRunMismatchError as error:
+        if isinstance(spec, ScenarioSpec):
+            raise
+        hint = f"if the change is meant, record it again: {record_command(spec)}"
+        raise InputError(error.reason, source=error.source, hint=hint) from None
     except KeyboardInterrupt:
         if not work.so_far.report(work.reporter) and options.as_json:
             echo_json(ending_document("SIGINT", "interrupted", exit_code=INTERRUPTED))
@@ -201,16 +208,24 @@ class _Exploration:
 
     def explore(self) -> int:
         """Run the cases, report them, and return the exit code."""
-        with open_subject(self._spec, self._settings) as subject, self._executor(subject) as executor:
+        with open_subject(self._spec, self._settings, self) as subject, self._executor(subject) as executor:
             explorer = self._explorer(subject, executor)
             exploration = explorer.explore(self._only(explorer))
             self.reporter.finish(exploration)
             self._keep(subject, exploration, minimises=explorer.has_time)
+        self._note_unknown_tools(exploration)
         return self._exit_code(exploration)
+
+    def _note_unknown_tools(self, exploration: Exploration) -> None:
+        if self._settings.tools:
+            runs = (exploration.clean, *(each.run for each in exploration.results))
+            seen = {tool.tool for run in runs for tool in run.tools}
+            for text in unknown_tools(self._settings.tools, seen | recorded_tool_names(self._spec.recording).known):
+                self.remark(text)
 
     def list_cases(self) -> int:
         """Print the cases."""
-        with open_subject(self._spec, self._settings) as subject:
+        with open_subject(self._spec, self._settings, self) as subject:
             explorer = self._explorer(subject, executor_of(subject, 1))
             chosen = self._only(explorer)
             cases, pairs = explorer.affordable if chosen is None else (chosen, 0)
@@ -226,9 +241,9 @@ class _Exploration:
     def _note_unlisted(self, pairs: int) -> None:
         """Say what a list of cases cannot: how many pairs run, and what a time as the budget leaves out."""
         if pairs:
-            self._remark(f"about {pluralize(pairs, 'pair')} run as well: which ones, only these runs show")
+            self.remark(f"about {pluralize(pairs, 'pair')} run as well: which ones, only these runs show")
         if parse_budget(self._options.budget).time_s is not None:
-            self._remark("the time decides how many of these run, the most telling ones first")
+            self.remark("the time decides how many of these run, the most telling ones first")
 
     @contextmanager
     def _executor(self, subject: Subject) -> Iterator[CaseExecutor]:
@@ -246,9 +261,6 @@ class _Exploration:
         for folder in getattr(subject, "restored", ()):
             text = f"an exploration had been killed, and had left {folder} changed: it is restored"
             print_message("note: ", text, is_err=True)
-        if isinstance(subject, ForkingSubject):
-            subject.on_notice = lambda text: print_message("warning: ", text, style="bold yellow", is_err=True)
-            subject.on_remark = self._remark
         wish = ExploreOptions(
             variants=select_variants(self._faults, getattr(subject, "variants", VARIANTS)),
             pairs=options.pairs,
@@ -258,49 +270,55 @@ class _Exploration:
             unchecked=frozenset(self._settings.tools),
             shard=self._shard,
         )
-        reporter = ExplorationReporters(self.so_far, self.reporter)
-        begin = self._begin(reporter)
+        self._announce()
         return Explorer(
             subject,
             wish,
             executor=executor,
             pace=self._pace,
             start_s=start_s.get(None),
-            on_begin=begin,
-            on_case=reporter.on_case,
+            on_begin=self._begin,
+            on_case=ExplorationReporters(self.so_far, self.reporter).on_case,
         )
 
-    def _remark(self, text: str) -> None:
+    def warn(self, text: str) -> None:
+        print_message("warning: ", text, style="bold yellow", is_err=True)
+
+    def remark(self, text: str) -> None:
         if not self._options.quiet:
             print_message("note: ", text, is_err=True)
 
-    def _begin(self, reporter: ExplorationReporter) -> OnBegin:
-        """Return what is called before the first case: it also says how often a program runs its tools for real."""
-        tools = [] if isinstance(self._spec, WorkflowSpec | ScenarioSpec) else real_tools(self._spec, self._settings)
-        if tools:
+    def _announce(self) -> None:
+        """Say which tools a program runs for real, and which folders it keeps."""
+        if self._real_tools:
             where = "in the run without a fault" + ("" if self._options.list_cases else ", and in every case")
-            self._remark(f"the program runs its tools for real {where}: {', '.join(tools)}")
+            self.remark(f"the program runs its tools for real {where}: {', '.join(self._real_tools)}")
         for folder in self._settings.keep:
-            self._remark(_keep_text(folder, self._spec))
+            self.remark(_keep_text(folder, self._spec))
 
-        def begin(exploration: Exploration, cases: int) -> None:
-            if self._shard is not None and not cases:
-                print_message("note: ", f"the shard {self._shard} holds no case", is_err=True)
-            if tools:
-                often = "a case that leaves the recording runs up to three times"
-                self._remark(f"it runs about {pluralize(cases, 'further time')}: {often}")
-            estimate = self._pace.estimate(cases, is_program=exploration.clean.is_program)
-            if estimate and not (self._options.quiet or self._options.as_json):
-                print_message("", estimate, is_err=True)
-            reporter.begin(exploration, cases)
+    @cached_property
+    def _real_tools(self) -> list[str]:
+        """The tools that a program runs for real."""
+        return [] if isinstance(self._spec, WorkflowSpec | ScenarioSpec) else real_tools(self._spec, self._settings)
 
-        return begin
+    def _begin(self, exploration: Exploration, cases: int) -> None:
+        """Say how many cases there are, and how often a program runs its tools for real, before the first case."""
+        if self._shard is not None and not cases:
+            print_message("note: ", f"the shard {self._shard} holds no case", is_err=True)
+        if self._real_tools:
+            often = "a case that leaves the recording runs up to three times"
+            self.remark(f"it runs about {pluralize(cases, 'further time')}: {often}")
+        estimate = self._pace.estimate(cases, is_program=exploration.clean.is_program)
+        if estimate and not (self._options.quiet or self._options.as_json):
+            print_message("", estimate, is_err=True)
+        ExplorationReporters(self.so_far, self.reporter).begin(exploration, cases)
 
     def _only(self, explorer: Explorer) -> Sequence[FaultCase] | None:
         """Return the cases chosen by --only or --fault; None for all."""
         if self._options.fault:
             lines = tuple(parse_fault(line) for line in self._options.fault)
-            return [next((case for case in explorer.cases if case.lines == lines), FaultCase("0000", lines, ()))]
+            known_case = next((case for case in explorer.cases if case.lines == lines), None)
+            return [known_case or chosen_case(lines, explorer.clean)]
         if not self._options.only:
             return None
         known = {case.id: case for case in explorer.cases}

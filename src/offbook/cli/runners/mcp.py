@@ -142,11 +142,11 @@ class MockedServer(Struct, frozen=True, kw_only=True):
             InputError: the file cannot be read, or has no tools.
         """
         from offbook.config.discovery import execute_file, import_from
-        from offbook.explore.settings import AgentSettings
         from offbook.mcp.hub import McpHub
         from offbook.mcp.mock import MockServer, annotated, module_tools, schema_tools
         from offbook.settings import configured_tools, find_project
         from offbook.text import did_you_mean_file
+        from offbook.tools.effects import declared_tools
 
         path = Path(self.path)
         if path.suffix not in (".py", ".json"):
@@ -158,7 +158,7 @@ class MockedServer(Struct, frozen=True, kw_only=True):
             is_module = path.suffix == ".py"
             start = module_tools(execute_file(path), source=self.path) if is_module else schema_tools(path)
             hub = McpHub([])
-            declared = AgentSettings(tools=configured_tools(find_project())).declarations
+            declared = declared_tools(configured_tools(find_project()))
             hub.add(self.name, mock=lambda: MockServer(self.name, annotated(start(), declared)))
             yield hub
 

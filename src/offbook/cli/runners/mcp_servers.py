@@ -105,7 +105,17 @@ class McpServers:
         source = server.session("").source
         if self.hub is None or self._recorder is not None or source is None or self._recording is None:
             return []
-        return self.hub.unused_exchanges(source.tape.reader.tools, self._recording)
+        from offbook.recording.format.keys import tool_key
+        from offbook.recording.match.cursor import unserved
+        from offbook.session.log import Log
+        from offbook.wire.recordings import UnusedExchange, describe_exchange
+
+        left = {(each.key, each.position) for each in Log.of(map(self.hub.log_of, server.sessions)).unused()}
+        return [
+            UnusedExchange(tool_key(stored.key), position, describe_exchange(stored.exchange), self._recording, "")
+            for position, stored in unserved(source.tape.reader.tools, ())
+            if (tool_key(stored.key), position) in left
+        ]
 
     def are_ignored(self, unused: Sequence[UnusedExchange]) -> bool:
         """Return whether the program has reached none of them, although they are recorded, or have `unused` calls."""

@@ -274,7 +274,7 @@ class _Run:
                 for file, ids in runs.used().items():
                     opened.note_used(file, ids)
             groups = await self._grouping.groups_of(result, opened.provider)
-            unused = opened.unused()
+            unused = opened.log.unused()
             shard = self._ended_shard(unused, opened.opened)
             result = replace(result, groups=groups, shard=shard)
             return SuiteOutcome(result, unused, self._recorded.describe_failure())

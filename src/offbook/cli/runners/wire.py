@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from offbook.cli import FAILED, FINE, MISMATCH, TIMED_OUT
 from offbook.cli.options import require_record_mode
-from offbook.cli.output.console import FaultTally, fault_tally, print_message
+from offbook.cli.output.console import FaultTally, print_message, tally_faults
 from offbook.cli.run_program import ChildExit
 from offbook.cli.runners.events import EventOptions
 from offbook.errors import InputError
@@ -25,6 +25,7 @@ from offbook.faults import FaultPlan
 from offbook.recording.call_cache import CacheCounts
 from offbook.recording.format.keys import short_key
 from offbook.recording.stores.locate import open_store
+from offbook.session.log import Log
 from offbook.settings import arguments_of
 from offbook.text import pluralize
 from offbook.tools.effects import EFFECTS_VARIABLE, Effect, read_effect_lines
@@ -285,8 +286,7 @@ def tally_wire_calls(
     """The tally of a server that has ended. `usage` is what it had unused and overused before that, `plan` the plan
     that it was started with."""
     totals = server.totals()
-    unfired = [line for line in plan if line not in totals.fired_lines]
-    faults = fault_tally(totals.fired, unfired, totals.reached)
+    faults = tally_faults(Log(faults=[totals.faults], plan=plan))
     tally = WireTally(
         totals, server.calls, server.misses, *usage, faults, effects, server.got_no_answer, server.cache_counts
     )
@@ -326,6 +326,8 @@ class ExitPolicy(Struct, frozen=True):
             return ExitDecision(TIMED_OUT, "the command reached its time limit and was stopped", _TIME_LIMIT_HINT)
         if tally.totals.outcomes["missed"]:
             return self._mismatch(tally)
+        if end.code != FINE and tally.got_no_answer:
+            return ExitDecision(end.code, _NO_ANSWER, _NO_ANSWER_HINT)
         return self._success(tally) if end.code == FINE else ExitDecision(end.code)
 
     def _success(self, tally: WireTally) -> ExitDecision:
@@ -338,7 +340,7 @@ class ExitPolicy(Struct, frozen=True):
             reason = f"call {self.options.live_from_call} was never made, so that nothing was live: the run made {made}"
             return ExitDecision(FAILED, reason, "name an earlier call, or run the command as it was recorded")
         if tally.got_no_answer:
-            return ExitDecision(FAILED, "no call got an answer, so there is nothing to replay", _NO_ANSWER_HINT)
+            return ExitDecision(FAILED, _NO_ANSWER, _NO_ANSWER_HINT)
         if tally.unrecorded or tally.faults.unfired:
             return ExitDecision(FAILED)
         return ExitDecision(MISMATCH if self.options.strict_unused and (tally.unused or tally.overused) else FINE)
@@ -379,7 +381,11 @@ _BASE_URL_HINT = (
     "let its clients take their base URL from OPENAI_BASE_URL, ANTHROPIC_BASE_URL, GOOGLE_GEMINI_BASE_URL, OLLAMA_HOST"
     " or OFFBOOK_URL, as SDKs do by default, or try --intercept; add -o allow_no_calls=true if it makes no calls"
 )
-_NO_ANSWER_HINT = "check the address of the API (--upstream, or the variable of its SDK) and the network"
+_NO_ANSWER = "no call got an answer, so there is nothing to replay"
+_NO_ANSWER_HINT = (
+    "recording calls the real APIs: check the network, and the address of the API (--upstream, or the variable of its"
+    " SDK); then record again with --record-mode fresh"
+)
 _TIME_LIMIT_HINT = (
     "a call with a timeout or a stall lasts as long as its client waits, with most SDKs ten minutes: let it wait"
     " for less, or give a longer --time-limit"

@@ -37,7 +37,9 @@ from offbook.pipeline import NO_FAULTS, Mock, Mode, Record, Replay, open_pipelin
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.replace_on_close import keep_recording
 from offbook.recording.stores.locate import open_store
+from offbook.settings import configured_tools, find_project
 from offbook.tools.dispatch import running_tool
+from offbook.tools.effects import declared_tools
 from offbook.workflow.engine.engine import WorkflowEngine
 from offbook.workflow.engine.result import NO_CHECKPOINT, RunStatus, StepCheckpoint, WorkflowResult
 from offbook.workflow.file.schema import WorkflowDefinition
@@ -252,13 +254,14 @@ async def _run(
             checkpoint=options.checkpoint,
             on_text=progress.on_text,
             folder=folder,
+            declarations=declared_tools(configured_tools(find_project())),
         )
         waiting = InterruptNotice(running_tool, progress.note)
         with _keep_recording_of_failure(options.mode) as run_ended, waiting:
             result = await engine.run(options.state)
             run_ended(result)
         return WorkflowOutcome(
-            result, opened.unused(), tally_faults(opened.fault_outcome, completed_before=progress.completed_before)
+            result, opened.unused(), tally_faults(opened.log, completed_before=progress.completed_before)
         )
 
 

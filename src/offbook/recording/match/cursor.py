@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Container, Iterable, Iterator, Set
 from contextlib import contextmanager
 from functools import cache, cached_property
 from hashlib import sha256
@@ -68,18 +68,16 @@ class OverusedEntry(Struct, frozen=True):
     served: int
 
 
-def overused_entries(cursor: Cursor[Exchange]) -> list[OverusedEntry]:
-    """Return the recorded answers of models that were served more often than they were recorded.
+def unserved(index: ExchangeIndex[E], served: Container[int]) -> Iterator[tuple[int, StoredExchange[E]]]:
+    """Yield the exchanges whose ids are not among those served, each with its position in the list of its key, from 0.
 
-    An entry that was written by hand may answer any number of calls, and so may a recorded failure: clients retry it.
+    Those with a `when` are left out: they answer only what nothing else answers.
     """
-    return [
-        OverusedEntry(stored.key, stored.exchange, served)
-        for stored, served in cursor.served_again()
-        if stored.exchange.recorded_at is not None
-        and stored.exchange.fault is None
-        and stored.exchange.request_fields()
-    ]
+    positions = dict[str, int]()
+    for stored in index:
+        position = positions[stored.key] = positions.get(stored.key, -1) + 1
+        if stored.id not in served and not stored.is_conditional:
+            yield position, stored
 
 
 class Cursor(Generic[E]):
@@ -137,21 +135,25 @@ class Cursor(Generic[E]):
         for served in ids:
             self._used[served] = self._used.get(served, 0) + 1
 
-    def served_again(self) -> Iterator[tuple[StoredExchange[E], int]]:
-        """Yield the exchanges that answer every call of their key and were served several times, and how often."""
-        if max(self._used.values(), default=0) > 1:
-            for stored in self._index:
-                if stored.repeats and self._used.get(stored.id, 0) > 1:
-                    yield stored, self._used[stored.id]
-
     def unused(self) -> list[UnusedEntry]:
         """Return the exchanges that were never served, in the order of the index."""
-        left, positions = [], dict[str, int]()
-        for stored in self._index:
-            position = positions[stored.key] = positions.get(stored.key, -1) + 1
-            if stored.id not in self._used and not stored.is_conditional:
-                left.append(UnusedEntry(stored.key, position))
-        return left
+        return [UnusedEntry(stored.key, position) for position, stored in unserved(self._index, self._used)]
+
+    def overused(self) -> list[OverusedEntry]:
+        """Return the recorded answers of models that were served more often than they were recorded.
+
+        An entry that was written by hand may answer any number of calls, and so may a recorded failure: clients retry
+        it.
+        """
+        again = {served: times for served, times in self._used.items() if times > 1}
+        return [
+            OverusedEntry(stored.key, stored.exchange, again[stored.id])
+            for stored in (self._index if again else ())
+            if stored.id in again and stored.repeats and isinstance(stored.exchange, Exchange)
+            if stored.exchange.recorded_at is not None
+            and stored.exchange.fault is None
+            and stored.exchange.request_fields()
+        ]
 
     def _match_anywhere(self, fingerprint: str) -> ExchangeMatch[E]:
         """Return what answers an equal request, whatever its key."""
@@ -215,6 +217,10 @@ class SharedCursor(Cursor[Exchange]):
     def __init__(self, reader: SharedReader) -> None:
         super().__init__(reader)
         self._reader = reader
+
+    def overused(self) -> list[OverusedEntry]:
+        """Return nothing: a cache serves its exchanges as often as it is asked."""
+        return []
 
     def match(self, step_id: str | None, fingerprint: str) -> ExchangeMatch[Exchange]:
         keys = [fingerprint] if step_id is None else [step_id, _masked_key(step_id), fingerprint]

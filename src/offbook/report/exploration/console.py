@@ -8,8 +8,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from offbook.explore.compare import ExplorationComparison, coverage_of
-from offbook.explore.explorer import CaseResult, Exploration
+from offbook.explore.compare import ExplorationComparison
+from offbook.explore.explorer import CaseResult, Exploration, coverage_of
 from offbook.explore.schedule import Pace, describe_time
 from offbook.report.exploration.heatmap import HeatmapDrawing, heatmap_of
 from offbook.report.exploration.report_input import (

@@ -9,8 +9,8 @@ from msgspec import UNSET, Struct, UnsetType
 
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase, HeatmapCell
-from offbook.explore.compare import Coverage, ExplorationComparison, coverage_of
-from offbook.explore.explorer import CaseResult, Exploration
+from offbook.explore.compare import ExplorationComparison
+from offbook.explore.explorer import CaseResult, Coverage, Exploration, coverage_of
 from offbook.explore.run import Run
 from offbook.explore.schedule import LeftOutFault, LeftOutGroup, in_case_order
 from offbook.explore.verdict import TITLES, FormerVerdict, Reason, Verdict, stored_assessment

@@ -10,8 +10,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from offbook.explore.cases import FaultCase, site_of
-from offbook.explore.compare import Coverage, coverage_of
-from offbook.explore.explorer import CaseResult
+from offbook.explore.explorer import CaseResult, Coverage, coverage_of
 from offbook.explore.run import ModelCall, Run, RunFailure, ToolRun
 from offbook.explore.verdict import FINDING_LABELS, LABELS
 from offbook.messages import JsonObject

@@ -22,13 +22,10 @@ from msgspec.structs import replace
 
 from offbook.clock import SYSTEM_CLOCK
 from offbook.decoding import decode
-from offbook.explore.observers.wire import WireObserver
-from offbook.explore.sdk_warm_up import SentRequests
+from offbook.explore.observer import RunObserver, SentRequests
 from offbook.subjects.program.fork_server import ForkedProgram, ForkServer, Libraries
-from offbook.subjects.program.process import Patience, ProgramExit, ProgramProcess, RunClock
+from offbook.subjects.program.process import Patience, ProgramExit, ProgramProcess, RunClock, RunFiles
 from offbook.subjects.program.python_command import PythonCommand, script_interpreter
-from offbook.wire.options import ignore_request
-from offbook.wire.request import HttpRequest
 from offbook.wire.server.session_clock import LOOP_CLOCK, ResponseClock, SessionClock
 from offbook.wire.server.wire_server import WireServer
 
@@ -44,6 +41,27 @@ class RunPlace(Struct, frozen=True):
     folder: str
 
 
+class Notices(Protocol):
+    """Gets what a user should know about how the runs of a program are started."""
+
+    def warn(self, text: str) -> object:
+        """Say that all further runs are started anew."""
+
+    def remark(self, text: str) -> object:
+        """Say what else makes runs take longer."""
+
+
+class NoNotices:
+    """Ignores all notices."""
+
+    def warn(self, text: str) -> None: ...
+
+    def remark(self, text: str) -> None: ...
+
+
+NO_NOTICES = NoNotices()
+
+
 class ProgramLife(Protocol):
     """A process of a program, which can be killed from another thread, even before it has started.
 
@@ -52,7 +70,7 @@ class ProgramLife(Protocol):
 
     hung: str
 
-    def run(self, observer: WireObserver) -> ProgramExit:
+    def run(self, observer: RunObserver) -> ProgramExit:
         """Run it until it ends, or for as long as it may take.
 
         Raises:
@@ -68,13 +86,49 @@ class LaunchedRun(Struct, frozen=True, kw_only=True):
     """A run of a program, which may have several lives: `start` returns the next one.
 
     `now_s` returns the time by which its calls are noted, and `response_clock` is that on which its answers are due.
-    `note_request` is called with each of its requests.
+    `sent` is to keep its first requests, if it is the clean run.
     """
 
     start: Callable[[], ProgramLife]
     now_s: Callable[[], float]
     response_clock: ResponseClock
-    note_request: Callable[[HttpRequest], object] = ignore_request
+    sent: SentRequests | None = None
+
+
+class ProgramLives:
+    """The processes of one run of a program: the first is killed where its plan has a crash, the second is not.
+
+    They are the host of the run, which reports its effects to `files`. The run is ended on the server's thread, while
+    the program waits for it.
+    """
+
+    def __init__(self, start: Callable[[], ProgramLife], files: RunFiles) -> None:
+        self._start, self._files, self.process = start, files, start()
+        self.has_crashed = False
+
+    def crash(self) -> None:
+        """Kill the program, to be started again."""
+        self.has_crashed = True
+        self.process.kill()
+
+    def check_crash(self) -> None:
+        """Raise RuntimeError if the program was not killed: what it did then is not what became of a crash."""
+        if not self.has_crashed:
+            raise RuntimeError("the program was to crash, and was not killed")
+
+    def end_endless(self, reason: str) -> None:
+        self.process.kill()
+
+    def end_hung(self, reason: str) -> None:
+        self.process.kill()
+
+    def count_reports(self) -> int:
+        return self._files.count_effects()
+
+    def restart(self) -> ProgramLife:
+        """Return the process of the second life."""
+        self.process = self._start()
+        return self.process
 
 
 class ProgramLauncher(Protocol):
@@ -135,7 +189,7 @@ class _FreshLife:
         self.hung = ""
         self._process, self.patience = process, patience
 
-    def run(self, observer: WireObserver) -> ProgramExit:
+    def run(self, observer: RunObserver) -> ProgramExit:
         clock = RunClock(self.patience, observer)
         ended = self._process.run(clock.left_s)
         if ended.code is not None:
@@ -152,7 +206,7 @@ class ForkLauncher:
 
     The session, the folder and so the environment of a place are the same in all runs there. The clean run is a fork of
     a process that has loaded nothing; what it loads from outside the program's own folder is loaded for the others.
-    If it `forks_late` but cannot, `on_early` is called once with the reason.
+    If it `forks_late` but cannot, it says so once.
     """
 
     def __init__(
@@ -162,10 +216,10 @@ class ForkLauncher:
         patience: Patience,
         *,
         forks_late: bool = False,
-        on_early: Callable[[str], object] = lambda _: None,
+        notices: Notices = NO_NOTICES,
     ) -> None:
         self._program, self.server, self.patience, self._forks_late = program, server, patience, forks_late
-        self._on_early, self._is_early = on_early, False
+        self._notices, self._is_early = notices, False
         self.virtual_patience = patience.copy()
         self._libraries: Libraries | None = None
         self._sent = SentRequests()
@@ -204,7 +258,7 @@ class ForkLauncher:
             start=lambda: _ForkedLife(self, clock, server, environment, wants_modules=is_clean),
             now_s=clock.stamp_s,
             response_clock=clock,
-            note_request=self._note_request if is_clean else ignore_request,
+            sent=self._sent if is_clean else None,
         )
 
     def _note_early(self, why: str) -> None:
@@ -212,7 +266,7 @@ class ForkLauncher:
         with self._lock:
             is_new, self._is_early = bool(why) and not self._is_early, self._is_early or bool(why)
         if is_new:
-            self._on_early(why)
+            self._notices.remark(f"every case runs the program from its start, and not from its first call: {why}")
 
     def close(self) -> None:
         for place in self._places.values():
@@ -221,10 +275,6 @@ class ForkLauncher:
     def load(self, libraries: Libraries) -> None:
         """Have the servers load this before further runs."""
         self._libraries = libraries
-
-    def _note_request(self, request: HttpRequest) -> None:
-        """Note a request of the clean run, so that the servers send it before further runs."""
-        self._sent.add(request)
 
     def _open_server(self, place: _ForkPlace, program: PythonCommand, environment: Mapping[str, str]) -> None:
         """Let a place have a server that has loaded what can be loaded before a fork."""
@@ -311,7 +361,7 @@ class VirtualLife(ABC):
     def _run_process(self) -> ProgramExit:
         """Run the process until it ends, for as long as `_left_s` allows, and close its end of the link."""
 
-    def run(self, observer: WireObserver) -> ProgramExit:
+    def run(self, observer: RunObserver) -> ProgramExit:
         launcher, clock = self._launcher, self._clock
         self._run_clock = RunClock(launcher.virtual_patience, observer, now_s=clock.time)
         started_s = clock.last_message_s = SYSTEM_CLOCK.monotonic_s()
@@ -369,7 +419,7 @@ class _ForkedLife(VirtualLife):
     def _run_process(self) -> ProgramExit:
         return self._program.run(self._left_s, self._link, self._clock.now_s)
 
-    def run(self, observer: WireObserver) -> ProgramExit:
+    def run(self, observer: RunObserver) -> ProgramExit:
         ended = super().run(observer)
         if ended.code is not None and self._wants_modules:
             self._has_modules.wait(MODULES_S)

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from offbook.clock import SYSTEM_CLOCK
 from offbook.errors import InputError
-from offbook.explore.observers.wire import WireObserver
+from offbook.explore.observer import RunObserver
 from offbook.explore.options import ANSWER_WAIT_S
 from offbook.tools.child_process import ChildProcess, program_hint
 from offbook.tools.effects import Effect, parse_effects, read_effect_lines
@@ -136,7 +136,7 @@ class RunClock:
     """
 
     def __init__(
-        self, patience: Patience, observer: WireObserver, *, now_s: Callable[[], float] = SYSTEM_CLOCK.monotonic_s
+        self, patience: Patience, observer: RunObserver, *, now_s: Callable[[], float] = SYSTEM_CLOCK.monotonic_s
     ) -> None:
         self._patience, self._observer, self._now_s = patience, observer, now_s
         self._started_s = now_s()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from itertools import islice
 from pathlib import Path
@@ -16,24 +16,26 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.errors import InputError
-from offbook.explore.harness import MAX_CLEAN_CALLS, max_calls_after
-from offbook.explore.observers.inferred_tools import InferredTool, inferred_effects, inferred_runs
-from offbook.explore.observers.wire import WireObserver
+from offbook.explore.inferred_tools import InferredTool, inferred_effects, inferred_runs
+from offbook.explore.observer import CLEAN_LIMITS, CallLimits, RunObserver, max_calls_after
 from offbook.explore.options import CRASH_VARIANTS, MCP_VARIANTS, WIRE_VARIANTS, FaultVariant
 from offbook.explore.run import ErrorKind, Run, RunFailure, ToolRun, normalize_text, normalize_texts, overlaps_of
 from offbook.explore.settings import DEFAULT_SETTINGS, ExploreSettings
 from offbook.faults import Crash, FaultPlan
 from offbook.recording.match.continuation import Continuation, gave_up_mark
 from offbook.session.script import ModelScript
-from offbook.subjects.crash import ProgramLives, first_life
+from offbook.subjects.crash import first_life
 from offbook.subjects.program.fork_server import UnfitProgramError
 from offbook.subjects.program.kept_folders import KeptFolders
 from offbook.subjects.program.launch import (
+    NO_NOTICES,
     ForkLauncher,
     FreshLauncher,
     NodeLauncher,
+    Notices,
     ProgramLauncher,
     ProgramLife,
+    ProgramLives,
     is_node_command,
 )
 from offbook.subjects.program.process import Ledger, Patience, ProgramExit, RunFiles, error_line, named_error
@@ -61,7 +63,7 @@ class _EndedRun(Struct, frozen=True, kw_only=True):
     """What is known of a run that has ended."""
 
     exit: ProgramExit
-    observer: WireObserver
+    observer: RunObserver
     session: WireSession
     reported: list[Effect]
     diverged: str
@@ -85,6 +87,7 @@ class ProgramSubject:
         mcp: the config of its MCP servers.
         env: further environment variables.
         settings: how it is run.
+        notices: gets what a user should know about how it is started.
 
     Raises:
         InputError: the recording or the config cannot be read, or no command is given; from `run`, the program cannot
@@ -99,6 +102,7 @@ class ProgramSubject:
         mcp: str | None = None,
         env: Mapping[str, str] | None = None,
         settings: ExploreSettings = DEFAULT_SETTINGS,
+        notices: Notices = NO_NOTICES,
     ) -> None:
         if not command:
             raise InputError("the command is empty", source="explore")
@@ -109,16 +113,15 @@ class ProgramSubject:
         settings.check_tools(replay, self._listed_tools, has_run=False)
         named_base_urls(settings.base_url_vars, "")
         self._patience = Patience(settings.deadline_s)
+        self._notices = notices
         self._ledger = None if settings.effects is None else Ledger(settings.effects)
         self._products = ProgramProducts(settings.results, settings.check)
         self._script = ModelScript()
-        self._max_calls = 0
+        self._limits: CallLimits | None = None
         self._reporting = frozenset[str]()
         self._running: set[ProgramLife] = set()
         self._is_stopped = False
         self._kept = KeptFolders(settings.keep, command)
-        self.on_notice: Callable[[str], object] = lambda _: None
-        self.on_remark: Callable[[str], object] = lambda _: None
         self._launching = Lock()
         options = WireOptions(
             recording=replay,
@@ -144,7 +147,7 @@ class ProgramSubject:
         program = parse_python_command(self._command, self._inherited)
         if program is not None:
             forks_late = not (self._settings.crashes or self._settings.keep or self._mcp)
-            return ForkLauncher(program, self._server, self._patience, forks_late=forks_late, on_early=self._note_early)
+            return ForkLauncher(program, self._server, self._patience, forks_late=forks_late, notices=self._notices)
         if is_node_command(self._command, self._inherited):
             return NodeLauncher(self._server, self._patience)
         return self._fresh_launcher
@@ -158,11 +161,8 @@ class ProgramSubject:
         """Start every further run anew, in real time, and note why."""
         with self._launching:
             if self.is_forked:
-                self.on_notice(f"every case starts the program anew: {reason}")
+                self._notices.warn(f"every case starts the program anew: {reason}")
                 self._launcher = self._fresh_launcher
-
-    def _note_early(self, reason: str) -> None:
-        self.on_remark(f"every case runs the program from its start, and not from its first call: {reason}")
 
     @property
     def variants(self) -> Sequence[FaultVariant]:
@@ -215,23 +215,16 @@ class ProgramSubject:
             name, files = place.name, RunFiles(place.folder, self._ledger)
             command = stack.enter_context(self._kept.run(self._command_in(files), Path(place.folder)))
             environment = self._environment(name, files, waits_for_effects=self._settings.crashes or plan.can_crash)
-            launched = launcher.launch(place, command, environment, is_clean=not self._max_calls)
-            lives = ProgramLives(launched.start)
-            observer = WireObserver(
-                max_calls=self._max_calls or MAX_CLEAN_CALLS,
-                on_endless=lives.kill,
-                script=self._script,
-                now_s=launched.now_s,
+            launched = launcher.launch(place, command, environment, is_clean=self._limits is None)
+            lives = ProgramLives(launched.start, files)
+            observer = RunObserver(
+                self._script, lives, limits=self._limits or CLEAN_LIMITS, now_s=launched.now_s, sent=launched.sent
             )
             explored_run = replace(self._explored_run(observer, plan, continuation), clock=launched.response_clock)
             session = self._server.start_session(name, faults=plan, explored_run=explored_run)
             if self._mcp is not None:
                 self._mcp.start_run(session, observer)
                 self._mcp.write_config(files.mcp_config, url=self._server.url, session=name)
-            observer.count_effects = lambda: (
-                files.count_effects() + len(session.effects) + len(self._observed_effects(observer))
-            )
-            session.on_crash, session.on_request = lives.crash, launched.note_request
             ended = self._live(lives.process, observer, session, files)
             before = None
             if any(isinstance(line.fault, Crash) for line in session.fired):
@@ -245,11 +238,11 @@ class ProgramSubject:
             if not ended.hung:
                 products = self._products.collect(ended.exit, files.temporary, environment, ended.aliases)
                 ended = replace(ended, products=products)
-        if not self._max_calls:
+        if self._limits is None:
             self._note_clean_run(ended)
         return replace(self._run_of(ended), first_life=before)
 
-    def _live(self, process: ProgramLife, observer: WireObserver, session: WireSession, files: RunFiles) -> _EndedRun:
+    def _live(self, process: ProgramLife, observer: RunObserver, session: WireSession, files: RunFiles) -> _EndedRun:
         """Let the program live until it ends, or is killed, and return what is known of the run so far."""
         program_exit = self._wait_for(process, observer)
         hung = observer.endless or ("" if program_exit.code is not None else process.hung or "it was stopped")
@@ -265,7 +258,7 @@ class ProgramSubject:
             products=NO_PRODUCTS,
         )
 
-    def _explored_run(self, observer: WireObserver, plan: FaultPlan, continuation: Continuation) -> ExploredRun:
+    def _explored_run(self, observer: RunObserver, plan: FaultPlan, continuation: Continuation) -> ExploredRun:
         on_divergence = self._settings.on_divergence
         return ExploredRun(
             self._script,
@@ -280,7 +273,8 @@ class ProgramSubject:
             self._products.check_clean(ended.products)
             if self._mcp is not None:
                 self._mcp.check_reached()
-        self._max_calls = max_calls_after(len(ended.observer.calls) + len(ended.observer.tool_calls))
+        most = max_calls_after(len(ended.observer.calls) + len(ended.observer.tool_calls))
+        self._limits = CallLimits(models=most, tools=most)
         self._reporting = frozenset(effect.tool for effect in ended.reported)
         self._settings.check_tools(self._replay, [*self._reporting, *self._listed_tools])
         for tool in self._settings.read_only:
@@ -294,8 +288,7 @@ class ProgramSubject:
 
     def _diverged(self, session: WireSession) -> str:
         """Return the first model call that was not recorded. The clean run must have no unrecorded call at all."""
-        is_clean = not self._max_calls
-        return session.misses[0].text if is_clean and session.misses else session.diverged
+        return session.misses[0].text if self._limits is None and session.misses else session.diverged
 
     @staticmethod
     def _reported(files: RunFiles, session: WireSession, *, is_cut_off: bool) -> list[Effect]:
@@ -327,7 +320,7 @@ class ProgramSubject:
     ) -> None:
         self.close()
 
-    def _wait_for(self, process: ProgramLife, observer: WireObserver) -> ProgramExit:
+    def _wait_for(self, process: ProgramLife, observer: RunObserver) -> ProgramExit:
         self._running.add(process)
         if self._is_stopped:
             process.kill()
@@ -378,8 +371,9 @@ class ProgramSubject:
 
     def _run_of(self, ended: _EndedRun) -> Run:
         calls, session, aliases = ended.observer.calls, ended.session, ended.aliases
-        retries = sum(call.attempt > 1 for call in calls)
-        tools = [_with_aliases(each, aliases) for each in ended.observer.tools() if not self._is_of_mcp(each.tool)]
+        retries = ended.observer.retries
+        inferred = ended.observer.inferred_tools()
+        tools = [_with_aliases(each, aliases) for each in inferred if not self._is_of_mcp(each.tool)]
         observed = [_with_aliases(each, aliases) for each in self._observed_effects(ended.observer)]
         result = {"exit": ended.exit.code, "stdout": normalize_text(ended.exit.stdout, aliases)}
         written = {} if ended.products.files is None else {"files": ended.products.files}
@@ -406,10 +400,10 @@ class ProgramSubject:
         """Return whether a tool that a model asks for is one of an MCP server: what it does is observed there."""
         return self._mcp is not None and bool(self._mcp.tools.find(tool))
 
-    def _observed_effects(self, observer: WireObserver) -> list[Effect]:
+    def _observed_effects(self, observer: RunObserver) -> list[Effect]:
         return [] if self._mcp is None else self._mcp.effects(observer.tool_calls)
 
-    def _observed_tools(self, observer: WireObserver, aliases: Mapping[str, str]) -> list[ToolRun]:
+    def _observed_tools(self, observer: RunObserver, aliases: Mapping[str, str]) -> list[ToolRun]:
         runs = [] if self._mcp is None else self._mcp.tool_runs(observer.tool_calls)
         return [_with_aliases(run, aliases) for run in runs]
 

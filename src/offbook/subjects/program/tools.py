@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec import UNSET, Struct
 
 from offbook.errors import InputError, RecordingMismatchError
-from offbook.explore.observers.wire import WireObserver
+from offbook.explore.observer import RunObserver
 from offbook.explore.run import ToolRun
 from offbook.explore.settings import ExploreSettings
 from offbook.mcp.answer import McpAnswer, McpSource
@@ -128,7 +128,7 @@ class McpStandIn:
         self._script: Script[ToolExchange] = Script()
         self._runs: dict[str, _McpRun] = {}
 
-    def start_run(self, session: WireSession, observer: WireObserver) -> None:
+    def start_run(self, session: WireSession, observer: RunObserver) -> None:
         """Answer the requests of a session from now on, and have them observed.
 
         The first run is a strict replay, and writes the script that later ones follow.
@@ -175,7 +175,7 @@ class McpStandIn:
     def _note(self, call: McpToolCall) -> None:
         run = self._runs.get(call.session)
         if run is not None and call.call:
-            run.observer.tool_answered(call)
+            run.observer.tool_answered(call, has_effect=bool(self.effects([call])))
 
     def _source(self, server: str, session: WireSession) -> McpSource | None:
         run = self._runs.get(session.name)
@@ -202,7 +202,7 @@ class _RunTools(ScriptedTools):
 
 
 class _McpRun(Struct):
-    observer: WireObserver
+    observer: RunObserver
     tools: _RunTools
 
 

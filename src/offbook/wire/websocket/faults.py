@@ -10,12 +10,11 @@ from msgspec.structs import replace
 from offbook.faults import Fault, HttpError, StreamTruncate, WsClose, WsReorder, WsRepeat
 from offbook.faults.http import INJECTED_ERROR
 from offbook.faults.order import OrderFault
-from offbook.wire.faults import FaultTarget, apply_fault
+from offbook.faults.stream import MALFORMED, PacedStream
+from offbook.wire.faults import FaultTarget, apply_fault, end_as_recorded
 from offbook.wire.response import Frame, HttpResponse
 from offbook.wire.websocket.framing import INTERNAL_ERROR, NORMAL_CLOSURE, TEXT, CloseMessage, encode_frame
 from offbook.wire.websocket.turn import SWITCHING_PROTOCOLS, close_code, closed
-
-_MALFORMED = encode_frame(TEXT, b'{"broken')
 
 
 @singledispatch
@@ -44,28 +43,24 @@ def _(fault: StreamTruncate, target: FaultTarget) -> HttpResponse:
     clean = target.clean()
     if clean.status != SWITCHING_PROTOCOLS:
         return apply_fault(fault, target)
-    return _truncated(fault, clean, _first_frames(clean, fault.after_chunks), target)
-
-
-def _truncated(fault: StreamTruncate, clean: HttpResponse, cut: HttpResponse, target: FaultTarget) -> HttpResponse:
+    cut = _cut(fault, clean)
     match fault.ending:
         case "clean":
             return closed(cut, CloseMessage(NORMAL_CLOSURE))
         case "cut":
-            return replace(cut, frames=(*cut.frames, *_half_frame(clean, len(cut.frames))), ending="cut")
+            cut = replace(cut, frames=(*cut.frames, *_half_frame(clean, len(cut.frames))))
+            return end_as_recorded(fault, cut)
         case "error_event":
             return _with_error(cut, target)
         case "malformed":
-            return replace(cut, frames=(*cut.frames, (cut.end_ms, _MALFORMED)))
-        case "TimeoutError":
-            return replace(cut, ending="silence", end_ms=float("inf"))
-        case "ConnectionError":
-            return replace(cut, ending="reset")
+            return replace(cut, frames=(*cut.frames, (cut.end_ms, encode_frame(TEXT, MALFORMED))))
+        case _:
+            return end_as_recorded(fault, cut)
 
 
-def _first_frames(clean: HttpResponse, count: int) -> HttpResponse:
-    """Return the first frames, but never the last: an exchange with all its frames is not truncated."""
-    frames = clean.frames[:-1][:count]
+def _cut(fault: PacedStream, clean: HttpResponse) -> HttpResponse:
+    """Return the answer with the frames that arrive before the fault ends it."""
+    frames = fault.paced(clean.frames)
     return replace(clean, frames=frames, end_ms=frames[-1][0] if frames else 0.0, ending="complete")
 
 
@@ -88,7 +83,7 @@ def _(fault: WsClose, target: FaultTarget) -> HttpResponse:
     clean = target.clean()
     if clean.status != SWITCHING_PROTOCOLS:
         return clean
-    return closed(_first_frames(clean, fault.after_chunks), CloseMessage(fault.code, target.marked(fault.reason)))
+    return closed(_cut(fault, clean), CloseMessage(fault.code, target.marked(fault.reason)))
 
 
 @apply_to_frames.register

@@ -18,6 +18,7 @@ from offbook.messages import Request
 from offbook.providers.provider import Provider, run_sync
 from offbook.schema_errors import describe_type
 from offbook.tools import GivenTools, Toolbox, ToolDef
+from offbook.tools.effects import UNDECLARED, ToolDeclaration
 from offbook.workflow.engine.result import NO_CHECKPOINT, RunStatus, StepCheckpoint, StepResult, WorkflowResult
 from offbook.workflow.engine.step_kinds import build_level
 from offbook.workflow.engine.step_runner import (
@@ -52,6 +53,7 @@ class WorkflowEngine:
         checkpoint: stores the results of steps, and has those of an earlier part of the run.
         on_text: called with the id of a step and each piece of its streamed answers.
         folder: the folder of relative paths in the workflow; by default that of its file.
+        declarations: what is declared about tools by name, in addition to what they declare themselves.
 
     Raises:
         WorkflowError: the workflow is invalid; the error has all problems.
@@ -70,6 +72,7 @@ class WorkflowEngine:
         checkpoint: StepCheckpoint = NO_CHECKPOINT,
         on_text: OnText | None = None,
         folder: str | os.PathLike[str] | None = None,
+        declarations: Mapping[str, ToolDeclaration] | None = None,
     ) -> None:
         _check_workflow(workflow)
         given = Toolbox(tools)
@@ -83,7 +86,7 @@ class WorkflowEngine:
         self._sink = guard_sink(sink)
         self._gateway = _gateway_of(provider_gateway)
         self._checkpoint, self._on_text = checkpoint, on_text or (lambda step_id, text: None)
-        self._tools = _WorkflowTools(Path(folder or "."), given)
+        self._tools = _WorkflowTools(Path(folder or "."), given, declarations or {})
         self._level = self._build_level(wrap_tools)
 
     def using(
@@ -164,14 +167,15 @@ class WorkflowEngine:
 class _WorkflowTools:
     """The tools of a workflow and its sub-workflows, each declaration loaded once."""
 
-    def __init__(self, folder: Path, given: Mapping[str, ToolDef]) -> None:
-        self._folder, self._given = folder, given
+    def __init__(self, folder: Path, given: Mapping[str, ToolDef], declarations: Mapping[str, ToolDeclaration]) -> None:
+        self._folder, self._given, self._declarations = folder, given, declarations
         self._loaded: dict[int, dict[str, ToolDef]] = {}
 
     def load(self, declared: Mapping[str, ToolDefinition]) -> dict[str, ToolDef]:
         if id(declared) not in self._loaded:  # declarations live as long as the definition that has them
             self._loaded[id(declared)] = load_tools(declared, folder=self._folder, given=self._given)
-        return {**self._loaded[id(declared)], **self._given}
+        tools = {**self._loaded[id(declared)], **self._given}
+        return {name: tool.declared_as(self._declarations.get(name, UNDECLARED)) for name, tool in tools.items()}
 
 
 def _check_workflow(workflow: object) -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from offbook import serving
-from offbook.explore.observers.wire import WireObserver
+from offbook.explore.observer import RunObserver
 from offbook.session.script import ModelScript
 from offbook.wire.session import ExploredRun, NullCallObserver
 from tests.wire.http_requests import call_of
@@ -18,11 +18,11 @@ CALL = call_of(text="Hi")
 CLOSING = call_of(text="Hi", headers={"connection": "close"})
 
 
-class Watch(WireObserver):
+class Watch(RunObserver):
     """Observes the calls of a session, and waits for clients that leave."""
 
     def __init__(self):
-        super().__init__(max_calls=100, on_endless=lambda: None, script=ModelScript())
+        super().__init__(ModelScript())
         self.has_seen_one_leave = threading.Event()
 
     def left(self, attempt):

@@ -13,7 +13,9 @@ from offbook.errors import (
     RecordingMismatchError,
     ToolFaultError,
 )
-from offbook.explore.observers.calls import EndlessRunError, ToolObserver, how_it_follows, lost_messages
+from offbook.explore.harness import observe_called, observe_run
+from offbook.explore.observer import EndlessRunError, RunObserver, how_it_follows, lost_messages
+from offbook.session.script import ModelScript
 from offbook.tools import Toolbox, run_tools, tool
 from tests.explore.runs import clean_harness_of, plan_of
 from tests.fakes import user
@@ -457,12 +459,14 @@ def test_side_effects_are_counted_as_they_happen():
     def look() -> str:
         return "nothing"
 
-    observer, counts = ToolObserver(max_calls=10), []
-    observed = {each.name: observer.outside(observer.inside(each)) for each in Toolbox([pay, look]).values()}
+    observer, counts = RunObserver(ModelScript()), []
+    observed = {
+        each.name: observe_called(observe_run(each, observer), observer) for each in Toolbox([pay, look]).values()
+    }
     observed["look"].callable()
     for amount in (7, 0, 7):
-        counts.append(observer.effect_count)
+        counts.append(observer.count_effects())
         with suppress(ZeroDivisionError):
             observed["pay"].callable(amount=amount)
     assert counts == [0, 1, 2]
-    assert observer.effect_count == len(observer.effects) == 3
+    assert observer.count_effects() == len(observer.effects) == 3

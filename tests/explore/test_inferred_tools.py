@@ -1,6 +1,6 @@
 """What a conversation shows of the tools that a program ran."""
 
-from offbook.explore.observers.inferred_tools import ToolResult, Turn, infer_tools
+from offbook.explore.inferred_tools import ToolResult, Turn, infer_tools
 from offbook.messages import ToolCall
 
 REFUND = ToolCall("refund", {"order": 42}, "a")

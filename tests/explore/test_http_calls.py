@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from offbook.explore.observers.wire import WireObserver, chunk_kinds, requested_tools
+from offbook.explore.observer import CallLimits, RaisingHost, RunObserver, chunk_kinds, requested_tools
 from offbook.messages import Request
 from offbook.session.script import ModelScript
 from offbook.wire.backend import WireBackend
@@ -28,11 +28,21 @@ STREAM = call_of(text="Hi", stream=True, tools=(TOOL,))
 STALL = "call=1 attempt=1: stream_stall 1 for_ms=60000"
 
 
-def watched(*faults, max_calls=100, on_endless=lambda: None):
+class CountingHost(RaisingHost):
+    """Notes why runs were to end."""
+
+    def __init__(self):
+        self.reasons = []
+
+    def end_endless(self, reason):
+        self.reasons.append(reason)
+
+
+def watched(*faults, max_calls=100, host=None):
     """A session, and its observer."""
     backend = WireBackend(WireOptions(responses=recording_of(any=[ASKING, ASKING]), strict=True))
     script = ModelScript()
-    observer = WireObserver(max_calls=max_calls, on_endless=on_endless, script=script)
+    observer = RunObserver(script, host or CountingHost(), limits=CallLimits(models=max_calls))
     return backend.start("run", parse_fault_plan(faults), ExploredRun(script, observer)), observer
 
 
@@ -57,14 +67,14 @@ def test_an_answer_that_is_late_has_failed_until_it_has_arrived():
     attempt = session.start(STREAM)
     session.answer(attempt)
     assert [(call.outcome, call.error) for call in observer.calls] == [("failed", "stream_stall")]
-    assert observer.tools() == []
+    assert observer.inferred_tools() == []
     assert observer.pending.call == "call 1"
     assert observer.pending.vendor == "openai"
     assert observer.pending.has_begun
     session.delivered(attempt)
     assert observer.pending is None
     assert [call.outcome for call in observer.calls] == ["answered"]
-    assert [(tool.tool, tool.outcome) for tool in observer.tools()] == [("look_up", "unknown")]
+    assert [(tool.tool, tool.outcome) for tool in observer.inferred_tools()] == [("look_up", "unknown")]
 
 
 def test_a_client_that_leaves_does_not_wait_any_more():
@@ -93,7 +103,7 @@ def test_a_tool_whose_result_a_later_request_has_was_run(protocol, stream):
     hi = {"role": "user", "content": "Hi"}
     request = Request(model="m", messages=(hi, said, result), stream=stream, max_tokens=9, tools=(TOOL,))
     answer_to(session, http_call(protocol, request))
-    done, again = observer.tools()
+    done, again = observer.inferred_tools()
     assert done.tool == "look_up"
     assert done.arguments == {"word": "tree"}
     assert done.outcome == "done"
@@ -110,12 +120,12 @@ def test_a_request_continues_the_conversation_that_the_api_has():
     assert [call.follows for call in observer.calls] == ["", "continues", "repeats"]
 
 
-def test_a_run_that_makes_too_many_calls_is_endless_which_is_reported_once():
-    reports = []
-    session, observer = watched(max_calls=2, on_endless=lambda: reports.append("endless"))
+def test_each_call_too_many_ends_a_run_and_is_not_noted():
+    host = CountingHost()
+    session, observer = watched(max_calls=2, host=host)
     for text in "abcd":
         answer_to(session, call_of(text=text))
-    assert reports == ["endless"]
+    assert host.reasons == [observer.endless] * 2
     assert observer.endless == "it made more than 2 model calls"
     assert len(observer.calls) == 2
 
@@ -201,7 +211,7 @@ def test_a_request_that_is_malformed_does_not_end_the_observation(odd_call):
     session, observer = watched()
     answer_to(session, odd_call)
     assert len(observer.calls) == 1
-    assert [tool.tool for tool in observer.tools()] in (["look_up"], [])
+    assert [tool.tool for tool in observer.inferred_tools()] in (["look_up"], [])
 
 
 def test_a_request_that_cannot_be_read_has_forgotten_nothing():

@@ -1,0 +1,631 @@
+"""Observes a run: its model calls, tool calls and effects, whatever they come through."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, NoReturn, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from offbook.clock import SYSTEM_CLOCK
+from offbook.codecs.base import Codec, retry_after_s
+from offbook.errors import OffbookError
+from offbook.explore.inferred_tools import InferredTool, ToolResult, Turn, infer_tools
+from offbook.explore.run import CallOutcome, ChunkKind, ChunkKinds, Follows, ModelCall, ToolRun
+from offbook.faults.site import Site
+from offbook.messages import Accumulator, JsonObject, Response, StreamDelta, ToolCall, made_tool_calls
+from offbook.recording.format.exchange import json_arguments
+from offbook.recording.format.wire_record import WireRecord
+from offbook.session.injector import refuse_crash
+from offbook.session.script import ModelScript
+from offbook.tools import ToolDef
+from offbook.tools.effects import Effect, EffectOutcome, count_collected
+from offbook.vendors import CODECS
+from offbook.wire.request import HttpRequest, ParsedRequest
+from offbook.wire.response import JSON_TYPE, HttpResponse, recorded_response, spoils_answer, stream_events
+from offbook.wire.session import CallAttempt, WireOutcome
+
+if TYPE_CHECKING:
+    from offbook.mcp.session import McpToolCall
+
+
+class EndlessRunError(BaseException):
+    """A run makes too many calls. It is not an Exception, so that no agent catches it."""
+
+
+class RunHost(Protocol):
+    """What a run happens in: it can end the run, and knows what the run has reported to it."""
+
+    def crash(self) -> object:
+        """End the process of the run, where its plan has a crash."""
+
+    def end_endless(self, reason: str) -> object:
+        """End a run that makes too many calls."""
+
+    def end_hung(self, reason: str) -> object:
+        """End a run whose client has waited too long for an answer."""
+
+    def count_reports(self) -> int:
+        """Return how many effects the run has reported so far, other than over HTTP."""
+
+
+class RaisingHost:
+    """Ends a run in this process by an error."""
+
+    def crash(self) -> NoReturn:
+        refuse_crash()
+
+    def end_endless(self, reason: str) -> NoReturn:
+        raise EndlessRunError(reason)
+
+    def end_hung(self, reason: str) -> NoReturn:
+        raise EndlessRunError(reason)
+
+    def count_reports(self) -> int:
+        return count_collected()
+
+
+RAISING_HOST = RaisingHost()
+
+MAX_CLEAN_CALLS = 10_000
+SPARE_CALLS = 100
+"""How many calls a run may make beyond five times those of the clean run, before it counts as endless."""
+
+
+class CallLimits(Struct, frozen=True, kw_only=True):
+    """How many calls of models and of tools a run may make before it counts as endless."""
+
+    models: int = MAX_CLEAN_CALLS
+    tools: int = MAX_CLEAN_CALLS
+
+
+CLEAN_LIMITS = CallLimits()
+
+
+def max_calls_after(clean_calls: int) -> int:
+    """Return how many calls a run may make where the clean run made `clean_calls`."""
+    return 5 * clean_calls + SPARE_CALLS
+
+
+SentRequest: TypeAlias = tuple[str, bytes]
+"""A request that the clean run has sent to a model: its path and its JSON body."""
+
+MAX_REQUESTS, MAX_BYTES = 16, 1 << 20
+"""The limits of the requests that are sent once more: their number and total size. More would build no new models."""
+
+
+class SentRequests:
+    """The first requests of a clean run: so many at most. They are sent again before the processes of cases are forked.
+
+    See `providers/first_use.py`.
+    """
+
+    def __init__(self, most: int = MAX_REQUESTS) -> None:
+        self.requests: list[SentRequest] = []
+        self._most, self._left_bytes = most, MAX_BYTES
+
+    def add(self, request: HttpRequest) -> None:
+        self._left_bytes -= len(request.body)
+        if request.body and self._left_bytes >= 0 and len(self.requests) < self._most:
+            self.requests.append((request.path, request.body))
+
+    def end(self) -> None:
+        """Forget the last request, which has no answer, and add no more."""
+        self.requests, self._most = self.requests[:-1], 0
+
+
+def lost_messages(before: Sequence[JsonObject], now: Sequence[JsonObject]) -> int:
+    """Return how many messages of the request `before` the request `now` lacks; 0 if it has any new one."""
+    if len(now) >= len(before) or any(message not in before for message in now):
+        return 0
+    return len(before) - len(now)
+
+
+def how_it_follows(before: Sequence[JsonObject] | None, now: Sequence[JsonObject]) -> Follows:
+    """Return how the request `now` follows `before`, the one of the call before it, if there is one.
+
+    It continues a conversation if it has a message of a model or a tool that `before` does not have.
+    """
+    if before is None or list(before) == list(now):
+        return "" if before is None else "repeats"
+    turns = [message for message in now if message.get("role") in ("assistant", "tool")]
+    return "continues" if turns and before.count(turns[-1]) < turns.count(turns[-1]) else ""
+
+
+class ObservedCall(Struct, frozen=True, kw_only=True):
+    """An attempt of a model call as it was observed, by whatever it was made.
+
+    It began at `started_s` and was over at `ended_s`; the next one may come at `due_s`, by what the answer has asked
+    for. If its client `has_left` before the answer, nobody can obey that. `is_unrecorded` if the recording had no
+    answer. `has_state` if the API has the conversation, and the request only what is new in it. In virtual time, all
+    pauses are known (`knows_pauses`). The other fields are those of a ModelCall.
+    """
+
+    site: Site
+    messages: Sequence[JsonObject]
+    started_s: float
+    ended_s: float
+    due_s: float
+    outcome: CallOutcome
+    error: str = ""
+    model: str = ""
+    has_tools: bool = False
+    is_streamed: bool = False
+    chunks: tuple[ChunkKind, ...] = ()
+    asks_for: tuple[tuple[str, JsonObject], ...] = ()
+    told: bool = False
+    effects_before: int | None = None
+    is_unrecorded: bool = False
+    has_left: bool = False
+    has_state: bool = False
+    knows_pauses: bool = True
+    is_over_http: bool = False
+
+
+def model_calls(observed: Sequence[ObservedCall]) -> tuple[ModelCall, ...]:
+    """Return the model calls of a run, each with how it relates to those before it."""
+    return tuple(_model_call(call, observed, observed[:place]) for place, call in enumerate(observed))
+
+
+def _model_call(call: ObservedCall, observed: Sequence[ObservedCall], before: Sequence[ObservedCall]) -> ModelCall:
+    site = call.site
+    tries = [each for each in before if each.site.overall == site.overall]
+    answered = [each for each in tries if not each.has_left]
+    return ModelCall(
+        number=site.overall,
+        step_id=site.step_id,
+        step_call=site.call,
+        attempt=site.attempt,
+        model=call.model,
+        has_tools=call.has_tools,
+        is_streamed=call.is_streamed,
+        chunks=call.chunks,
+        asks_for=call.asks_for,
+        outcome=call.outcome,
+        error=call.error,
+        # A server that was busy may also read the request of a client that has left after the next one.
+        is_too_soon=bool(answered) and not call.has_left and call.started_s < answered[-1].due_s,
+        forgot=_forgot(call, before),
+        told=call.told,
+        waited_s=round(call.started_s - tries[-1].ended_s, 6) if tries and call.knows_pauses else None,
+        effects_before=call.effects_before,
+        follows=_follows(call, observed),
+        is_over_http=call.is_over_http,
+    )
+
+
+def _forgot(call: ObservedCall, before: Sequence[ObservedCall]) -> int:
+    """Return how many messages of a call that failed are missing in the next one of its step, if that is unrecorded."""
+    last = next((each for each in reversed(before) if _step(each) == _step(call)), None)
+    if last is None or not call.is_unrecorded or last.outcome != "failed":
+        return 0
+    return lost_messages(last.messages, call.messages)
+
+
+def _follows(call: ObservedCall, observed: Sequence[ObservedCall]) -> Follows:
+    """Return how a call follows the one of its step before it."""
+    earlier = [each for each in observed if _step(each) == _step(call) and each.site.overall < call.site.overall]
+    if not earlier:
+        return ""
+    last = max(earlier, key=lambda each: (each.site.overall, each.site.attempt))
+    return "continues" if call.has_state else how_it_follows(last.messages, call.messages)
+
+
+def _step(call: ObservedCall) -> tuple[str, str | None]:
+    return call.site.workflow, call.site.step_id
+
+
+def requested_tools(parsed: ParsedRequest, answer: HttpResponse) -> tuple[ToolCall, ...]:
+    """Return the tool calls of an answer; none if it cannot be decoded."""
+    codec = parsed.route.codec
+    if codec is None or answer.status != 200:
+        return ()
+    try:
+        response = (
+            _streamed_response(parsed, answer, codec) if answer.is_streamed else codec.decode_response(answer.content)
+        )
+    except OffbookError:
+        return ()
+    return response.tool_calls
+
+
+def chunk_kinds(parsed: ParsedRequest, answer: HttpResponse) -> tuple[ChunkKind, ...]:
+    """Return what each frame of a streamed answer carries, as far as it can be decoded."""
+    codec = parsed.route.codec
+    return () if codec is None else _chunk_kinds(answer, codec, is_array=parsed.is_array)
+
+
+def recorded_chunk_kinds(wire: WireRecord) -> tuple[ChunkKind, ...]:
+    """Return the same of an answer as it was recorded."""
+    is_array = wire.is_streamed and wire.headers.get("content-type", "").startswith(JSON_TYPE)
+    return _chunk_kinds(recorded_response(wire), CODECS[wire.protocol], is_array=is_array)
+
+
+def _chunk_kinds(answer: HttpResponse, codec: Codec, *, is_array: bool) -> tuple[ChunkKind, ...]:
+    if not answer.is_streamed:
+        return ()
+    chunks: list[ChunkKind] = []
+    kinds, decoder = ChunkKinds(), codec.stream_decoder()
+    try:
+        for _, frame in stream_events(answer, is_array=is_array):
+            found = [kinds.next(delta) for delta in decoder.feed(frame)]
+            chunks.append(found[0] if found else "other")
+    except OffbookError:
+        return tuple(chunks)
+    return tuple(chunks)
+
+
+def _streamed_response(parsed: ParsedRequest, answer: HttpResponse, codec: Codec) -> Response:
+    decoder, joined = codec.stream_decoder(), Accumulator()
+    deltas: list[StreamDelta] = [
+        delta for _, frame in stream_events(answer, is_array=parsed.is_array) for delta in decoder.feed(frame)
+    ]
+    rest, response = decoder.close()
+    for delta in deltas + rest:
+        joined.add(delta)
+    return joined.join(response)
+
+
+NEGLIGIBLE_WAIT_S = 0.1
+"""A wait that a client need not respect."""
+EARLY_S = 0.01
+"""How much earlier a client may come than it was asked to: its clock is another one."""
+
+
+class _HttpCall(Struct, frozen=True):
+    """An attempt that was answered at `at_s`."""
+
+    attempt: CallAttempt
+    answer: HttpResponse
+    outcome: WireOutcome
+    site: Site
+    at_s: float
+    effects_before: int
+
+    @property
+    def is_late(self) -> bool:
+        """Whether a fault holds the answer back, or a part of it."""
+        return self.attempt.fault is not None and self.answer.end_ms > 0
+
+    @property
+    def pending(self) -> PendingAnswer:
+        """The answer, for which the client waits."""
+        vendor, has_begun = self.attempt.parsed.route.vendor, self.answer.status is not None
+        return PendingAnswer(f"call {self.site.overall}", vendor, has_begun, is_retry=self.site.attempt > 1)
+
+    @property
+    def due_s(self) -> float:
+        """When the next attempt may come."""
+        wait_s = retry_after_s(self.answer.headers, now=SYSTEM_CLOCK.utc_now()) or 0.0
+        return self.at_s + (wait_s - EARLY_S if wait_s > NEGLIGIBLE_WAIT_S else 0.0)
+
+
+class PendingAnswer(Struct, frozen=True):
+    """An answer that the client waits for: its call, like `call 2`, its vendor, and whether it has begun.
+
+    `is_retry` if the client has asked for it before.
+    """
+
+    call: str
+    vendor: str
+    has_begun: bool
+    is_retry: bool = False
+
+    def waiting_text(self, waited_s: float) -> str:
+        """Describe that the client has waited for so long, and which timeout it needs."""
+        part = "the rest of the answer" if self.has_begun else "the answer"
+        return (
+            f"it waited {waited_s:g} s for {part} to {self.call}: no timeout is set, or a longer one ({self._option})"
+        )
+
+    def retrying_text(self, limit_s: float) -> str:
+        """Describe that the run has taken too long, although no single wait of the client has."""
+        reason = f"its waits add up: a shorter timeout ({self._option}), or fewer retries"
+        return f"it had not ended after {limit_s:g} s, when it waited for the answer to {self.call} again; {reason}"
+
+    @property
+    def _option(self) -> str:
+        return _CLIENT_TIMEOUTS.get(self.vendor, "a timeout of its client")
+
+
+_CLIENT_TIMEOUTS = {
+    "openai": "OpenAI(timeout=…)",
+    "anthropic": "Anthropic(timeout=…)",
+    "google": "Client(http_options=HttpOptions(timeout=…))",
+    "ollama": "Client(timeout=…)",
+    "bedrock": "Config(read_timeout=…)",
+    "mcp": "ClientSession(read_timeout_seconds=…)",
+}
+
+
+class LastCall(Struct, frozen=True):
+    """A call, like `call 2`, when it came, and whether the server ended without an answer."""
+
+    name: str
+    at_s: float
+    has_server_ended: bool = False
+
+
+class _McpCall(Struct, frozen=True):
+    """A call of an MCP tool that was answered at `at_s`."""
+
+    call: McpToolCall
+    at_s: float
+
+    @property
+    def last_call(self) -> LastCall:
+        return LastCall(self.name, self.at_s, self.call.answer.ending in ("cut", "exit"))
+
+    @property
+    def name(self) -> str:
+        return f"call {self.call.call} of {self.call.name}"
+
+    @property
+    def is_late(self) -> bool:
+        """Whether a fault holds the answer back."""
+        return bool(self.call.fault) and self.call.answer.end_ms > 0
+
+
+class ObservedTool:
+    """A call of a tool in this process. `has_run` if no fault has prevented it, `has_returned` if it then succeeded."""
+
+    def __init__(self, tool: ToolDef, number: int, arguments: JsonObject) -> None:
+        self.tool, self.number, self.arguments = tool, number, arguments
+        self.has_run = self.has_returned = False
+        self.result = ""
+        self.error: str | None = None
+
+    def to_run(self) -> ToolRun:
+        return ToolRun(
+            tool=self.tool.name,
+            call=self.number,
+            arguments=self.arguments,
+            result=self.result,
+            error=self.error,
+            has_run=self.has_run,
+            side_effect=self.tool.side_effect,
+        )
+
+    def to_effect(self) -> Effect:
+        outcome: EffectOutcome = "done" if self.has_returned else "failed"
+        return Effect(tool=self.tool.name, arguments=self.arguments, outcome=outcome)
+
+
+class RunObserver:
+    """Observes the calls of one run. Its session tells of those over HTTP and MCP, its harness of those in-process.
+
+    `script` is that of the clean run. More calls than `limits` allow make the run `endless`, which says so, and its
+    `host` ends it; further calls are ignored. Calls over HTTP and MCP are noted by the time that `now_s` returns. Only
+    virtual time `knows_pauses`. `sent` keeps the requests of a clean run.
+    """
+
+    def __init__(
+        self,
+        script: ModelScript,
+        host: RunHost = RAISING_HOST,
+        *,
+        limits: CallLimits = CLEAN_LIMITS,
+        now_s: Callable[[], float] = SYSTEM_CLOCK.monotonic_s,
+        knows_pauses: bool = False,
+        sent: SentRequests | None = None,
+    ) -> None:
+        self.endless, self.host, self.sent = "", host, sent
+        self._script, self._limits, self._now_s, self._knows_pauses = script, limits, now_s, knows_pauses
+        self._counts = Counter[str]()
+        self._calls: list[_HttpCall | ObservedCall] = []
+        self._tools: list[ObservedTool] = []
+        self._tool_numbers = Counter[str]()
+        self._ran: list[ObservedTool] = []  # tools may run in several threads, which cannot share a number
+        self._effect_count = 0
+        self._mcp_calls: list[_McpCall] = []
+        self._delivered: set[int] = set()
+        self._left: set[int] = set()
+        self._killed: list[tuple[int, CallAttempt]] = []
+
+    def received(self, request: HttpRequest) -> None:
+        if self.sent is not None:
+            self.sent.add(request)
+
+    def answered(self, attempt: CallAttempt, answer: HttpResponse, outcome: WireOutcome) -> None:
+        if outcome == "missed" and self.sent is not None:
+            self.sent.end()
+        if attempt.site is not None and self._allows("model", self._limits.models):
+            call = _HttpCall(attempt, answer, outcome, attempt.site, self._now_s(), self.count_effects())
+            self._calls.append(call)
+
+    def delivered(self, attempt: CallAttempt) -> None:
+        self._delivered.add(attempt.number)
+
+    def left(self, attempt: CallAttempt) -> None:
+        self._left.add(attempt.number)
+
+    def killed(self, attempt: CallAttempt) -> None:
+        self._killed.append((len(self._http_calls), attempt))
+
+    def crash(self) -> None:
+        self.host.crash()
+
+    def reported(self, effects: Sequence[Effect]) -> None:
+        self._effect_count += len(effects)
+
+    def tool_answered(self, call: McpToolCall, *, has_effect: bool) -> None:
+        """Note that a tool call over MCP was answered, and whether it has changed something."""
+        self._effect_count += has_effect
+        if self._allows("tool", self._limits.tools):
+            self._mcp_calls.append(_McpCall(call, self._now_s()))
+
+    def start_call(self) -> None:
+        """Count a model call of this process. It is noted when it has `ended`."""
+        self._allows("model", self._limits.models)
+
+    def ended(self, call: ObservedCall) -> None:
+        """Note that a model call of this process has ended."""
+        self._calls.append(call)
+
+    def start_tool(self, tool: ToolDef, arguments: JsonObject) -> ObservedTool:
+        """Note that a tool of this process is called."""
+        self._allows("tool", self._limits.tools)
+        self._tool_numbers[tool.name] += 1
+        call = ObservedTool(tool, self._tool_numbers[tool.name], json_arguments(arguments))
+        self._tools.append(call)
+        return call
+
+    def run_tool(self, call: ObservedTool) -> None:
+        """Note that the tool of a call runs itself."""
+        if call.tool.declaration.has_effect and not call.has_run:
+            self._ran.append(call)
+        call.has_run = True
+
+    def _allows(self, kind: str, most: int) -> bool:
+        """Count a call, and return whether the run may make it. One too many ends the run."""
+        self._counts[kind] += 1
+        if self._counts[kind] <= most:
+            return True
+        self.endless = self.endless or f"it made more than {most} {kind} calls"
+        self.host.end_endless(self.endless)
+        return False
+
+    def count_effects(self) -> int:
+        """Return how many effects there are so far, as far as they are observed or reported."""
+        return len(self._ran) + self._effect_count + self.host.count_reports()
+
+    @property
+    def _http_calls(self) -> list[_HttpCall]:
+        return [call for call in self._calls.copy() if isinstance(call, _HttpCall)]
+
+    @property
+    def last_call(self) -> LastCall | None:
+        """The last call over HTTP or MCP; None if there was none."""
+        models = [LastCall(f"call {each.site.overall}", each.at_s) for each in self._http_calls[-1:]]
+        tools = [each.last_call for each in self._mcp_calls[-1:]]
+        return max([*models, *tools], key=lambda each: each.at_s, default=None)
+
+    @property
+    def pending(self) -> PendingAnswer | None:
+        """The answer that a program waits for, if a fault holds it back."""
+        ended, calls = self._delivered | self._left, self._http_calls
+        waiting = [call for call in calls if call.is_late and call.attempt.number not in ended]
+        if waiting:
+            return waiting[-1].pending
+        last = self._mcp_calls[-1] if self._mcp_calls else None
+        if last is None or not last.is_late or any(each.at_s > last.at_s for each in calls[-1:]):
+            return None
+        return PendingAnswer(last.name, "mcp", bool(last.call.answer.messages))
+
+    @property
+    def calls(self) -> tuple[ModelCall, ...]:
+        """The model calls so far, in the order in which they ended."""
+        calls = self._calls.copy()
+        return model_calls([self._observed(call) if isinstance(call, _HttpCall) else call for call in calls])
+
+    @property
+    def retries(self) -> int:
+        """How many calls over HTTP are later attempts."""
+        return sum(call.site.attempt > 1 for call in self._http_calls)
+
+    @property
+    def tool_runs(self) -> tuple[ToolRun, ...]:
+        """The calls of tools of this process so far, in the order in which they started."""
+        return tuple(call.to_run() for call in self._tools)
+
+    @property
+    def effects(self) -> tuple[Effect, ...]:
+        """The side effects of tools of this process so far: those that have one, and that ran."""
+        return tuple(call.to_effect() for call in self._tools if call.has_run and call.tool.declaration.has_effect)
+
+    @property
+    def tool_calls(self) -> list[McpToolCall]:
+        """The calls of MCP tools so far."""
+        return [each.call for each in self._mcp_calls.copy()]
+
+    def inferred_tools(self, *, observed: Collection[str] = ()) -> list[InferredTool]:
+        """Return the tools that ran, as far as conversations over HTTP show, without those that are `observed`."""
+        if not (calls := self._http_calls) and not self._killed:
+            return []
+        turns = [
+            _turn_of(call.attempt, requested_tools(call.attempt.parsed, call.answer) if self._has_arrived(call) else ())
+            for call in calls
+        ]
+        for place, attempt in reversed(self._killed):
+            turns.insert(place, _turn_of(attempt))
+        return [each for each in infer_tools(turns) if each.tool not in observed]
+
+    def _observed(self, call: _HttpCall) -> ObservedCall:
+        attempt, request, outcome = call.attempt, call.attempt.parsed.request, self._outcome(call)
+        messages = () if request is None else request.messages
+        requested = requested_tools(attempt.parsed, call.answer) if outcome == "answered" else ()
+        return ObservedCall(
+            site=call.site,
+            messages=messages,
+            started_s=call.at_s,
+            ended_s=call.at_s,
+            due_s=call.due_s,
+            outcome=outcome,
+            error=_failure_text(call) if outcome != "answered" else "",
+            model=attempt.parsed.model,
+            has_tools=request is not None and bool(request.tools),
+            is_streamed=attempt.parsed.is_streamed,
+            chunks=chunk_kinds(attempt.parsed, call.answer),
+            asks_for=tuple((tool.tool, tool.args) for tool in requested),
+            told=self._script.tells_failure(messages),
+            effects_before=call.effects_before,
+            is_unrecorded=request is not None and call.outcome in _UNRECORDED,
+            has_left=attempt.number in self._left,
+            has_state=request is not None and not _SERVER_STATE.isdisjoint(request.extra),
+            knows_pauses=self._knows_pauses,
+            is_over_http=True,
+        )
+
+    def _outcome(self, call: _HttpCall) -> CallOutcome:
+        if call.outcome == "missed":
+            return "diverged"
+        return "answered" if self._has_arrived(call) else "failed"
+
+    def _has_arrived(self, call: _HttpCall) -> bool:
+        """Return whether the client got a complete answer."""
+        if spoils_answer(call.attempt.fault, call.answer) or call.answer.status not in _ANSWERED:
+            return False
+        return call.answer.end_ms <= 0 or call.attempt.number in self._delivered
+
+
+def _turn_of(attempt: CallAttempt, asked: Sequence[ToolCall] = ()) -> Turn:
+    request = attempt.parsed.request
+    if request is None:
+        return Turn(asked=asked)
+    return Turn(results=_tool_results(request.messages), offered=offered_tools(request.tools), asked=asked)
+
+
+_SERVER_STATE = frozenset(("previous_response_id", "conversation"))
+"""Fields of a request whose conversation the API has."""
+
+_ANSWERED = (200, 101)
+"""The statuses of an answer: of a model call, or of a message to a socket."""
+
+_UNRECORDED = ("missed", "default", "continued")
+
+
+def _failure_text(call: _HttpCall) -> str:
+    """Describe what the client got instead of an answer."""
+    status, fault = call.answer.status, call.attempt.fault
+    if fault is not None and (status is None or status in _ANSWERED):
+        return fault.type
+    return f"HTTP {status}"
+
+
+def _tool_results(messages: Sequence[JsonObject]) -> list[ToolResult]:
+    """Return the results of tools in a request."""
+    tools = {str(call.get("id")): str(function.get("name")) for call, function in made_tool_calls(messages)}
+    results = [(str(each.get("tool_call_id")), each) for each in messages if each.get("role") == "tool"]
+    return [ToolResult(call_id, tools.get(call_id, ""), str(each.get("content"))) for call_id, each in results]
+
+
+def offered_tools(tools: Sequence[JsonObject]) -> dict[str, JsonObject]:
+    """Return the schemas of the tools that a request offers."""
+    functions = [tool.get("function", tool) for tool in tools if isinstance(tool, dict)]
+    named = [each for each in functions if isinstance(each, dict) and isinstance(each.get("name"), str)]
+    return {each["name"]: _schema(each.get("parameters")) for each in named}
+
+
+def _schema(parameters: object) -> JsonObject:
+    return parameters if isinstance(parameters, dict) else {}

@@ -1,0 +1,150 @@
+"""What a run was served of its recordings, what is left of them, and which planned faults fired."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from offbook.faults.log import FaultLog
+from offbook.faults.site import PlannedFault, ReachedSites
+from offbook.recording.format.keys import is_mcp_key, tool_key
+from offbook.recording.match.cursor import Cursor, OverusedEntry, UnusedEntry
+
+
+class LoggedCursor(Struct, frozen=True):
+    """A cursor in a log. It can serve the exchanges of `recording` whose keys start with `prefix`.
+
+    In a log of models and tools, keys of tools are like `_tools.search`, if their cursor is marked `of_tools`.
+    """
+
+    cursor: Cursor[Any]
+    recording: str = ""
+    prefix: str = ""
+    of_tools: bool = False
+
+    def left(self) -> list[UnusedEntry]:
+        """Return what it can serve and has not served. Other requests to MCP servers than tool calls are left out:
+        clients ask for lists as they like."""
+        return [
+            UnusedEntry(each.key, each.position, self.recording)
+            for each in self.cursor.unused()
+            if each.key.startswith(self.prefix) and not is_mcp_key(each.key)
+        ]
+
+    def shares(self, entry: UnusedEntry, other: LoggedCursor) -> bool:
+        """Return whether it can serve an entry of another cursor, too."""
+        same_recording = (self.recording, self.of_tools) == (other.recording, other.of_tools)
+        return same_recording and entry.key.startswith(self.prefix)
+
+
+class Log:
+    """What happened in a run, or in several: read it at any time.
+
+    Args:
+        cursors: what answers from recordings. An exchange is used if one of those that can serve it has served it.
+        faults: the faults that fired.
+        plan: the lines of the fault plan.
+    """
+
+    def __init__(
+        self,
+        cursors: Iterable[LoggedCursor] = (),
+        *,
+        faults: Iterable[FaultLog] = (),
+        plan: Iterable[PlannedFault] = (),
+    ) -> None:
+        self.cursors, self.faults, self.plan = tuple(cursors), tuple(faults), tuple(plan)
+
+    @classmethod
+    def of(cls, logs: Iterable[Log]) -> Log:
+        """Return the sum of logs."""
+        logs = tuple(logs)
+        return cls(
+            (cursor for log in logs for cursor in log.cursors),
+            faults=(faults for log in logs for faults in log.faults),
+            plan=(line for log in logs for line in log.plan),
+        )
+
+    def placed(self, recording: str = "", *, of_tools: bool = False) -> Log:
+        """Return the log with the name of its recording, and with keys of tools, for a sum with others."""
+        cursors = (replace(each, recording=recording, of_tools=of_tools) for each in self.cursors)
+        return Log(cursors, faults=self.faults, plan=self.plan)
+
+    @property
+    def recordings(self) -> list[str]:
+        """The names of the recordings that it is about."""
+        return [each.recording for each in self.cursors]
+
+    @property
+    def fired(self) -> list[PlannedFault]:
+        """The faults that fired, in order, as lines of a plan."""
+        return [planned for faults in self.faults for planned in faults.fired]
+
+    @property
+    def reached(self) -> ReachedSites:
+        """The sites that calls have reached."""
+        reached = ReachedSites()
+        for faults in self.faults:
+            reached.update(faults.reached)
+        return reached
+
+    def unfired(self) -> list[PlannedFault]:
+        """Return the lines of the plan that have not fired so far."""
+        fired = [line for faults in self.faults for line in faults.fired_lines]
+        return [line for line in self.plan if line not in fired]
+
+    def unused(self) -> list[UnusedEntry]:
+        """Return the exchanges that were never served, in the order of the cursors and of their recordings."""
+        left = [(cursor, dict.fromkeys(cursor.left())) for cursor in self.cursors]
+        unused: dict[UnusedEntry, None] = {}
+        for cursor, entries in left:
+            for entry in entries:
+                if all(entry in others for other, others in left if other.shares(entry, cursor)):
+                    unused[replace(entry, key=tool_key(entry.key)) if cursor.of_tools else entry] = None
+        return list(unused)
+
+    def overused(self) -> list[OverusedEntry]:
+        """Return the exchanges that were served more often than they were recorded.
+
+        There are none if a fault fired: what follows a fault is not recorded.
+        """
+        return [] if self.fired else [entry for each in self.cursors for entry in each.cursor.overused()]
+
+
+class Served(ABC):
+    """Whatever answers calls from recordings, and has a log of that."""
+
+    @property
+    @abstractmethod
+    def log(self) -> Log:
+        """What it was asked for so far."""
+
+    def unused(self) -> list[UnusedEntry]:
+        """Return the exchanges that were never served, in the order of the recording."""
+        return self.log.unused()
+
+    def overused(self) -> list[OverusedEntry]:
+        """Return the exchanges that were served more often than they were recorded; none if a fault fired."""
+        return self.log.overused()
+
+
+class Faulted(ABC):
+    """Whatever has the faults of a plan, and a log of those that fired."""
+
+    @property
+    @abstractmethod
+    def log(self) -> Log:
+        """Its faults so far."""
+
+    @property
+    def fired(self) -> list[PlannedFault]:
+        """The faults that fired, in order, as lines of a plan."""
+        return self.log.fired
+
+    def unfired(self) -> list[PlannedFault]:
+        """Return the lines of the plan that have not fired so far: a mistyped step, a call that was never made."""
+        return self.log.unfired()
