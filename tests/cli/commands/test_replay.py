@@ -172,7 +172,7 @@ def test_a_call_without_an_answer_ends_the_replay_even_if_its_step_may_fail(run,
 
 def test_what_follows_a_fault_is_not_to_be_recorded_again(run, careless, write):
     write("run.json", json.dumps({"_version": 2, "ask": {"content": "Hi"}, "_tools": {"add": [ADDED]}}))
-    flow = MAY_FAIL + "  - {id: again, type: tool, tool: add, args: {a: 1}, depends_on: [add]}\n"
+    flow = MAY_FAIL + "  - {id: again, type: tool, tool: add, args: {a: 2}, depends_on: [add]}\n"
     write("careless.yaml", flow)
     code, _, err = run("replay", careless, "--recording", "run.json", "--fault", "tool=add call=1: tool_lost")
     assert code == 3
