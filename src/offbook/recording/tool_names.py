@@ -54,6 +54,11 @@ def called_tool_names(location: str | os.PathLike[str]) -> tuple[str, ...]:
     return _called(_documents(location))
 
 
+def answered_tool_names(location: str | os.PathLike[str]) -> frozenset[str]:
+    """Return the tools whose results are recorded. Raises like `recorded_tool_names`."""
+    return frozenset(tool for document in _documents(location) for tool in document.tools if not is_mcp_key(tool))
+
+
 def _documents(location: str | os.PathLike[str]) -> list[Document]:
     text = os.fspath(location)
     is_folder = "://" not in text and Path(text).is_dir()

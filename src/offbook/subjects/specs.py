@@ -17,7 +17,7 @@ from offbook.explore.explorer import Subject
 from offbook.explore.options import Invariant
 from offbook.explore.settings import ExploreSettings
 from offbook.messages import JsonObject
-from offbook.recording.tool_names import called_tool_names
+from offbook.recording.tool_names import answered_tool_names, called_tool_names
 from offbook.text import did_you_mean_file
 
 if TYPE_CHECKING:
@@ -176,7 +176,8 @@ def real_tools(spec: ProgramSpec, settings: ExploreSettings) -> list[str]:
     Raises:
         InputError: the recording, or the config of the MCP servers, cannot be read.
     """
-    names = [name for name in called_tool_names(spec.recording) if name not in settings.read_only_names]
+    answered = answered_tool_names(spec.recording) | settings.read_only_names
+    names = [name for name in called_tool_names(spec.recording) if name not in answered]
     if spec.mcp is None:
         return names
     from offbook.subjects.program.tools import load_mcp_tools  # noqa: PLC0415 - only programs with MCP servers need it

@@ -25,7 +25,7 @@ from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import PositionedReader
 from offbook.session.log import Log, Served
-from offbook.session.script import ScriptedModels
+from offbook.session.script import ScriptedModels, ScriptedTools
 from offbook.session.session import NO_FAULTS
 from offbook.session.sources import CachedModels, ClaimedModels, RecordedModels, RecordedTools
 from offbook.session.tape import Tape
@@ -308,10 +308,12 @@ class WireBackend:
         )
 
     def _program_tools(self, session: WireSession) -> ProgramTools:
-        from offbook.wire.tools import ProgramTools  # noqa: PLC0415 - only programs that we start have such tools
+        from offbook.wire.tools import ProgramTools, SessionTools  # noqa: PLC0415 - only programs that we start have such tools
 
         models = session.source
         source = None if models is None else RecordedTools(models.tape)
+        if session.tool_script is not None:
+            source = SessionTools(session, session.tool_script)
         return ProgramTools(
             session, source, options=self._options.tools or ProgramToolOptions(), recorder=self.recorder
         )
@@ -452,6 +454,11 @@ class CallInspection(Served):
     ) -> WireSession:
         """Create a session with its own faults, which replaces one of that name."""
         return self._backend.start(name, faults, explored_run)
+
+    def tools_continued_by(self, session: WireSession) -> str:
+        """Return what answered tool calls of an explored run that were never recorded; empty if nothing had to."""
+        tools = self._backend.sessions.tools_of(session)
+        return tools.source.continued_by if tools is not None and isinstance(tools.source, ScriptedTools) else ""
 
     def end_session(self, name: str) -> None:
         """Delete a session, if there is one of that name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,14 +23,14 @@ from offbook.faults.catalog import AnyOrderFault
 from offbook.faults.log import FaultLog
 from offbook.faults.site import Site, faults_of_other_calls
 from offbook.messages import Request, Response
-from offbook.recording.format.exchange import Exchange, RecordedToolCall
+from offbook.recording.format.exchange import Exchange, RecordedToolCall, ToolExchange
 from offbook.recording.format.wire_record import WEBSOCKET_METHOD
 from offbook.recording.match.continuation import Continuation
 from offbook.recording.match.cursor import ExchangeMatch
 from offbook.recording.match.fingerprint import NormaliseRules
 from offbook.session.log import Log, Served
 from offbook.session.numbers import CallNumbers
-from offbook.session.script import ModelScript, OnMiss, ScriptedModels
+from offbook.session.script import ModelScript, OnMiss, Script, ScriptedModels
 from offbook.session.session import NO_FAULTS, Session
 from offbook.session.sources import RecordedModels
 from offbook.text import shorten
@@ -41,6 +41,9 @@ from offbook.wire.recordings import AnswerEncoder
 from offbook.wire.request import HttpRequest, ParsedRequest, RequestParser
 from offbook.wire.response import NO_ANSWER, HttpResponse, refusal_response, spoils_answer
 from offbook.wire.server.session_clock import LOOP_CLOCK, ResponseClock
+
+if TYPE_CHECKING:
+    from offbook.wire.tools import ProgramToolCall
 
 logger = logging.getLogger("offbook.wire")
 
@@ -203,6 +206,9 @@ class CallObserver(Protocol):
     def reported(self, effects: Sequence[Effect]) -> None:
         """Called with effects that the program has reported over HTTP."""
 
+    def tool_ended(self, call: ProgramToolCall) -> None:
+        """Called when a function tool of the program has been answered, or has run."""
+
     def crash(self) -> None:
         """Called where the plan has a crash: it is to kill the program, which gets no answer then."""
 
@@ -245,6 +251,8 @@ class NullCallObserver:
 
     def reported(self, effects: Sequence[Effect]) -> None: ...
 
+    def tool_ended(self, call: ProgramToolCall) -> None: ...
+
     def crash(self) -> None: ...
 
 
@@ -255,6 +263,7 @@ class ExploredRun(Struct, frozen=True):
     """One run of an exploration: see `ScriptedModels`. The parts of its answers are due on `clock`.
 
     If the run also has calls that do not come over HTTP, `numbers` and `fault_log` are those of all its calls.
+    `tool_script` is that of the function tools of a program.
     """
 
     script: ModelScript
@@ -265,6 +274,7 @@ class ExploredRun(Struct, frozen=True):
     clock: ResponseClock = LOOP_CLOCK
     numbers: CallNumbers | None = None
     fault_log: FaultLog | None = None
+    tool_script: Script[ToolExchange] | None = None
 
 
 class WireSession(Session, Served):
@@ -332,6 +342,11 @@ class WireSession(Session, Served):
         """Whether the numbers of its calls, or their answers, depend on the order in which they begin."""
         has_plan = self.plan is not NO_FAULTS or self.is_explored or self.needs_numbers
         return has_plan or (self.source is not None and self.source.tape.answers_in_order)
+
+    @property
+    def tool_script(self) -> Script[ToolExchange] | None:
+        """The script of the function tools of an explored program."""
+        return None if self._explored_run is None else self._explored_run.tool_script
 
     @property
     def is_explored(self) -> bool:

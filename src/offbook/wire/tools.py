@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
@@ -13,7 +12,9 @@ from offbook.errors import RecordingMismatchError, RecordingUnavailableError, Re
 from offbook.faults.tools import ToolFault
 from offbook.messages import JsonObject
 from offbook.recording.format.exchange import RecordedError, ToolExchange
+from offbook.recording.match.cursor import AlikeArguments, ExchangeMatch
 from offbook.session.recorder import Recorder
+from offbook.session.script import Script, ScriptedModels, ScriptedTools
 from offbook.session.sources import RecordedTools
 from offbook.text import shorten
 from offbook.wire.options import ProgramToolOptions
@@ -78,13 +79,26 @@ class ProgramToolCall(Struct, frozen=True, kw_only=True):
     number: int
     call: int
     fault: str
-    session: str
     did: ToolExchange | None = None
     got: ToolExchange
 
 
-def ignore_program_call(call: ProgramToolCall) -> None:
-    """Ignore a tool call."""
+class SessionTools(ScriptedTools):
+    """Answers the tools of one run of an exploration, and notes in its session what was never recorded."""
+
+    def __init__(
+        self, session: WireSession, script: Script[ToolExchange], *, alike: AlikeArguments | None = None
+    ) -> None:
+        assert isinstance(session.source, ScriptedModels)
+        super().__init__(session.source, script, alike=alike)
+        self._session = session
+
+    def continued(
+        self, tool: str, arguments: JsonObject, refusal: RecordingMismatchError
+    ) -> ExchangeMatch[ToolExchange]:
+        noted = refusal.replace(fired=[str(planned) for planned in self._session.fired], hint="")
+        self._session.diverged = self._session.diverged or str(noted)
+        return super().continued(tool, arguments, refusal)
 
 
 class _OpenCall(Struct, frozen=True):
@@ -105,7 +119,6 @@ class ProgramTools:
         source: finds recorded results; None if nothing is recorded.
         recorder: records what tools do; None in a replay.
         options: which tools run for real though they are recorded.
-        on_call: called with each call when it has ended.
     """
 
     def __init__(
@@ -115,11 +128,10 @@ class ProgramTools:
         *,
         recorder: Recorder | None = None,
         options: ProgramToolOptions,
-        on_call: Callable[[ProgramToolCall], None] = ignore_program_call,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.session, self.source = session, source
-        self._recorder, self._options, self._on_call, self._clock = recorder, options, on_call, clock
+        self._recorder, self._options, self._clock = recorder, options, clock
         self.notes: list[ToolNote] = []
         self.differing: list[str] = []
         self._open: dict[int, _OpenCall] = {}
@@ -217,14 +229,13 @@ class ProgramTools:
         self.session.note_tool_call(self._wire_call(call, noted), noted)
         got = did if answer is AS_IT_WAS and did is not None else ToolExchange(result=answer.result, error=answer.error)
         fault = call.attempt.fault
-        self._on_call(
+        self.session.observer.tool_ended(
             ProgramToolCall(
                 tool=call.tool,
                 arguments=call.arguments,
                 number=call.attempt.number,
                 call=call.attempt.site.call,
                 fault="" if fault is None else fault.type,
-                session=self.session.name,
                 did=did,
                 got=got,
             )

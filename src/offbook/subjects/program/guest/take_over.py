@@ -53,9 +53,10 @@ def _take_before_first_connection(tools: Tools, functions: Mapping[str, str]) ->
         main, own = sys.modules["__main__"], {"__main__"}
         own |= {os.path.splitext(os.path.basename(getattr(main, "__file__", None) or ""))[0]}
         own |= {getattr(getattr(main, "__spec__", None), "name", "")}
-        for tool in list(left):
-            module, _, path = left.pop(tool).partition(":")
-            if module in own:
+        for tool, place in list(left.items()):
+            module, _, path = place.partition(":")
+            if module in own and hasattr(main, path.partition(".")[0]):  # it may not have been defined so far
+                del left[tool]
                 _take_function(tools, tool, path, main)
 
     sys.addaudithook(watch)

@@ -254,8 +254,10 @@ def _error(recorded: Mapping[str, str], names: Mapping[str, Any]) -> Exception:
         if isinstance(known, type) and issubclass(known, Exception):
             with suppress(Exception):
                 error: Exception = known(message)
-                return error
-    return type(name, (RuntimeError,), {})(message)
+                break
+    else:
+        error = type(name, (RuntimeError,), {})(message)
+    return error
 
 
 class _Server:
