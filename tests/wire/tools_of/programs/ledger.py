@@ -3,11 +3,12 @@
 import json
 import os
 import sys
+from pathlib import Path
 
 
 def ran(tool: str, **arguments: object) -> None:
     """Note that a tool ran for real, with the arguments that the model gave."""
-    with open(os.environ["LEDGER"], "a", encoding="utf-8") as ledger:
+    with Path(os.environ["LEDGER"]).open("a", encoding="utf-8") as ledger:
         ledger.write(json.dumps([tool, arguments]) + "\n")
 
 

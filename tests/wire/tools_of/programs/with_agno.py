@@ -20,7 +20,7 @@ class Receipt(BaseModel):
 
 def refund(order: int, note: str = "") -> str:
     """Refund an order."""
-    ran("refund", order=order)
+    ran("refund", order=order, note=note)
     return f"refunded {order}"
 
 
@@ -40,7 +40,7 @@ def fail(order: int) -> str:
 
 class Till(Toolkit):
     def __init__(self) -> None:
-        super().__init__(name="till", tools=[self.count, self.close])
+        super().__init__(name="till", tools=[self.count], async_tools=[(self.close, "close")])
 
     def count(self, since: str, agent: Agent) -> Receipt:
         """Count sales."""
@@ -84,14 +84,19 @@ class Scripted(Model):
         raise NotImplementedError
 
 
-def clerk(*calls: tuple[str, dict[str, Any]]) -> Agent:
-    return Agent(model=Scripted(*calls), tools=[refund, look_up, fail, Till()], telemetry=False)
+def clerk(tools: list[Any], *calls: tuple[str, dict[str, Any]]) -> Agent:
+    return Agent(model=Scripted(*calls), tools=tools, telemetry=False)
 
 
 def told(run: Any) -> list[Any]:
-    return [[message.tool_name, message.content, message.tool_call_error] for message in run.messages if message.role == "tool"]
+    return [
+        [message.tool_name, message.content, message.tool_call_error]
+        for message in run.messages
+        if message.role == "tool"
+    ]
 
 
-first = clerk(("refund", {"order": 1}), ("fail", {"order": 3}), ("count", {"since": "May"})).run("help")
+calls = [("refund", {"order": 1}), ("fail", {"order": 3}), ("count", {"since": "May"})]
+results = told(clerk([refund, fail, Till()], *calls).run("help"))
 calls = [("look", {"order": 2}), ("close", {"day": "Monday"}), ("refund", {"order": 4})]
-finish([told(first), told(asyncio.run(clerk(*calls).arun("help")))])
+finish([*results, *told(asyncio.run(clerk([refund, look_up, Till()], *calls).arun("help")))])

@@ -5,6 +5,7 @@ from typing import Any
 
 from claude_agent_sdk import create_sdk_mcp_server, tool
 from ledger import finish, ran
+
 from mcp import Client
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from crewai import Agent, BaseLLM, Crew, Task
 from crewai.tools import BaseTool, tool
 from ledger import finish, ran
+from pydantic import Field
 
 
 @tool("Refund an order")
@@ -51,24 +52,28 @@ CALLS = [
 
 
 class Scripted(BaseLLM):
-    """Calls each tool once, then ends."""
+    """Calls tools, then ends: one after the other in its text, or all at once if it can call functions."""
 
-    calls: list[Any] = []
-    told: list[str] = []
+    calls: list[Any]
+    is_native: bool = False
+    told: list[str] = Field(default_factory=list)
 
     def supports_function_calling(self) -> bool:
-        return False
+        return self.is_native
 
-    def call(self, messages: Any, *_: Any, **__: Any) -> str:
-        self.told.append(messages[-1]["content"])
+    def call(self, messages: Any, *_: Any, **__: Any) -> Any:
+        self.told.append(json.dumps(messages))
         if not self.calls:
             return "Thought: I now know the final answer\nFinal Answer: done"
-        name, arguments = self.calls.pop(0)
-        return f"Thought: go\nAction: {name}\nAction Input: {json.dumps(arguments)}\n"
+        if not self.is_native:
+            name, arguments = self.calls.pop(0)
+            return f"Thought: go\nAction: {name}\nAction Input: {json.dumps(arguments)}\n"
+        calls, self.calls = self.calls, []
+        functions = [{"name": name, "arguments": json.dumps(arguments)} for name, arguments in calls]
+        return [{"id": each["name"], "type": "function", "function": each} for each in functions]
 
-
-def told(model: Scripted) -> list[str]:
-    return [text[text.rfind("Observation:"):] for text in model.told[1:]]
+    async def acall(self, messages: Any, *_: Any, **__: Any) -> Any:
+        return self.call(messages)
 
 
 def crew(model: Scripted) -> Crew:
@@ -78,6 +83,6 @@ def crew(model: Scripted) -> Crew:
 
 model = Scripted(model="scripted", calls=list(CALLS))
 crew(model).kickoff()
-other = Scripted(model="scripted", calls=[("refund_an_order", {"order": 4})])
-asyncio.run(crew(other).akickoff())
-finish([told(model), told(other), asyncio.run(Count().arun(since="June")), asyncio.run(look_up.arun(order=5))])
+native = Scripted(model="scripted", calls=list(CALLS), is_native=True)
+asyncio.run(crew(native).akickoff())
+finish([model.told[-1], native.told[-1], asyncio.run(Count().arun(since="June")), asyncio.run(look_up.arun(order=5))])

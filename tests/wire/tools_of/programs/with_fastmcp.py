@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from ledger import finish, ran
 from fastmcp import Client, Context, FastMCP
+from ledger import finish, ran
 from pydantic import BaseModel
 
 server = FastMCP("shop")
@@ -47,7 +47,9 @@ server.add_tool(Till().count)
 async def main() -> None:
     async with Client(server) as client:
         calls = [("refund", {"order": 1}), ("look", {"order": 2}), ("fail", {"order": 3}), ("count", {"since": "May"})]
-        results = await asyncio.gather(*(client.call_tool(name, arguments, raise_on_error=False) for name, arguments in calls))
+        results = await asyncio.gather(
+            *(client.call_tool(name, arguments, raise_on_error=False) for name, arguments in calls)
+        )
         finish([[block.model_dump(mode="json") for block in each.content] for each in results])
 
 

@@ -58,7 +58,11 @@ class Scripted:
 
     def answer(self, messages: list[ChatMessage]) -> dict[str, Any]:
         is_done = any(message.tool_call_results for message in messages)
-        return {"replies": [ChatMessage.from_assistant("done") if is_done else ChatMessage.from_assistant(tool_calls=self.calls)]}
+        return {
+            "replies": [
+                ChatMessage.from_assistant("done") if is_done else ChatMessage.from_assistant(tool_calls=self.calls)
+            ]
+        }
 
     @component.output_types(replies=list[ChatMessage])
     def run(self, messages: list[ChatMessage], tools: Any = None, **_: Any) -> dict[str, Any]:
@@ -83,6 +87,8 @@ tools = [
 ]
 state = {"shop": {"type": str}}
 agent = Agent(chat_generator=Scripted(*CALLS), tools=tools, state_schema=state)
-again = Agent(chat_generator=Scripted(("look", {"order": 2}), ("refund", {"order": 4})), tools=tools, state_schema=state)
+again = Agent(
+    chat_generator=Scripted(("look", {"order": 2}), ("refund", {"order": 4})), tools=tools, state_schema=state
+)
 messages = [ChatMessage.from_user("help")]
 finish([told(agent.run(messages, shop="north")), told(asyncio.run(again.run_async(messages, shop="north")))])

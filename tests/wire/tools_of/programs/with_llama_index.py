@@ -5,8 +5,8 @@ from typing import Any
 
 from ledger import finish, ran
 from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent, ToolCallResult
-from llama_index.core.llms.mock import MockFunctionCallingLLM
 from llama_index.core.base.llms.types import ChatMessage, ToolCallBlock
+from llama_index.core.llms.mock import MockFunctionCallingLLM
 from llama_index.core.tools import AsyncBaseTool, FunctionTool, ToolMetadata, ToolOutput
 from llama_index.core.workflow import Context
 
@@ -34,10 +34,10 @@ class Count(AsyncBaseTool):
     def metadata(self) -> ToolMetadata:
         return ToolMetadata(name="count", description="Count sales.")
 
-    def call(self, input: str) -> ToolOutput:  # noqa: A002
+    def call(self, input: str) -> ToolOutput:
         raise NotImplementedError
 
-    async def acall(self, input: str) -> ToolOutput:  # noqa: A002
+    async def acall(self, input: str) -> ToolOutput:
         ran("count", input=input)
         return ToolOutput(tool_name="count", content=f"{len(input)} sales", raw_input={"input": input}, raw_output=3)
 

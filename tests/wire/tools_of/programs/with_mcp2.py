@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from ledger import finish, ran
-from mcp import Client
 from mcp.server.mcpserver import Context, MCPServer
 from pydantic import BaseModel
+
+from mcp import Client
 
 server = MCPServer("shop")
 

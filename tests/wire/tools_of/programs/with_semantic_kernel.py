@@ -25,10 +25,10 @@ class Shop:
         return Receipt(order=order)
 
     @kernel_function(name="look")
-    async def look_up(self, kernel: Kernel, order: int) -> str:
+    async def look_up(self, kernel: Annotated[Kernel, {"include_in_function_choices": False}], order: int) -> str:
         """Look up an order."""
         ran("Shop-look", order=order)
-        return f"order {order}"
+        return f"order {order} {sorted(kernel.plugins)}"
 
     @kernel_function
     def fail(self, order: int) -> str:
@@ -80,7 +80,9 @@ async def main() -> None:
     results: list[str] = []
 
     async def note(message: ChatMessageContent) -> None:
-        results.extend(f"{item.name}: {item.result}" for item in message.items if isinstance(item, FunctionResultContent))
+        results.extend(
+            f"{item.name}: {item.result}" for item in message.items if isinstance(item, FunctionResultContent)
+        )
 
     async for _ in agent.invoke("help", on_intermediate_message=note):
         pass

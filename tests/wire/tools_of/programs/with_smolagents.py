@@ -1,5 +1,7 @@
 """Tools of smolagents: agents that call them, and one that writes code which does."""
 
+from typing import ClassVar
+
 from ledger import finish, ran
 from smolagents import CodeAgent, Tool, ToolCallingAgent, tool
 from smolagents.models import (
@@ -37,7 +39,7 @@ def fail(order: int) -> str:
 class LookUp(Tool):
     name = "look"
     description = "Look up an order."
-    inputs = {"order": {"type": "integer", "description": "its number"}}
+    inputs: ClassVar = {"order": {"type": "integer", "description": "its number"}}
     output_type = "object"
 
     def forward(self, order: int) -> dict[str, int]:

@@ -66,7 +66,9 @@ async def main() -> None:
     tools = [refund, look_up, fail, Till().count]
     agent = Agent(model=Scripted(), tools=tools, callback_handler=None, name="clerk")
     await agent.invoke_async("help")
-    results = [block["toolResult"] for message in agent.messages for block in message["content"] if "toolResult" in block]
+    results = [
+        block["toolResult"] for message in agent.messages for block in message["content"] if "toolResult" in block
+    ]
     finish(sorted(results, key=lambda each: each["toolUseId"]))
 
 

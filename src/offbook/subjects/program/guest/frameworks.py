@@ -10,6 +10,7 @@ import importlib.metadata
 import inspect
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from types import FunctionType, ModuleType
 from typing import Any, TypeAlias
 
@@ -52,10 +53,10 @@ They change what only the process has, so that a recorded result would not do wh
 def hook_frameworks(hooks: ModuleHooks, tools: Tools) -> None:
     """Take over the tools of every framework that the program loads."""
     for module, (package, take_over) in FRAMEWORKS.items():
-        hooks.add(module, lambda loaded, package=package, take_over=take_over: _hook(package, loaded, take_over, tools))
+        hooks.add(module, partial(_hook, package, take_over, tools))
 
 
-def _hook(package: str, module: ModuleType, take_over: Callable[[ModuleType, Tools], None], tools: Tools) -> None:
+def _hook(package: str, take_over: Callable[[ModuleType, Tools], None], tools: Tools, module: ModuleType) -> None:
     note = {"framework": package, "version": ""}
     with suppress(importlib.metadata.PackageNotFoundError):
         note["version"] = importlib.metadata.version(package)
@@ -121,15 +122,13 @@ def take_field(
     model.__init__ = __init__
 
 
-def take_methods(
-    base: Any, tools: Tools, *methods: str, name: Callable[[Any], str], select: Selection = dict
-) -> None:
+def take_methods(base: Any, tools: Tools, *methods: str, name: Callable[[Any], str], select: Selection = dict) -> None:
     """Take over methods of the classes that are derived from a class from now on. `name` is that of an instance."""
     if missing := [each for each in methods if not callable(getattr(base, each, None))]:
         raise AttributeError(f"{base.__name__} has no {' and '.join(missing)}")
     inherited = vars(base).get("__init_subclass__")
 
-    def init_subclass(kind: type, **kwargs: Any) -> None:
+    def init_subclass(kind: type, /, **kwargs: Any) -> None:
         if inherited is not None:
             inherited.__get__(None, kind)(**kwargs)
         else:
