@@ -72,8 +72,8 @@ def take_tool(tools: Tools, function: Any, name: Name | None = None, *, select: 
     name = name or str(getattr(function, "__name__", "") or "tool")
     place = f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', '')}"
     if not place.startswith(STEERING) and not tools.take(function, name, select=select):
-        problem = f"{place} is a {type(function).__name__} that cannot be taken over"
-        tools.notes.append({"tool": name if isinstance(name, str) else "", "problem": problem})
+        tool = name if isinstance(name, str) else ""
+        tools.notes.append({"tool": tool, "problem": f"{place} is a generator, or no function"})
 
 
 def before_call(function: Any, then: Callable[[_Given], None], *, needs: tuple[str, ...]) -> None:
