@@ -1,6 +1,7 @@
 """Tools of AutoGen, called by an assistant."""
 
 import asyncio
+from functools import partial
 
 from autogen_agentchat.agents import AssistantAgent
 from autogen_core import CancellationToken, FunctionCall
@@ -20,6 +21,12 @@ def refund(order: int, note: str = "") -> dict[str, int | str]:
 async def look_up(order: int, cancellation_token: CancellationToken) -> str:
     ran("look", order=order)
     return f"order {order} {cancellation_token.is_cancelled()}"
+
+
+def close(shop: str, day: str, *, by: str = "") -> str:
+    """Close a shop."""
+    ran("close", day=day)
+    return f"{by} closed {shop} on {day}"
 
 
 def fail(order: int) -> str:
@@ -45,7 +52,13 @@ class Count(BaseTool[Period, Total]):
         return Total(total=len(args.since))
 
 
-CALLS = [("refund", '{"order": 1}'), ("look", '{"order": 2}'), ("fail", '{"order": 3}'), ("count", '{"since": "May"}')]
+CALLS = [
+    ("refund", '{"order": 1}'),
+    ("look", '{"order": 2}'),
+    ("fail", '{"order": 3}'),
+    ("count", '{"since": "May"}'),
+    ("close", '{"day": "Monday"}'),
+]
 
 
 async def main() -> None:
@@ -55,6 +68,7 @@ async def main() -> None:
     info = {"function_calling": True, "vision": False, "json_output": False, "structured_output": False}
     model = ReplayChatCompletionClient([answer], model_info=info | {"family": ModelFamily.UNKNOWN})
     tools = [refund, FunctionTool(look_up, name="look", description="Look up."), fail, Count()]
+    tools.append(FunctionTool(partial(close, "north", by="me"), description="Close."))
     result = await AssistantAgent("clerk", model, tools=tools).run(task="help")
     executed = next(message for message in result.messages if message.type == "ToolCallExecutionEvent")
     finish([each.model_dump() for each in executed.content])

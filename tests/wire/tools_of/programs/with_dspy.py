@@ -46,13 +46,9 @@ def told(prediction: dspy.Prediction) -> list[str]:
     return [str(text) for key, text in prediction.trajectory.items() if key.startswith("observation")]
 
 
-first = script(("refund", '{"order": 1}'), ("count", '{"since": "May"}'), ("finish", "{}"))
+first = script(("refund", '{"order": 1}'), ("count", '{"since": "May"}'), ("fail", '{"order": 3}'), ("finish", "{}"))
 with dspy.context(lm=first):
     results = told(clerk()(question="help"))
 with dspy.context(lm=script(("look", '{"order": 2}'), ("refund", '{"order": 4}'), ("finish", "{}"))):
     results += told(asyncio.run(clerk().acall(question="help")))
-try:
-    dspy.Tool(fail)(order=3)
-except LookupError as error:
-    results.append(repr(error))
 finish(results)

@@ -18,22 +18,25 @@ class Receipt(KernelBaseModel):
 
 
 class Shop:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
     @kernel_function
     def refund(self, order: Annotated[int, "its number"], note: str = "") -> Receipt:
         """Refund an order."""
-        ran("Shop-refund", order=order)
+        ran(f"{self.name}-refund", order=order)
         return Receipt(order=order)
 
     @kernel_function(name="look")
     async def look_up(self, kernel: Annotated[Kernel, {"include_in_function_choices": False}], order: int) -> str:
         """Look up an order."""
-        ran("Shop-look", order=order)
+        ran(f"{self.name}-look", order=order)
         return f"order {order} {sorted(kernel.plugins)}"
 
     @kernel_function
     def fail(self, order: int) -> str:
         """Fail."""
-        ran("Shop-fail", order=order)
+        ran(f"{self.name}-fail", order=order)
         raise LookupError(f"no order {order}")
 
 
@@ -45,9 +48,10 @@ async def count(since: str) -> int:
 
 
 CALLS = [
-    ("Shop-refund", '{"order": 1}'),
-    ("Shop-look", '{"order": 2}'),
-    ("Shop-fail", '{"order": 3}'),
+    ("north-refund", '{"order": 1}'),
+    ("south-refund", '{"order": 1}'),
+    ("south-look", '{"order": 2}'),
+    ("north-fail", '{"order": 3}'),
     ("till-count", '{"since": "May"}'),
 ]
 
@@ -73,9 +77,10 @@ async def main() -> None:
     agent = ChatCompletionAgent(
         service=Scripted(ai_model_id="scripted"),
         name="clerk",
-        plugins=[Shop()],
         function_choice_behavior=FunctionChoiceBehavior.Auto(),
     )
+    for name in ("north", "south"):
+        agent.kernel.add_plugin(Shop(name), plugin_name=name)
     agent.kernel.add_function("till", count)
     results: list[str] = []
 

@@ -69,9 +69,17 @@ def _hook(package: str, take_over: Callable[[ModuleType, Tools], None], tools: T
 
 def take_tool(tools: Tools, function: Any, name: Name | None = None, *, select: Selection = dict) -> None:
     """Take over the function of a tool. One that cannot be taken over, such as a generator, is noted."""
+    bound: set[str] = set()
+    while isinstance(function, partial):
+        bound |= function.keywords.keys()
+        with suppress(ValueError):  # a builtin function
+            bound |= set(list(inspect.signature(function.func).parameters)[: len(function.args)])
+        function = function.func
     name = name or str(getattr(function, "__name__", "") or "tool")
     place = f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', '')}"
-    if not place.startswith(STEERING) and not tools.take(function, name, select=select):
+    if place.startswith(STEERING):
+        return
+    if not tools.take(function, name, select=lambda given: select(without(*bound)(given))):
         tool = name if isinstance(name, str) else ""
         tools.notes.append({"tool": tool, "problem": f"{place} is a generator, or no function"})
 
@@ -165,7 +173,7 @@ def take_decorated(decorator: Any, tools: Tools, *, function: str, name: str, se
     replace_body(decorator, body)
 
 
-def without(*names: str, package: str = "") -> Selection:
+def without(*names: str, package: str = "") -> Callable[[dict[str, Any]], dict[str, Any]]:
     """Select all arguments but those of some names, and those whose class is of a package.
 
     A context is an object of its framework. Many are dataclasses or models of pydantic, which have a JSON form.

@@ -47,34 +47,39 @@ class Tools:
 
     def __init__(self, url: str) -> None:
         self._server = _Server(url)
-        self._taken: set[FunctionType] = set()
+        self._taken: dict[FunctionType, dict[int, Name]] = {}
         self.notes: list[dict[str, str]] = []
 
     def take(self, function: object, name: Name, *, select: Selection = dict) -> bool:
         """Take over a function, and return whether that is possible.
 
-        The arguments of a call are those that `select` returns, as far as they have a JSON form.
+        The arguments of a call are those that `select` returns, as far as they have a JSON form. A method may be a tool
+        of several objects, with a name for each.
         """
         function = inspect.unwrap(function) if callable(function) else function
+        owner = id(getattr(function, "__self__", None))
         function = getattr(function, "__func__", function)
         if not isinstance(function, FunctionType):
             return False
         if function in self._taken:
+            self._taken[function].setdefault(owner, name)
             return True
+        names = {owner: name}
         signature = inspect.signature(function)
 
         def body(original: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             is_async = inspect.iscoroutinefunction(original)
             if _is_inside.get():
                 return original(*args, **kwargs)
-            tool = name if isinstance(name, str) else name(args)
+            own = names.get(id(args[0]), name) if args else name
+            tool = own if isinstance(own, str) else own(args)
             asked = {"tool": tool, "arguments": _arguments(signature, args, kwargs, select)}
             call = _Call(original, args, kwargs)
             return self._answer_async(asked, call) if is_async else self._answer(asked, call)
 
         is_taken = replace_body(function, body) is not None
         if is_taken:
-            self._taken.add(function)
+            self._taken[function] = names
         return is_taken
 
     def _answer(self, asked: dict[str, Any], call: _Call) -> Any:
