@@ -7,7 +7,7 @@ from ledger import finish, ran
 from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent, ToolCallResult
 from llama_index.core.base.llms.types import ChatMessage, ToolCallBlock
 from llama_index.core.llms.mock import MockFunctionCallingLLM
-from llama_index.core.tools import AsyncBaseTool, FunctionTool, ToolMetadata, ToolOutput
+from llama_index.core.tools import AsyncBaseTool, BaseTool, FunctionTool, ToolMetadata, ToolOutput
 from llama_index.core.workflow import Context
 
 
@@ -42,6 +42,16 @@ class Count(AsyncBaseTool):
         return ToolOutput(tool_name="count", content=f"{len(input)} sales", raw_input={"input": input}, raw_output=3)
 
 
+class Close(BaseTool):
+    @property
+    def metadata(self) -> ToolMetadata:
+        return ToolMetadata(name="close", description="Close.")
+
+    def __call__(self, input: str) -> ToolOutput:
+        ran("close", input=input)
+        return ToolOutput(tool_name="close", content=f"closed on {input}", raw_input={"input": input}, raw_output=None)
+
+
 def scripted(*turns: list[tuple[str, dict[str, Any]]]) -> MockFunctionCallingLLM:
     left = list(turns)
 
@@ -55,11 +65,17 @@ def scripted(*turns: list[tuple[str, dict[str, Any]]]) -> MockFunctionCallingLLM
 
 async def main() -> None:
     look = FunctionTool.from_defaults(look_up, name="look", partial_params={"shop": "north"})
-    calls = [("refund", {"order": 1}), ("look", {"order": 2}), ("fail", {"order": 3}), ("count", {"input": "May"})]
+    calls = [
+        ("refund", {"order": 1}),
+        ("look", {"order": 2}),
+        ("fail", {"order": 3}),
+        ("count", {"input": "May"}),
+        ("close", {"input": "Monday"}),
+    ]
     clerk = FunctionAgent(
         name="clerk",
         description="Takes orders.",
-        tools=[refund, look, fail, Count()],
+        tools=[refund, look, fail, Count(), Close()],
         llm=scripted(calls, [("handoff", {"to_agent": "boss", "reason": "hard"})]),
         can_handoff_to=["boss"],
     )

@@ -7,6 +7,7 @@ from typing import Any
 from ledger import finish, ran
 from strands import Agent, ToolContext, tool
 from strands.models import Model
+from strands.tools import PythonAgentTool
 
 
 @tool
@@ -38,7 +39,19 @@ class Till:
         return len(since)
 
 
-CALLS = [("refund", '{"order": 1}'), ("look", '{"order": 2}'), ("fail", '{"order": 3}'), ("count", '{"since": "May"}')]
+def close(tool: dict[str, Any], **_: Any) -> dict[str, Any]:
+    ran("close", **tool["input"])
+    return {"toolUseId": tool["toolUseId"], "status": "success", "content": [{"text": "closed"}]}
+
+
+SPEC = {"name": "close", "description": "Close.", "inputSchema": {"json": {"type": "object", "properties": {}}}}
+CALLS = [
+    ("refund", '{"order": 1}'),
+    ("look", '{"order": 2}'),
+    ("fail", '{"order": 3}'),
+    ("count", '{"since": "May"}'),
+    ("close", '{"day": "Monday"}'),
+]
 
 
 class Scripted(Model):
@@ -63,7 +76,7 @@ class Scripted(Model):
 
 
 async def main() -> None:
-    tools = [refund, look_up, fail, Till().count]
+    tools = [refund, look_up, fail, Till().count, PythonAgentTool("close", SPEC, close)]
     agent = Agent(model=Scripted(), tools=tools, callback_handler=None, name="clerk")
     await agent.invoke_async("help")
     results = [

@@ -42,6 +42,8 @@ STEERING = (
     "llama_index.core.agent.",
     "smolagents.default_tools:FinalAnswerTool.",
     "strands._context_manager.",
+    "strands.agent.",
+    "strands.tools.",
     "strands.vended_tools.stop.",
 )
 """Where frameworks define tools of their own that steer an agent: hand over to another one, end a loop, keep a state.
@@ -142,8 +144,11 @@ def take_methods(base: Any, tools: Tools, *methods: str, name: Callable[[Any], s
         else:
             super(base, kind).__init_subclass__(**kwargs)
         for each in methods:
-            if each in vars(kind):
-                take_tool(tools, vars(kind)[each], lambda args: name(args[0]), select=select)
+            method = vars(kind).get(each)
+            if isinstance(method, FunctionType):
+                take_tool(tools, method, lambda args: name(args[0]), select=select)
+            elif method is not None:
+                tools.notes.append({"tool": "", "problem": f"{kind.__qualname__}.{each} is no method"})
 
     base.__init_subclass__ = classmethod(init_subclass)
 
@@ -228,6 +233,7 @@ def _smolagents(module: ModuleType, tools: Tools) -> None:
 def _autogen(module: ModuleType, tools: Tools) -> None:
     take_given(module.FunctionTool.__init__, tools, "func", name="name")
     take_methods(module.BaseTool, tools, "run", name=lambda tool: str(tool.name), select=lambda given: given["args"])
+    take_methods(module.BaseStreamTool, tools, "run_stream", name=lambda tool: str(tool.name))
 
 
 def _llama_index(module: ModuleType, tools: Tools) -> None:
@@ -239,6 +245,7 @@ def _llama_index(module: ModuleType, tools: Tools) -> None:
                 take_tool(tools, given[each], name, select=select)
 
     before_call(module.FunctionTool.__init__, take, needs=("fn", "async_fn", "metadata", "partial_params"))
+    take_methods(module.BaseTool, tools, "__call__", name=lambda tool: str(tool.metadata.get_name()))
     take_methods(module.AsyncBaseTool, tools, "call", "acall", name=lambda tool: str(tool.metadata.get_name()))
 
 
@@ -265,8 +272,15 @@ def _crewai(module: ModuleType, tools: Tools) -> None:
 
 
 def _strands(module: ModuleType, tools: Tools) -> None:
+    """A tool is a decorated function, or that of a module, whose first parameter has what the model gave."""
     select = without("agent", package="strands")
-    take_given(module.DecoratedFunctionTool.__init__, tools, "tool_func", name="tool_name", select=select)
+    take_given(module.decorator.DecoratedFunctionTool.__init__, tools, "tool_func", name="tool_name", select=select)
+
+    def select_input(given: dict[str, Any]) -> object:
+        return next(iter(given.values()))["input"]
+
+    take_given(module.PythonAgentTool.__init__, tools, "tool_func", name="tool_name", select=select_input)
+    take_methods(module.tools.AgentTool, tools, "stream", name=lambda tool: str(tool.tool_name))
 
 
 def _semantic_kernel(module: ModuleType, tools: Tools) -> None:
@@ -308,6 +322,6 @@ FRAMEWORKS: dict[str, tuple[str, Callable[[ModuleType, Tools], None]]] = {
     "pydantic_ai.tools": ("pydantic-ai-slim", _pydantic_ai),
     "semantic_kernel.functions.kernel_function_from_method": ("semantic-kernel", _semantic_kernel),
     "smolagents.tools": ("smolagents", _smolagents),
-    "strands.tools.decorator": ("strands-agents", _strands),
+    "strands.tools": ("strands-agents", _strands),
 }
 """The package of each framework, and how its tools are taken over, by the module that is hooked."""
