@@ -77,7 +77,7 @@ def test_tools_are_recorded_once_and_replayed_without_running(name: str, tmp_pat
 def run_with_framework(folder: Path, module: str, source: str, program: str) -> tuple[Any, Recorded]:
     """Run a program with a framework that is only a module; returns what it printed and what was recorded."""
     path = folder.joinpath(*module.split(".")).with_suffix(".py")
-    path.parent.mkdir(parents=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(dedent(source))
     (folder / "program.py").write_text(dedent(program))
     recorded = Recorded()
@@ -114,14 +114,14 @@ def test_a_framework_of_an_unknown_shape_is_noted_and_left_alone(tmp_path: Path)
 def test_a_tool_that_cannot_be_taken_over_is_noted_and_runs(tmp_path: Path) -> None:
     printed, recorded = run_with_framework(
         tmp_path,
-        "dspy.adapters.types.tool",
+        "dspy",
         """
         class Tool:
             def __init__(self, func, name=None):
                 self.func = func
         """,
         """
-        from dspy.adapters.types.tool import Tool
+        from dspy import Tool
 
         def stream(order):
             yield order

@@ -190,6 +190,11 @@ def without(*names: str, package: str = "") -> Callable[[dict[str, Any]], dict[s
     return lambda given: {name: value for name, value in given.items() if is_given(name, value)}
 
 
+def _first(given: dict[str, Any]) -> object:
+    """Select what is in the first argument, where a tool is given all arguments of the model in one."""
+    return next(iter(given.values()), {})
+
+
 def _langchain(module: ModuleType, tools: Tools) -> None:
     """A tool is a class with `_run` and `_arun`. A function becomes one."""
     select = without("config", "run_manager", "callbacks")
@@ -219,10 +224,7 @@ def _fastmcp(module: ModuleType, tools: Tools) -> None:
 
 
 def _claude_agent_sdk(module: ModuleType, tools: Tools) -> None:
-    """The only parameter of a function has all that the model gave."""
-    take_given(
-        module.SdkMcpTool.__init__, tools, "handler", name="name", select=lambda given: next(iter(given.values()), {})
-    )
+    take_given(module.SdkMcpTool.__init__, tools, "handler", name="name", select=_first)
 
 
 def _smolagents(module: ModuleType, tools: Tools) -> None:
@@ -232,7 +234,7 @@ def _smolagents(module: ModuleType, tools: Tools) -> None:
 
 def _autogen(module: ModuleType, tools: Tools) -> None:
     take_given(module.FunctionTool.__init__, tools, "func", name="name")
-    take_methods(module.BaseTool, tools, "run", name=lambda tool: str(tool.name), select=lambda given: given["args"])
+    take_methods(module.BaseTool, tools, "run", name=lambda tool: str(tool.name), select=_first)
     take_methods(module.BaseStreamTool, tools, "run_stream", name=lambda tool: str(tool.name))
 
 
@@ -272,12 +274,13 @@ def _crewai(module: ModuleType, tools: Tools) -> None:
 
 
 def _strands(module: ModuleType, tools: Tools) -> None:
-    """A tool is a decorated function, or that of a module, whose first parameter has what the model gave."""
+    """A tool is a decorated function, or a function of a module, which is given the call of the model."""
     select = without("agent", package="strands")
     take_given(module.decorator.DecoratedFunctionTool.__init__, tools, "tool_func", name="tool_name", select=select)
 
     def select_input(given: dict[str, Any]) -> object:
-        return next(iter(given.values()))["input"]
+        call = _first(given)
+        return call.get("input", {}) if isinstance(call, Mapping) else {}
 
     take_given(module.PythonAgentTool.__init__, tools, "tool_func", name="tool_name", select=select_input)
     take_methods(module.tools.AgentTool, tools, "stream", name=lambda tool: str(tool.tool_name))
@@ -307,11 +310,11 @@ def _google_adk(module: ModuleType, tools: Tools) -> None:
 
 FRAMEWORKS: dict[str, tuple[str, Callable[[ModuleType, Tools], None]]] = {
     "agents.tool": ("openai-agents", _openai_agents),
-    "agno.tools.function": ("agno", _agno),
+    "agno.tools": ("agno", _agno),
     "autogen_core.tools": ("autogen-core", _autogen),
     "claude_agent_sdk": ("claude-agent-sdk", _claude_agent_sdk),
     "crewai.tools.base_tool": ("crewai", _crewai),
-    "dspy.adapters.types.tool": ("dspy", _dspy),
+    "dspy": ("dspy", _dspy),
     "fastmcp.tools": ("fastmcp", _fastmcp),
     "google.adk.tools.function_tool": ("google-adk", _google_adk),
     "haystack.tools.tool": ("haystack-ai", _haystack),
@@ -320,7 +323,7 @@ FRAMEWORKS: dict[str, tuple[str, Callable[[ModuleType, Tools], None]]] = {
     "mcp.server.fastmcp.tools": ("mcp", _mcp),
     "mcp.server.mcpserver.tools": ("mcp", _mcp),
     "pydantic_ai.tools": ("pydantic-ai-slim", _pydantic_ai),
-    "semantic_kernel.functions.kernel_function_from_method": ("semantic-kernel", _semantic_kernel),
+    "semantic_kernel.functions": ("semantic-kernel", _semantic_kernel),
     "smolagents.tools": ("smolagents", _smolagents),
     "strands.tools": ("strands-agents", _strands),
 }
