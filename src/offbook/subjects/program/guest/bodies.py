@@ -36,7 +36,7 @@ def replace_body(function: FunctionType, body: _Body) -> FunctionType | None:
     """
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         return None
-    signature = inspect.signature(function)
+    signature = _signature_of(function)
     original = FunctionType(
         function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
     )
@@ -45,6 +45,17 @@ def replace_body(function: FunctionType, body: _Body) -> FunctionType | None:
     function.__code__ = _code_of(function, lambda args, kwargs: body(original, args, kwargs))
     function.__signature__ = signature  # type: ignore[attr-defined]
     return original
+
+
+def _signature_of(function: FunctionType) -> inspect.Signature:
+    """Return the signature, with annotations that are no strings if they can be resolved by now.
+
+    `inspect.signature` returns a signature that is set as it is, also if it is asked to resolve the annotations.
+    """
+    try:
+        return inspect.signature(function, eval_str=True)
+    except Exception:
+        return inspect.signature(function)
 
 
 def _code_of(function: FunctionType, body: Callable[[tuple[Any, ...], dict[str, Any]], Any]) -> CodeType:

@@ -12,16 +12,49 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 from .bodies import replace_body
 from .imports import ModuleHooks
-from .tools import Tools
+from .tools import Name, Selection, Tools
+
+_Given: TypeAlias = Mapping[str, Any]
+"""The arguments of a call of a framework's function, by name."""
+
+STEERING = (
+    "agents.agent:",
+    "agno.agent.",
+    "agno.team.",
+    "autogen_agentchat.",
+    "crewai.tools.agent_tools.",
+    "dspy.predict.",
+    "google.adk.agents.",
+    "google.adk.tools._node_tool:",
+    "google.adk.tools._request_input_tool:",
+    "google.adk.tools.agent_tool:",
+    "google.adk.tools.exit_loop_tool:",
+    "google.adk.tools.get_user_choice_tool:",
+    "google.adk.tools.load_artifacts_tool:",
+    "google.adk.tools.load_memory_tool:",
+    "google.adk.tools.set_model_response_tool:",
+    "google.adk.tools.skill_toolset:",
+    "google.adk.tools.transfer_to_agent_tool:",
+    "llama_index.core.agent.",
+    "smolagents.default_tools:FinalAnswerTool.",
+    "strands._context_manager.",
+    "strands.agent.",
+    "strands.tools.",
+    "strands.vended_tools.stop.",
+)
+"""Where frameworks define tools of their own that steer an agent: hand over to another one, end a loop, keep a state.
+
+They change what only the process has, so that a recorded result would not do what they do: they always run.
+"""
 
 
 def hook_frameworks(hooks: ModuleHooks, tools: Tools) -> None:
     """Take over the tools of every framework that the program loads."""
-    for package, (module, take_over) in FRAMEWORKS.items():
+    for module, (package, take_over) in FRAMEWORKS.items():
         hooks.add(module, partial(_hook, package, take_over, tools))
 
 
@@ -36,21 +69,91 @@ def _hook(package: str, take_over: Callable[[ModuleType, Tools], None], tools: T
     tools.notes.append(note)
 
 
-def before_call(function: Any, then: Callable[[Mapping[str, Any]], None]) -> None:
+def take_tool(tools: Tools, function: Any, name: Name | None = None, *, select: Selection = dict) -> None:
+    """Take over the function of a tool. One that cannot be taken over, such as a generator, is noted."""
+    bound: set[str] = set()
+    while isinstance(function, partial):
+        bound |= function.keywords.keys()
+        with suppress(ValueError):  # a builtin function
+            bound |= set(list(inspect.signature(function.func).parameters)[: len(function.args)])
+        function = function.func
+    name = name or str(getattr(function, "__name__", "") or "tool")
+    place = f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', '')}"
+    if place.startswith(STEERING):
+        return
+    if not tools.take(function, name, select=lambda given: select(without(*bound)(given))):
+        tool = name if isinstance(name, str) else ""
+        tools.notes.append({"tool": tool, "problem": f"{place} is a generator, or no function"})
+
+
+def before_call(function: Any, then: Callable[[_Given], None], *, needs: tuple[str, ...]) -> None:
     """Call `then` with the arguments of each call of a function of a framework, by name, before it runs."""
+    function = getattr(function, "__func__", function)
     if not isinstance(function, FunctionType):
         raise TypeError(f"{function!r} is no function")
     signature = inspect.signature(function)
+    if missing := [each for each in needs if each not in signature.parameters]:
+        raise TypeError(f"{function.__qualname__} has no parameter {' and '.join(missing)}")
 
     def body(original: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        with suppress(TypeError):  # the function itself raises it
-            then(signature.bind(*args, **kwargs).arguments)
+        try:
+            given = signature.bind(*args, **kwargs).arguments
+        except TypeError:  # the function itself raises it
+            return original(*args, **kwargs)
+        then(given)
         return original(*args, **kwargs)
 
     replace_body(function, body)
 
 
-def take_decorated(decorator: Any, tools: Tools, *, function: str, name: str) -> None:
+def take_given(maker: Any, tools: Tools, function: str, *, name: str = "", select: Selection = dict) -> None:
+    """Take over the function that a maker of tools is given, by the names of its parameters."""
+
+    def take(given: _Given) -> None:
+        if given.get(function) is not None:
+            take_tool(tools, given[function], given.get(name), select=select)
+
+    before_call(maker, take, needs=(function, name) if name else (function,))
+
+
+def take_field(
+    model: Any, tools: Tools, function: str, *, name: Callable[[Any], str] = str, select: Selection = dict
+) -> None:
+    """Take over the function in a field of a pydantic model that has no `__init__` of its own, by its field `name`."""
+    if not {"name", function} <= model.model_fields.keys():
+        raise AttributeError(f"{model.__name__} has no field name and {function}")
+    make = model.__init__
+
+    def __init__(self: Any, /, **fields: Any) -> None:  # noqa: N807
+        if fields.get(function) is not None:
+            take_tool(tools, fields[function], name(fields.get("name") or ""), select=select)
+        make(self, **fields)
+
+    model.__init__ = __init__
+
+
+def take_methods(base: Any, tools: Tools, *methods: str, name: Callable[[Any], str], select: Selection = dict) -> None:
+    """Take over methods of the classes that are derived from a class from now on. `name` is that of an instance."""
+    if missing := [each for each in methods if not callable(getattr(base, each, None))]:
+        raise AttributeError(f"{base.__name__} has no {' and '.join(missing)}")
+    inherited = vars(base).get("__init_subclass__")
+
+    def init_subclass(kind: type, /, **kwargs: Any) -> None:
+        if inherited is not None:
+            inherited.__get__(None, kind)(**kwargs)
+        else:
+            super(base, kind).__init_subclass__(**kwargs)
+        for each in methods:
+            method = vars(kind).get(each)
+            if isinstance(method, FunctionType):
+                take_tool(tools, method, lambda args: name(args[0]), select=select)
+            elif method is not None:
+                tools.notes.append({"tool": "", "problem": f"{kind.__qualname__}.{each} is no method"})
+
+    base.__init_subclass__ = classmethod(init_subclass)
+
+
+def take_decorated(decorator: Any, tools: Tools, *, function: str, name: str, select: Selection = dict) -> None:
     """Take over what a decorator is applied to, by the names of its parameters: `@tool` and `@tool(name="look")`."""
     if not isinstance(decorator, FunctionType):
         raise TypeError(f"{decorator!r} is no function")
@@ -62,12 +165,12 @@ def take_decorated(decorator: Any, tools: Tools, *, function: str, name: str) ->
         given = signature.bind(*args, **kwargs).arguments
         target, tool = given.get(function), given.get(name)
         if target is not None:
-            tools.take(target, _name_of(tool, target))
+            take_tool(tools, target, tool, select=select)
             return original(*args, **kwargs)
         decorate = original(*args, **kwargs)
 
         def take_and_decorate(target: Any) -> Any:
-            tools.take(target, _name_of(tool, target))
+            take_tool(tools, target, tool, select=select)
             return decorate(target)
 
         return take_and_decorate
@@ -75,45 +178,153 @@ def take_decorated(decorator: Any, tools: Tools, *, function: str, name: str) ->
     replace_body(decorator, body)
 
 
-def _name_of(name: object, function: object) -> str:
-    return str(name or getattr(function, "__name__", "") or "tool")
+def without(*names: str, package: str = "") -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Select all arguments but those of some names, and those whose class is of a package.
+
+    A context is an object of its framework. Many are dataclasses or models of pydantic, which have a JSON form.
+    """
+
+    def is_given(name: str, value: object) -> bool:
+        return name not in names and not (package and f"{type(value).__module__}.".startswith(f"{package}."))
+
+    return lambda given: {name: value for name, value in given.items() if is_given(name, value)}
+
+
+def _first(given: dict[str, Any]) -> object:
+    """Select what is in the first argument, where a tool is given all arguments of the model in one."""
+    return next(iter(given.values()), {})
 
 
 def _langchain(module: ModuleType, tools: Tools) -> None:
-    """A tool is a class with `_run` and `_arun`; what a function is made to is one, too."""
-    base = module.BaseTool
-    without = frozenset(("config", "run_manager", "callbacks"))
-
-    def take(kind: type) -> None:
-        for method in ("_run", "_arun"):
-            if method in vars(kind):
-                tools.take(vars(kind)[method], lambda args: str(args[0].name), without=without)
-
-    inherited = base.__dict__["__init_subclass__"].__func__
-
-    def init_subclass(original: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        found = original(*args, **kwargs)
-        take(args[0])
-        return found
-
-    replace_body(inherited, init_subclass)
+    """A tool is a class with `_run` and `_arun`. A function becomes one."""
+    select = without("config", "run_manager", "callbacks")
+    take_methods(module.BaseTool, tools, "_run", "_arun", name=lambda tool: str(tool.name), select=select)
 
 
 def _pydantic_ai(module: ModuleType, tools: Tools) -> None:
-    def take(arguments: Mapping[str, Any]) -> None:
-        function = arguments["function"]
-        tools.take(function, _name_of(arguments.get("name"), function))
-
-    before_call(module.Tool.__init__, take)
+    take_given(module.Tool.__init__, tools, "function", name="name", select=without(package="pydantic_ai"))
 
 
 def _openai_agents(module: ModuleType, tools: Tools) -> None:
-    take_decorated(module.function_tool, tools, function="func", name="name_override")
+    select = without(package="agents")
+    take_decorated(module.function_tool, tools, function="func", name="name_override", select=select)
+
+
+def _mcp(module: ModuleType, tools: Tools) -> None:
+    """`FastMCP` of mcp 1 and `MCPServer` of mcp 2."""
+    take_given(module.Tool.from_function, tools, "fn", name="name", select=without(package="mcp"))
+
+
+def _fastmcp(module: ModuleType, tools: Tools) -> None:
+    def take(given: _Given) -> None:
+        name = given.get("name") or getattr(given.get("metadata"), "name", None)
+        take_tool(tools, given["fn"], name, select=without(package="fastmcp"))
+
+    before_call(module.FunctionTool.from_function, take, needs=("fn", "name"))
+
+
+def _claude_agent_sdk(module: ModuleType, tools: Tools) -> None:
+    take_given(module.SdkMcpTool.__init__, tools, "handler", name="name", select=_first)
+
+
+def _smolagents(module: ModuleType, tools: Tools) -> None:
+    take_given(module.tool, tools, "tool_function")
+    take_methods(module.Tool, tools, "forward", name=lambda tool: str(tool.name))
+
+
+def _autogen(module: ModuleType, tools: Tools) -> None:
+    take_given(module.FunctionTool.__init__, tools, "func", name="name")
+    take_methods(module.BaseTool, tools, "run", name=lambda tool: str(tool.name), select=_first)
+    take_methods(module.BaseStreamTool, tools, "run_stream", name=lambda tool: str(tool.name))
+
+
+def _llama_index(module: ModuleType, tools: Tools) -> None:
+    def take(given: _Given) -> None:
+        name = getattr(given.get("metadata"), "name", None)
+        select = without(*given.get("partial_params") or (), package="workflows")
+        for each in ("fn", "async_fn"):
+            if given.get(each) is not None:
+                take_tool(tools, given[each], name, select=select)
+
+    before_call(module.FunctionTool.__init__, take, needs=("fn", "async_fn", "metadata", "partial_params"))
+    take_methods(module.BaseTool, tools, "__call__", name=lambda tool: str(tool.metadata.get_name()))
+    take_methods(module.AsyncBaseTool, tools, "call", "acall", name=lambda tool: str(tool.metadata.get_name()))
+
+
+def _haystack(module: ModuleType, tools: Tools) -> None:
+    def take(given: _Given) -> None:
+        select = without(*(given.get("inputs_from_state") or {}).values(), package="haystack.components.agents")
+        for each in ("function", "async_function"):
+            if given.get(each) is not None:
+                take_tool(tools, given[each], given.get("name"), select=select)
+
+    before_call(module.Tool.__init__, take, needs=("name", "function", "inputs_from_state"))
+
+
+def _agno(module: ModuleType, tools: Tools) -> None:
+    select = without("agent", "team", "run_context", "fc", "images", "videos", "audios", "files", package="agno")
+    take_field(module.Function, tools, "entrypoint", select=select)
+
+
+def _crewai(module: ModuleType, tools: Tools) -> None:
+    """Models know a tool by its name without spaces."""
+    name = module.sanitize_tool_name
+    take_field(module.Tool, tools, "func", name=name)
+    take_methods(module.BaseTool, tools, "_run", "_arun", name=lambda tool: str(name(tool.name)))
+
+
+def _strands(module: ModuleType, tools: Tools) -> None:
+    """A tool is a decorated function, or a function of a module, which is given the call of the model."""
+    select = without("agent", package="strands")
+    take_given(module.decorator.DecoratedFunctionTool.__init__, tools, "tool_func", name="tool_name", select=select)
+
+    def select_input(given: dict[str, Any]) -> object:
+        call = _first(given)
+        return call.get("input", {}) if isinstance(call, Mapping) else {}
+
+    take_given(module.PythonAgentTool.__init__, tools, "tool_func", name="tool_name", select=select_input)
+    take_methods(module.tools.AgentTool, tools, "stream", name=lambda tool: str(tool.tool_name))
+
+
+def _semantic_kernel(module: ModuleType, tools: Tools) -> None:
+    """Models know a function by its plugin and its name."""
+    select = without("kernel", "service", "execution_settings", "arguments", package="semantic_kernel")
+
+    def take(given: _Given) -> None:
+        names = (given.get("plugin_name"), getattr(given["method"], "__kernel_function_name__", None))
+        take_tool(tools, given["method"], "-".join(filter(None, names)), select=select)
+
+    before_call(module.KernelFunctionFromMethod.__init__, take, needs=("method", "plugin_name"))
+
+
+def _dspy(module: ModuleType, tools: Tools) -> None:
+    take_given(module.Tool.__init__, tools, "func", name="name")
+
+
+def _google_adk(module: ModuleType, tools: Tools) -> None:
+    take_given(module.FunctionTool.__init__, tools, "func", select=without("tool_context", package="google.adk"))
+    take_methods(
+        module.BaseTool, tools, "run_async", name=lambda tool: str(tool.name), select=lambda given: given["args"]
+    )
 
 
 FRAMEWORKS: dict[str, tuple[str, Callable[[ModuleType, Tools], None]]] = {
-    "langchain-core": ("langchain_core.tools.base", _langchain),
-    "pydantic-ai-slim": ("pydantic_ai.tools", _pydantic_ai),
-    "openai-agents": ("agents.tool", _openai_agents),
+    "agents.tool": ("openai-agents", _openai_agents),
+    "agno.tools": ("agno", _agno),
+    "autogen_core.tools": ("autogen-core", _autogen),
+    "claude_agent_sdk": ("claude-agent-sdk", _claude_agent_sdk),
+    "crewai.tools.base_tool": ("crewai", _crewai),
+    "dspy": ("dspy", _dspy),
+    "fastmcp.tools": ("fastmcp", _fastmcp),
+    "google.adk.tools.function_tool": ("google-adk", _google_adk),
+    "haystack.tools.tool": ("haystack-ai", _haystack),
+    "langchain_core.tools.base": ("langchain-core", _langchain),
+    "llama_index.core.tools": ("llama-index-core", _llama_index),
+    "mcp.server.fastmcp.tools": ("mcp", _mcp),
+    "mcp.server.mcpserver.tools": ("mcp", _mcp),
+    "pydantic_ai.tools": ("pydantic-ai-slim", _pydantic_ai),
+    "semantic_kernel.functions": ("semantic-kernel", _semantic_kernel),
+    "smolagents.tools": ("smolagents", _smolagents),
+    "strands.tools": ("strands-agents", _strands),
 }
-"""The module of each framework that is hooked, by the name of its package."""
+"""The package of each framework, and how its tools are taken over, by the module that is hooked."""

@@ -31,6 +31,9 @@ URL_VARIABLE = "OFFBOOK_TOOLS_URL"
 Name: TypeAlias = str | Callable[[tuple[Any, ...]], str]
 """The name of a tool, or a function that finds it from the arguments of a call, such as by its `self`."""
 
+Selection: TypeAlias = Callable[[dict[str, Any]], object]
+"""Finds what the model gave among all arguments of a call, by name: a mapping, or an object with fields."""
+
 MAX_DEPTH = 50
 
 _is_inside = ContextVar("offbook_is_inside_a_tool", default=False)
@@ -45,34 +48,39 @@ class Tools:
 
     def __init__(self, url: str) -> None:
         self._server = _Server(url)
-        self._taken: set[FunctionType] = set()
+        self._taken: dict[FunctionType, dict[int, Name]] = {}
         self.notes: list[dict[str, str]] = []
 
-    def take(self, function: object, name: Name, *, without: frozenset[str] = frozenset()) -> bool:
+    def take(self, function: object, name: Name, *, select: Selection = dict) -> bool:
         """Take over a function, and return whether that is possible.
 
-        The arguments of a call are those with a JSON form, `without` some that are not those of the model.
+        The arguments of a call are those that `select` returns, as far as they have a JSON form. A method may be a tool
+        of several objects, with a name for each.
         """
         function = inspect.unwrap(function) if callable(function) else function
+        owner = id(getattr(function, "__self__", None))
         function = getattr(function, "__func__", function)
         if not isinstance(function, FunctionType):
             return False
         if function in self._taken:
+            self._taken[function].setdefault(owner, name)
             return True
+        names = {owner: name}
         signature = inspect.signature(function)
 
         def body(original: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             is_async = inspect.iscoroutinefunction(original)
             if _is_inside.get():
                 return original(*args, **kwargs)
-            tool = name if isinstance(name, str) else name(args)
-            asked = {"tool": tool, "arguments": _arguments(signature, args, kwargs, without)}
+            own = names.get(id(args[0]), name) if args else name
+            tool = own if isinstance(own, str) else own(args)
+            asked = {"tool": tool, "arguments": _arguments(signature, args, kwargs, select)}
             call = _Call(original, args, kwargs)
             return self._answer_async(asked, call) if is_async else self._answer(asked, call)
 
         is_taken = replace_body(function, body) is not None
         if is_taken:
-            self._taken.add(function)
+            self._taken[function] = names
         return is_taken
 
     def _answer(self, asked: dict[str, Any], call: _Call) -> Any:
@@ -162,22 +170,23 @@ class _Call:
 
 
 def _arguments(
-    signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any], without: frozenset[str]
+    signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any], select: Selection
 ) -> dict[str, Any]:
     """Return the arguments that have a JSON form. Contexts, states and `self` have none, and are not the model's."""
     try:
         bound = signature.bind(*args, **kwargs).arguments
     except TypeError:  # the tool itself raises it
         return {}
-    found: dict[str, Any] = {}
-    for name, parameter in signature.parameters.items():
-        if name not in bound or name in without or name in ("self", "cls"):
-            continue
-        values = bound[name] if parameter.kind is parameter.VAR_KEYWORD else {name: bound[name]}
-        for each, value in values.items():
-            if each not in without and (form := _json_form(value)) is not None:
-                found[each] = form[0]
-    return found
+    given: dict[str, Any] = {}
+    for name, value in bound.items():
+        if name not in ("self", "cls"):
+            given |= value if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD else {name: value}
+    selected = select(given)
+    if not isinstance(selected, Mapping):
+        form = _json_form(selected)
+        return form[0] if form is not None and isinstance(form[0], dict) else {}
+    forms = {name: _json_form(value) for name, value in selected.items()}
+    return {str(name): form[0] for name, form in forms.items() if form is not None}
 
 
 def _json_form(value: object, depth: int = 0) -> tuple[Any] | None:

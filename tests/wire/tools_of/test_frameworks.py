@@ -1,0 +1,134 @@
+"""The tools of frameworks are recorded as they run, and replayed without running: each framework in its environment.
+
+An environment is `NAME` in OFFBOOK_ENVS (.scratch/envs), made with `python -m venv` and the package of the framework.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from .standin import Recorded, answering
+
+ROOT = Path(__file__).parents[3]
+PROGRAMS = Path(__file__).parent / "programs"
+SITE = ROOT / "src/offbook/subjects/program/guest/site"
+ENVIRONMENTS = Path(os.environ.get("OFFBOOK_ENVS") or ROOT / ".scratch/envs")
+FRAMEWORKS = {
+    "agno": "agno",
+    "autogen": "autogen-core",
+    "claude_agent_sdk": "claude-agent-sdk",
+    "crewai": "crewai",
+    "dspy": "dspy",
+    "fastmcp": "fastmcp",
+    "google_adk": "google-adk",
+    "haystack": "haystack-ai",
+    "llama_index": "llama-index-core",
+    "mcp1": "mcp",
+    "mcp2": "mcp",
+    "semantic_kernel": "semantic-kernel",
+    "smolagents": "smolagents",
+    "strands": "strands-agents",
+}
+"""The package of each program's framework."""
+
+
+def run(python: Path, program: Path, recorded: Recorded, folder: Path) -> tuple[Any, list[Any]]:
+    """Run a program; returns what it printed, and the calls of tools that ran for real."""
+    ledger = folder / "ledger"
+    ledger.write_text("")
+    with answering(recorded) as url:
+        environment = os.environ | {"OFFBOOK_TOOLS_URL": url, "PYTHONPATH": str(SITE), "LEDGER": str(ledger)}
+        command = [python, program]
+        ended = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr[-4000:]
+    return json.loads(ended.stdout.splitlines()[-1]), [json.loads(line) for line in ledger.read_text().splitlines()]
+
+
+def in_order(calls: list[Any]) -> list[Any]:
+    return sorted(calls, key=json.dumps)
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_tools_are_recorded_once_and_replayed_without_running(name: str, tmp_path: Path) -> None:
+    python, program = ENVIRONMENTS / name / "bin/python", PROGRAMS / f"with_{name}.py"
+    if not python.exists():
+        pytest.skip(f"{FRAMEWORKS[name]} is not installed in {ENVIRONMENTS / name}")
+    recorded = Recorded()
+    printed, ran = run(python, program, recorded, tmp_path)
+    assert [note for note in recorded.notes if "problem" in note] == []
+    assert FRAMEWORKS[name] in {note.get("framework") for note in recorded.notes}
+    assert in_order([[call["tool"], call["arguments"]] for call in recorded.calls]) == in_order(ran)
+    assert len(ran) > 2
+
+    recorded.is_replayed = True
+    printed_again, ran_again = run(python, program, recorded, tmp_path)
+    assert recorded.unanswered == []
+    assert ran_again == []
+    assert printed_again == printed
+    assert all(call.get("is_used") for call in recorded.calls)
+
+
+def run_with_framework(folder: Path, module: str, source: str, program: str) -> tuple[Any, Recorded]:
+    """Run a program with a framework that is only a module; returns what it printed and what was recorded."""
+    path = folder.joinpath(*module.split(".")).with_suffix(".py")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(dedent(source))
+    (folder / "program.py").write_text(dedent(program))
+    recorded = Recorded()
+    printed, _ = run(Path(sys.executable), folder / "program.py", recorded, folder)
+    return printed, recorded
+
+
+def test_a_framework_of_an_unknown_shape_is_noted_and_left_alone(tmp_path: Path) -> None:
+    printed, recorded = run_with_framework(
+        tmp_path,
+        "smolagents.tools",
+        """
+        class Tool:
+            pass
+
+        def tool(fn):
+            return fn
+        """,
+        """
+        from smolagents.tools import tool
+
+        @tool
+        def refund(order):
+            return order
+
+        print(refund(3))
+        """,
+    )
+    assert (printed, recorded.calls) == (3, [])
+    problem = "TypeError: tool has no parameter tool_function"
+    assert recorded.notes == [{"framework": "smolagents", "version": "", "problem": problem}]
+
+
+def test_a_tool_that_cannot_be_taken_over_is_noted_and_runs(tmp_path: Path) -> None:
+    printed, recorded = run_with_framework(
+        tmp_path,
+        "dspy",
+        """
+        class Tool:
+            def __init__(self, func, name=None):
+                self.func = func
+        """,
+        """
+        from dspy import Tool
+
+        def stream(order):
+            yield order
+
+        print(list(Tool(stream, "look").func(3)))
+        """,
+    )
+    assert (printed, recorded.calls) == ([3], [])
+    problem = "__main__:stream is a generator, or no function"
+    assert {"tool": "look", "problem": problem} in recorded.notes
