@@ -357,7 +357,7 @@ def _forked_recording(options: WireOptions, latency: Latency) -> RecordingSet:
 def _open_recorder(options: WireOptions, rules: NormaliseRules) -> WireRecorder | None:
     if options.record is None:
         return None
-    from offbook.wire.proxy.recorder import WireRecorder
+    from offbook.wire.proxy.recorder import WireRecorder  # noqa: PLC0415 - only recording needs it
 
     return WireRecorder(
         options.record, mode=options.record_mode, redactor=options.redactor, sink=options.sink, rules=rules

@@ -224,7 +224,7 @@ def _described(value: object) -> dict[str, Any]:
     form, kind = _json_form(value), type(value)
     if form is None:
         return {"result": _text_of(value), "type": kind.__name__}
-    if kind in (type(None), bool, int, float, str, list, dict):
+    if kind in (type(None), bool, int, float, str) or (kind in (list, dict) and form[0] == value):
         return {"result": form[0]}
     name = f"{kind.__module__}:{kind.__qualname__}"
     try:
