@@ -228,6 +228,8 @@ class MockProvider(Provider, Served):
         self.calls.append(
             ReplayedCall(request, call.request_hash, match.matched_by, match.key, fault_type, match.mismatch)
         )
+        if self._sink is NULL_SINK:
+            return
         capture_content(self._sink, lambda: self._content(request, match, fault))
         self._sink.emit(
             ReplayServed(
