@@ -467,8 +467,6 @@ NO_REFND = "there is no tool 'refnd'\n  hint: did you mean 'refund'?"
         ("-o", "idempotent=refund:ordr", "refund has no argument 'ordr'\n  hint: did you mean 'order'?"),
         ("-o", "undoes=refund=refnd", NO_REFND),
         ("--only", "999", "there is no case '999'\n  hint: an id is like 0007; --list shows them"),
-        ("--fault", "tool=refund: tool_lost", "faults of tools cannot fire over HTTP"),
-        ("--faults", "tool_lost", "faults of tools cannot fire over HTTP"),
         ("--report", "x.pdf", "--report x.pdf: the report is an HTML page"),
     ],
 )

@@ -37,7 +37,6 @@ from offbook.errors import InputError
 from offbook.recording.replace_on_close import keep_recording, kept_beside
 from offbook.recording.stores.locate import open_store
 from offbook.settings import unknown_tools
-from offbook.subjects.program.tool_variables import tool_variables
 from offbook.text import format_usd, pluralize
 from offbook.tools.child_process import program_hint
 from offbook.vendors import agent_variables, named_base_urls
@@ -45,6 +44,7 @@ from offbook.wire.intercept.program_network import ProgramNetwork
 from offbook.wire.proxy.upstream import missing_key_advice
 from offbook.wire.server.wire_server import WireServer
 from offbook.wire.settings import ExecArguments
+from offbook.wire.tool_variables import tool_variables
 
 if TYPE_CHECKING:
     from offbook.scenarios.trajectory.golden import GoldenFile

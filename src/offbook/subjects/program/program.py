@@ -43,13 +43,13 @@ from offbook.subjects.program.launch import (
 from offbook.subjects.program.process import Ledger, Patience, ProgramExit, RunFiles, error_line, named_error
 from offbook.subjects.program.python_command import parse_python_command
 from offbook.subjects.program.results import NO_PRODUCTS, Products, ProgramProducts
-from offbook.subjects.program.tool_variables import tool_variables
 from offbook.tools.effects import EFFECTS_URL_VARIABLE, EFFECTS_VARIABLE, Effect, prefer_reported
 from offbook.vendors import agent_variables, api_key_variables, base_url_variables, named_base_urls, plain_environment
 from offbook.wire.intercept.program_network import NetworkOptions, ProgramNetwork
 from offbook.wire.options import ProgramToolOptions, WireOptions
 from offbook.wire.server.wire_server import WireServer
 from offbook.wire.session import ExploredRun, WireSession
+from offbook.wire.tool_variables import tool_variables
 
 if TYPE_CHECKING:
     from offbook.subjects.program.tools import McpStandIn

@@ -15,7 +15,6 @@ from types import FunctionType, ModuleType
 from typing import Any, TypeAlias
 
 from .bodies import replace_body
-from .imports import ModuleHooks
 from .tools import Name, Selection, Tools
 
 _Given: TypeAlias = Mapping[str, Any]
@@ -52,13 +51,9 @@ They change what only the process has, so that a recorded result would not do wh
 """
 
 
-def hook_frameworks(hooks: ModuleHooks, tools: Tools) -> None:
-    """Take over the tools of every framework that the program loads."""
-    for module, (package, take_over) in FRAMEWORKS.items():
-        hooks.add(module, partial(_hook, package, take_over, tools))
-
-
-def _hook(package: str, take_over: Callable[[ModuleType, Tools], None], tools: Tools, module: ModuleType) -> None:
+def hook_framework(module: ModuleType, tools: Tools) -> None:
+    """Take over the tools of a framework, by its module that takes them in."""
+    package, take_over = FRAMEWORKS[module.__name__]
     note = {"framework": package, "version": ""}
     with suppress(importlib.metadata.PackageNotFoundError):
         note["version"] = importlib.metadata.version(package)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from importlib.machinery import ModuleSpec
-from types import ModuleType
-from typing import Any
 
-_Hook = Callable[[ModuleType], None]
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # `typing` alone would take longer than all of this
+    from collections.abc import Callable, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Any, TypeAlias
+
+    _Hook: TypeAlias = Callable[[ModuleType], None]
 
 
 class ModuleHooks:
@@ -47,12 +49,11 @@ class ModuleHooks:
         execute = loader.exec_module
 
         def exec_module(module: ModuleType) -> None:
-            with suppress(AttributeError):
-                del loader.exec_module
+            loader.__dict__.pop("exec_module", None)
             execute(module)
             self._hooks.pop(name, None)
             for hook in hooks:
                 hook(module)
 
-        with suppress(AttributeError):  # a loader that takes no attributes
+        if hasattr(loader, "__dict__"):
             loader.exec_module = exec_module

@@ -1,62 +1,112 @@
-"""Starts the takeover of tools in this process: of the frameworks that it loads, and of functions that are named."""
+"""Starts the takeover of tools in this process: of the frameworks that it loads, and of functions that are named.
+
+Every Python process of a run loads this when it starts, so that it loads nothing itself before a tool is there.
+"""
 
 from __future__ import annotations
 
-import atexit
-import json
 import os
 import sys
-from collections.abc import Mapping
-from functools import partial
-from types import ModuleType
 
-from .frameworks import hook_frameworks
 from .imports import ModuleHooks
-from .tools import URL_VARIABLE, Tools
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from .tools import Tools
+
+URL_VARIABLE = "OFFBOOK_TOOLS_URL"
 FUNCTIONS_VARIABLE = "OFFBOOK_TOOL_FUNCTIONS"
-"""The environment variable with the functions that are tools, as JSON: `{"refund": "shop.payments:refund"}`."""
+"""The environment variable with the functions that are tools, as `refund=shop.payments:refund`, one a line."""
+
+HOOKED = (
+    "agents.tool",
+    "agno.tools",
+    "autogen_core.tools",
+    "claude_agent_sdk",
+    "crewai.tools.base_tool",
+    "dspy",
+    "fastmcp.tools",
+    "google.adk.tools.function_tool",
+    "haystack.tools.tool",
+    "langchain_core.tools.base",
+    "llama_index.core.tools",
+    "mcp.server.fastmcp.tools",
+    "mcp.server.mcpserver.tools",
+    "pydantic_ai.tools",
+    "semantic_kernel.functions",
+    "smolagents.tools",
+    "strands.tools",
+)
+"""The modules of frameworks that take in tools: see `frameworks.py`."""
+
+
+class TakeOver:
+    """The takeover in this process. Its parts are loaded with the first tool."""
+
+    def __init__(self) -> None:
+        self._made: Tools | None = None
+        lines = os.environ.get(FUNCTIONS_VARIABLE, "").splitlines()
+        self._functions = dict(line.split("=", 1) for line in lines if "=" in line)
+
+    @property
+    def tools(self) -> Tools:
+        """The tools that are taken over."""
+        if self._made is None:
+            import atexit
+
+            from .tools import Tools
+
+            self._made = Tools(os.environ[URL_VARIABLE])
+            atexit.register(self._made.send_notes)
+        return self._made
+
+    def install(self) -> None:
+        """Take over tools from now on."""
+        hooks = ModuleHooks()
+        for name in HOOKED:
+            hooks.add(name, self._take_framework)
+        for module in {place.partition(":")[0] for place in self._functions.values()}:
+            hooks.add(module, self._take_functions)
+        if self._functions:
+            sys.addaudithook(self._watch_main)
+
+    def _take_framework(self, module: ModuleType) -> None:
+        from .frameworks import hook_framework
+
+        hook_framework(module, self.tools)
+
+    def _take_functions(self, module: ModuleType) -> None:
+        for tool, place in self._functions.items():
+            if place.partition(":")[0] == module.__name__:
+                self._take_function(tool, module, place.partition(":")[2])
+
+    def _take_function(self, tool: str, module: ModuleType, path: str) -> None:
+        found: object = module
+        for part in path.split("."):
+            found = getattr(found, part, None)
+        if not self.tools.take(found, tool):
+            what = "there is no such function" if found is None else f"it is a {type(found).__name__}, not a function"
+            self.tools.notes.append({"tool": tool, "function": f"{module.__name__}:{path}", "problem": what})
+
+    def _watch_main(self, event: str, _arguments: object) -> None:
+        """Take over functions of the script that runs, which may be named by its file or its module.
+
+        Nobody tells when a script has defined its functions. No model can have asked for one before a connection.
+        """
+        if event != "socket.connect" or not self._functions:
+            return
+        main, own = sys.modules["__main__"], {"__main__"}
+        own.add(os.path.splitext(os.path.basename(getattr(main, "__file__", None) or ""))[0])
+        own.add(getattr(getattr(main, "__spec__", None), "name", ""))
+        for tool, place in list(self._functions.items()):
+            module, _, path = place.partition(":")
+            if module in own and hasattr(main, path.partition(".")[0]):  # it may not have been defined so far
+                del self._functions[tool]
+                self._take_function(tool, main, path)
 
 
 def install() -> None:
     """Take over the tools of this process."""
-    tools, hooks = Tools(os.environ[URL_VARIABLE]), ModuleHooks()
-    hook_frameworks(hooks, tools)
-    named: dict[str, str] = json.loads(os.environ.get(FUNCTIONS_VARIABLE) or "{}")
-    for tool, place in named.items():
-        module, _, path = place.partition(":")
-        hooks.add(module, partial(_take_function, tools, tool, path))
-    if named:
-        _take_before_first_connection(tools, named)
-    atexit.register(tools.send_notes)
-
-
-def _take_function(tools: Tools, tool: str, path: str, module: ModuleType) -> None:
-    found: object = module
-    for part in path.split("."):
-        found = getattr(found, part, None)
-    if not tools.take(found, tool):
-        problem = "there is no such function" if found is None else f"it is a {type(found).__name__}, not a function"
-        tools.notes.append({"tool": tool, "function": f"{module.__name__}:{path}", "problem": problem})
-
-
-def _take_before_first_connection(tools: Tools, functions: Mapping[str, str]) -> None:
-    """Take over functions of the script that runs, which may be named by its file or its module.
-
-    Nobody tells when a script has defined its functions. No model can have asked for one before the first connection.
-    """
-    left = dict(functions)
-
-    def watch(event: str, _arguments: object) -> None:
-        if event != "socket.connect" or not left:
-            return
-        main, own = sys.modules["__main__"], {"__main__"}
-        own |= {os.path.splitext(os.path.basename(getattr(main, "__file__", None) or ""))[0]}
-        own |= {getattr(getattr(main, "__spec__", None), "name", "")}
-        for tool, place in list(left.items()):
-            module, _, path = place.partition(":")
-            if module in own and hasattr(main, path.partition(".")[0]):  # it may not have been defined so far
-                del left[tool]
-                _take_function(tools, tool, path, main)
-
-    sys.addaudithook(watch)
+    TakeOver().install()

@@ -27,7 +27,6 @@ from urllib.parse import urlsplit
 
 from .bodies import replace_body
 
-URL_VARIABLE = "OFFBOOK_TOOLS_URL"
 Name: TypeAlias = str | Callable[[tuple[Any, ...]], str]
 """The name of a tool, or a function that finds it from the arguments of a call, such as by its `self`."""
 
