@@ -420,6 +420,7 @@ class RunObserver:
     ) -> None:
         self._declarations = declarations
         self._program_tools: list[ProgramToolCall] = []
+        self._last_program_tool: LastCall | None = None
         self.endless, self.host, self.sent = "", host, sent
         self._script, self._limits, self._now_s, self._knows_pauses = script, limits, now_s, knows_pauses
         self._counts = Counter[str]()
@@ -470,6 +471,7 @@ class RunObserver:
         if not self._allows("tool", self._limits.tools):
             return
         self._program_tools.append(call)
+        self._last_program_tool = LastCall(f"call {call.call} of {call.tool}", self._now_s() + call.wait_s)
         self._effect_count += call.did is not None and self._declaration(call.tool).has_effect
 
     def _declaration(self, tool: str) -> ToolDeclaration:
@@ -544,10 +546,11 @@ class RunObserver:
 
     @property
     def last_call(self) -> LastCall | None:
-        """The last call over HTTP or MCP; None if there was none."""
+        """The last call over HTTP or MCP, or of a tool of a program; None if there was none."""
         models = [LastCall(f"call {each.site.overall}", each.at_s) for each in self._http_calls[-1:]]
         tools = [each.last_call for each in self._mcp_calls[-1:]]
-        return max([*models, *tools], key=lambda each: each.at_s, default=None)
+        own = [] if self._last_program_tool is None else [self._last_program_tool]
+        return max([*models, *tools, *own], key=lambda each: each.at_s, default=None)
 
     @property
     def pending(self) -> PendingAnswer | None:

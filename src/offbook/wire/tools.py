@@ -71,8 +71,8 @@ Ran = Literal["", "real"]
 
 
 class ProgramToolCall(Struct, frozen=True, kw_only=True):
-    """A tool call that has ended. `outcome` is what the tool did, UNSET if it did not run, and `got` what the program
-    got of it."""
+    """A tool call that is answered: `did` is what the tool did, None if it did not run, and `got` what the program gets
+    of that, after `wait_s` seconds."""
 
     tool: str
     arguments: JsonObject
@@ -81,6 +81,7 @@ class ProgramToolCall(Struct, frozen=True, kw_only=True):
     fault: str
     did: ToolExchange | None = None
     got: ToolExchange
+    wait_s: float = 0.0
 
 
 class SessionTools(ScriptedTools):
@@ -238,6 +239,7 @@ class ProgramTools:
                 fault="" if fault is None else fault.type,
                 did=did,
                 got=got,
+                wait_s=answer.wait_s,
             )
         )
         return answer
