@@ -47,6 +47,10 @@ class FaultLog:
         self.fired_lines += [line for line in others.fired_lines if line not in self.fired_lines]
         self.reached.update(others.reached)
 
+    def causes(self, site: Site | None = None) -> list[str]:
+        """Return the faults that fired at other calls than this one, which can have caused that it has no answer."""
+        return [str(planned) for planned in faults_of_other_calls(self.fired, site)]
+
     @contextmanager
     def explain_mismatch(self, site: Site | None = None) -> Iterator[None]:
         """Add the faults that fired at other calls to the error of a replay that has no answer.
@@ -56,7 +60,6 @@ class FaultLog:
         try:
             yield
         except RecordingMismatchError as error:
-            fired = faults_of_other_calls(self.fired, site)
-            if fired:
-                error.attribute([str(planned) for planned in fired])
+            if causes := self.causes(site):
+                error.attribute(causes)
             raise

@@ -142,7 +142,7 @@ class McpSession:
         self.source: McpSource = source or NothingRecorded()
         self._recorded_as = recorded_as or server
         self._recorder, self._on_tool_call, self._clock = recorder, on_tool_call, clock
-        self._lasting, self._was_broken = LastingFaults(), False
+        self._lasting: LastingFaults | None = None
         self._asked: dict[bytes, tuple[Message, PendingCall | None]] = {}
         self._listeners: list[Callable[[OwnMessage], None]] = []
         self._held: deque[OwnMessage] = deque(maxlen=MAX_HELD_MESSAGES)
@@ -174,9 +174,7 @@ class McpSession:
         if self.is_live and call.request.method in DISCOVERIES:
             return None  # a real server answers nothing before
         try:
-            answer = self._answer(call)
-            if self._was_broken:
-                answer = self._lasting.listed(call.request, answer)
+            answer = self._listed(call, self._answer(call))
             return McpAnswer(work=partial(self._in_order, call, answer)) if self._is_ordered(call) else answer
         except RecordingMismatchError as error:
             return None if self.is_live else self._answer_miss(call, error)
@@ -191,7 +189,11 @@ class McpSession:
 
     def _lasting_answer(self, call: McpCall) -> McpAnswer | None:
         """Return the answer to a call that an earlier fault concerns; None for any other."""
-        return self._lasting.answer(call.request) if self._was_broken and call.fault is None else None
+        return None if self._lasting is None or call.fault is not None else self._lasting.answer(call.request)
+
+    def _listed(self, call: McpCall, answer: McpAnswer) -> McpAnswer:
+        """Return a list of tools as earlier faults have left it; any other answer as it is."""
+        return answer if self._lasting is None else self._lasting.listed(call.request, answer)
 
     async def take_turn(self, call: McpCall) -> McpCall | McpAnswer:
         """Wait until a call is ours to make, and return it with its turn; or return the answer that is recorded."""
@@ -209,7 +211,7 @@ class McpSession:
 
     def is_held(self, call: McpCall) -> bool:
         """Return whether the client gets nothing of what the real server sends before `finish` has seen all of it."""
-        return call.fault is not None or self._lasting.concern(call.request)
+        return call.fault is not None or (self._lasting is not None and self._lasting.concern(call.request))
 
     def elapsed_ms(self, call: McpCall) -> float:
         """Return the time since the request arrived."""
@@ -236,7 +238,7 @@ class McpSession:
         if call.fault is not None:
             return self._note(call, self._broken(call, clean), CallOutcome("fault", key), clean=clean)
         self._note(call, clean, CallOutcome("passed" if key is None else "recorded", key), clean=clean)
-        listed = self._lasting.listed(call.request, clean)
+        listed = self._listed(call, clean)
         return None if listed is clean else listed
 
     def _record(self, call: McpCall, messages: Sequence[TimedMessage], credentials: Iterable[str]) -> str | None:
@@ -372,7 +374,7 @@ class McpSession:
 
     def _broken(self, call: McpCall, clean: McpAnswer) -> McpAnswer:
         assert call.fault is not None
-        self._was_broken = True
+        self._lasting = self._lasting or LastingFaults()
         self._lasting.note(call.fault, call.request.tool)
         return apply_fault(call.fault, FaultedCall(call.request, lambda: clean, call.mark))
 

@@ -21,7 +21,7 @@ from offbook.events import NULL_SINK, CallContent, FaultFired, ReplayMissed, Rep
 from offbook.faults import AnyFault, AnyToolFault, Crash, FaultPlan, ToolSite
 from offbook.faults.catalog import AnyOrderFault
 from offbook.faults.log import FaultLog
-from offbook.faults.site import Site, faults_of_other_calls
+from offbook.faults.site import Site
 from offbook.messages import Request, Response
 from offbook.recording.format.exchange import Exchange, RecordedToolCall, ToolExchange
 from offbook.recording.format.wire_record import WEBSOCKET_METHOD
@@ -643,8 +643,8 @@ class WireSession(Session, Served):
 
     def _after_faults(self, error: RecordingMismatchError, site: Site | None = None) -> RecordingMismatchError:
         """Return the error with the faults that can have caused it, if there are any, instead of its hint."""
-        fired = faults_of_other_calls(self.faults.fired, site)
-        return error.replace(fired=[str(planned) for planned in fired], hint="") if fired else error
+        causes = self.faults.causes(site)
+        return error.replace(fired=causes, hint="") if causes else error
 
     def _note_divergence(self, attempt: CallAttempt, error: RecordingMismatchError, *, is_answered: bool) -> None:
         parsed = attempt.parsed
