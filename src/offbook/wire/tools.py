@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import RecordingMismatchError, RecordingUnavailableError, RecordingWriteError, ToolTimeoutError
 from offbook.faults.tools import ToolFault
-from offbook.messages import JsonObject
+from offbook.messages import JsonObject, result_text
 from offbook.recording.format.exchange import RecordedError, ToolExchange
 from offbook.recording.match.cursor import AlikeArguments, ExchangeMatch
+from offbook.recording.redact.rules import redactor_in_force
 from offbook.session.recorder import Recorder
 from offbook.session.script import Script, ScriptedModels, ScriptedTools
 from offbook.session.sources import RecordedTools
 from offbook.text import shorten
+from offbook.tools.effects import Effect
 from offbook.wire.options import ProgramToolOptions
 from offbook.wire.session import MAX_ERROR_CHARS, CallOutcome, ToolAttempt, WireCall, WireOutcome, WireSession
 
@@ -25,7 +28,7 @@ TOOLS = "tools"
 
 
 class ToolNote(Struct, frozen=True, omit_defaults=True):
-    """What a program's process says about a framework or a function: that its tools are taken over, or why not."""
+    """What a program's process says about a framework or a tool: that it is taken over, or why not."""
 
     framework: str = ""
     version: str = ""
@@ -34,8 +37,11 @@ class ToolNote(Struct, frozen=True, omit_defaults=True):
     problem: str = ""
 
     def __str__(self) -> str:
-        name = f"{self.framework} {self.version}".strip() or self.function
-        return f"the tools of {name} cannot be taken over ({self.problem}); they run for real" if self.problem else name
+        if self.framework:
+            name = f"{self.framework} {self.version}".strip()
+            return f"the tools of {name} cannot be taken over ({self.problem}): they run for real, and are not recorded"
+        problem = f"{self.function}: {self.problem}" if self.function else self.problem
+        return f"the tool {self.tool} cannot be taken over ({problem}): it runs for real, and is not recorded"
 
 
 class ToolMessage(Struct, frozen=True):
@@ -67,7 +73,7 @@ class ToolAnswer(Struct, frozen=True, omit_defaults=True):
 
 
 AS_IT_WAS = ToolAnswer()
-Ran = Literal["", "real"]
+MAX_OUTCOME_CHARS = 300
 
 
 class ProgramToolCall(Struct, frozen=True, kw_only=True):
@@ -133,19 +139,34 @@ class ProgramTools:
     ) -> None:
         self.session, self.source = session, source
         self._recorder, self._options, self._clock = recorder, options, clock
-        self.notes: list[ToolNote] = []
-        self.differing: list[str] = []
+        self.taken: set[str] = set()
+        self._notes: dict[ToolNote, None] = {}
+        self._opaque: dict[str, str] = {}
+        self._differing: list[str] = []
         self._open: dict[int, _OpenCall] = {}
+
+    @property
+    def remarks(self) -> list[str]:
+        """What could not be taken over, runs for real because of its results, and returned something else today."""
+        is_replay = self._recorder is None
+        opaque = [
+            f"{tool} ran for real: it returned a {kind}, which cannot be rebuilt from a recording"
+            if is_replay
+            else f"{tool} returned a {kind}, which cannot be rebuilt: in a replay, {tool} runs for real"
+            for tool, kind in self._opaque.items()
+        ]
+        return [*(str(note) for note in self._notes if note.problem), *opaque, *self._differing]
 
     def answer(self, message: ToolMessage) -> ToolAnswer | None:
         """Answer what a program asks or says; None if it is killed instead."""
-        self.notes += message.notes
+        self._notes |= dict.fromkeys(message.notes)
         if message.call:
             call = self._open.pop(message.call, None)
             return AS_IT_WAS if call is None else self._end(call, message)
         return self._begin(message.tool, message.arguments) if message.tool else AS_IT_WAS
 
     def _begin(self, tool: str, arguments: JsonObject) -> ToolAnswer | None:
+        self.taken.add(tool)
         attempt = self.session.start_tool_call(tool)
         call = _OpenCall(attempt, tool, arguments, self._clock.monotonic_s())
         if attempt.crash is not None and attempt.crash.when == "before":
@@ -155,7 +176,7 @@ class ProgramTools:
         if fault is not None and not fault.runs_tool:
             return self._finish(call, None, "fault")
         if self._options.runs(tool):
-            return self._run(call)
+            return self._run(replace(call, recorded=self._recorded(tool, arguments)))
         try:
             found = self._find(tool, arguments, is_lost=fault is not None and "loses_answer" in fault.traits)
         except RecordingMismatchError as error:
@@ -178,7 +199,20 @@ class ProgramTools:
         if match.matched_by != "default" and not is_lost:
             self.source.use(match)
         exchange = match.stored.exchange
-        return exchange if exchange.result_type is None or ":" in exchange.result_type else None
+        if not exchange.result_type or ":" in exchange.result_type:
+            return exchange
+        self._opaque[tool] = exchange.result_type
+        return None
+
+    def _recorded(self, tool: str, arguments: JsonObject) -> ToolExchange | None:
+        """Return what a tool that runs for real is compared with; None in an exploration, which compares runs."""
+        if self.session.is_explored or self._recorder is not None:
+            return None
+        try:
+            return self._find(tool, arguments, is_lost=False)
+        except RecordingMismatchError:
+            self._differing.append(f"{Effect(tool=tool, arguments=arguments)} ran for real, and is not recorded")
+            return None
 
     def _run(self, call: _OpenCall) -> ToolAnswer:
         self._open[call.attempt.number] = call
@@ -195,6 +229,10 @@ class ProgramTools:
             error=message.error,
             latency_ms=round((self._clock.monotonic_s() - call.started_s) * 1000.0, 3),
         )
+        if call.recorded is not None and (difference := _difference(call.recorded, did)):
+            self._differing.append(f"{Effect(tool=call.tool, arguments=call.arguments)} {difference}")
+        if self._recorder is not None and message.type and ":" not in message.type:
+            self._opaque[call.tool] = message.type
         outcome: WireOutcome = "passed"
         if self._recorder is not None:
             try:
@@ -221,7 +259,8 @@ class ProgramTools:
 
     def _miss(self, call: _OpenCall, error: RecordingMismatchError) -> ToolAnswer:
         outcome = CallOutcome("missed")
-        error = self.session.note_tool_miss(self._wire_call(call, outcome), error)
+        hint = f"record it again, or let it run for real: --run-tools, or [tools.{call.tool}] run = true"
+        error = self.session.note_tool_miss(self._wire_call(call, outcome), error, hint=hint)
         message = shorten(str(error), MAX_ERROR_CHARS)
         return self._note(call, None, ToolAnswer(error=RecordedError(error.kind, message), refused=True), "missed")
 
@@ -260,6 +299,18 @@ class ProgramTools:
 
 def _fault_of(attempt: ToolAttempt) -> ToolFault | None:
     return attempt.fault if isinstance(attempt.fault, ToolFault) else None
+
+
+def _difference(recorded: ToolExchange, did: ToolExchange) -> str:
+    """Return how a result differs from the recorded one, which has no secrets; empty if it does not."""
+    today, before = (_outcome_text(each) for each in (redactor_in_force().redact_tool(did), recorded))
+    return "" if today == before else f"{today} today; recorded: it {before}"
+
+
+def _outcome_text(exchange: ToolExchange) -> str:
+    if exchange.error is not None:
+        return shorten(f"raised {exchange.error.type}: {exchange.error.message}", MAX_OUTCOME_CHARS)
+    return shorten(f"returned {result_text(exchange.answer)}", MAX_OUTCOME_CHARS)
 
 
 def _answer(exchange: ToolExchange) -> ToolAnswer:

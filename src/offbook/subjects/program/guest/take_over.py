@@ -67,7 +67,7 @@ class TakeOver:
         hooks = ModuleHooks()
         for name in HOOKED:
             hooks.add(name, self._take_framework)
-        for module in {place.partition(":")[0] for place in self._functions.values()}:
+        for module in {place.partition(":")[0] for place in self._functions.values()} - {"__main__"}:
             hooks.add(module, self._take_functions)
         if self._functions:
             sys.addaudithook(self._watch_main)
