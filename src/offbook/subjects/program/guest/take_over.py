@@ -32,6 +32,7 @@ HOOKED = (
     "haystack.tools.tool",
     "langchain_core.tools.base",
     "llama_index.core.tools",
+    "mcp.client.session",
     "mcp.server.fastmcp.tools",
     "mcp.server.mcpserver.tools",
     "pydantic_ai.tools",
