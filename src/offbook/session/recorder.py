@@ -193,12 +193,19 @@ class Recorder:
         redactor = self._redactor.knowing(credentials)
         key = redactor.text(tool)
         redacted = redactor.redact_tool(replace(exchange, recorded_at=timestamp(self.clock)))
+        return self._append_tool(key, redacted, turn)
+
+    def copy_tool(self, stored: StoredExchange[ToolExchange]) -> None:
+        """Record an exchange of a tool of another recording as it is. Raises like `record`."""
+        self._append_tool(stored.key, stored.exchange, OWN_TURN)
+
+    def _append_tool(self, key: str, exchange: ToolExchange, turn: CallTurn) -> RecordedAs:
         with self._writing():
             if self._first_to is not None:
-                self._first_to.append_tool(key, redacted)
+                self._first_to.append_tool(key, exchange)
             if self.cache is not None:
-                return RecordedAs(key, self.cache.append_tool(key, redacted, call=turn.call))
-            self._writer.append_tool(key, redacted)
+                return RecordedAs(key, self.cache.append_tool(key, exchange, call=turn.call))
+            self._writer.append_tool(key, exchange)
             return RecordedAs(key)
 
     @property
