@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import msgspec
@@ -9,10 +10,18 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from offbook.clock import SYSTEM_CLOCK, Clock
-from offbook.errors import RecordingMismatchError, RecordingUnavailableError, RecordingWriteError, ToolTimeoutError
+from offbook.errors import (
+    InputError,
+    RecordingMismatchError,
+    RecordingUnavailableError,
+    RecordingWriteError,
+    ToolTimeoutError,
+)
+from offbook.faults.order import DeliveredTwice, OpenCall
 from offbook.faults.tools import ToolFault
 from offbook.messages import JsonObject, result_text
 from offbook.recording.format.exchange import RecordedError, ToolExchange
+from offbook.recording.latency import NO_LATENCY, Latency
 from offbook.recording.match.cursor import AlikeArguments, ExchangeMatch
 from offbook.recording.redact.rules import redactor_in_force
 from offbook.session.recorder import Recorder
@@ -21,7 +30,9 @@ from offbook.session.sources import RecordedTools
 from offbook.text import shorten
 from offbook.tools.effects import Effect
 from offbook.wire.options import ProgramToolOptions
-from offbook.wire.session import MAX_ERROR_CHARS, CallOutcome, ToolAttempt, WireCall, WireOutcome, WireSession
+from offbook.wire.session import MAX_ERROR_CHARS, CallOutcome, ToolAttempt, WireCall, WireSession
+
+logger = logging.getLogger("offbook.wire")
 
 TOOLS = "tools"
 """The vendor of tool calls in the list of calls."""
@@ -109,13 +120,17 @@ class SessionTools(ScriptedTools):
 
 
 class _OpenCall(Struct, frozen=True):
-    """A call that the program makes for real."""
+    """A call that has started. `recorded` is what the recording has for it, `under_way` its place among the others."""
 
     attempt: ToolAttempt
     tool: str
     arguments: JsonObject
     started_s: float
     recorded: ToolExchange | None = None
+    under_way: OpenCall | None = None
+
+    def __str__(self) -> str:
+        return str(Effect(tool=self.tool, arguments=self.arguments))
 
 
 class ProgramTools:
@@ -126,6 +141,8 @@ class ProgramTools:
         source: finds recorded results; None if nothing is recorded.
         recorder: records what tools do; None in a replay.
         options: which tools run for real though they are recorded.
+        latency: how long replayed answers take.
+        default_response: the result of a call that a lenient recording does not have.
     """
 
     def __init__(
@@ -135,10 +152,14 @@ class ProgramTools:
         *,
         recorder: Recorder | None = None,
         options: ProgramToolOptions,
+        latency: Latency = NO_LATENCY,
+        default_response: str | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.session, self.source = session, source
+        session.tool_source = source
         self._recorder, self._options, self._clock = recorder, options, clock
+        self._latency, self._default_response = latency, default_response
         self.taken: set[str] = set()
         self._notes: dict[ToolNote, None] = {}
         self._opaque: dict[str, str] = {}
@@ -146,73 +167,103 @@ class ProgramTools:
         self._open: dict[int, _OpenCall] = {}
 
     @property
+    def is_live(self) -> bool:
+        """Whether tools without a recorded result run."""
+        return self._recorder is not None and self._recorder.is_live
+
+    @property
     def remarks(self) -> list[str]:
         """What could not be taken over, runs for real because of its results, and returned something else today."""
-        is_replay = self._recorder is None
         opaque = [
-            f"{tool} ran for real: it returned a {kind}, which cannot be rebuilt from a recording"
-            if is_replay
-            else f"{tool} returned a {kind}, which cannot be rebuilt: in a replay, {tool} runs for real"
+            f"{tool} returned a {kind}, which cannot be rebuilt: in a replay, {tool} runs for real"
+            if self.is_live
+            else f"{tool} ran for real: it returned a {kind}, which cannot be rebuilt from a recording"
             for tool, kind in self._opaque.items()
         ]
         return [*(str(note) for note in self._notes if note.problem), *opaque, *self._differing]
 
     def answer(self, message: ToolMessage) -> ToolAnswer | None:
         """Answer what a program asks or says; None if it is killed instead."""
+        call = self._call_of(message)
+        return AS_IT_WAS if call is None else self._answer(call, message)
+
+    async def answer_in_order(self, message: ToolMessage) -> ToolAnswer | None:
+        """Like `answer`, when the fault plan lets the answer leave."""
+        call = self._call_of(message)
+        if call is None:
+            return AS_IT_WAS
+        if not message.call:
+            call = replace(call, under_way=self.session.order.start(call.attempt.site))
+        answer = self._answer(call, message)
+        if call.under_way is not None and (answer is None or not answer.run):
+            try:
+                await self.session.hold(call.under_way, call.attempt.fault)
+            finally:
+                self.session.order.end(call.under_way)
+        return answer
+
+    def _call_of(self, message: ToolMessage) -> _OpenCall | None:
+        """Return the call that a message is about, which starts if it is new; None if there is none."""
         self._notes |= dict.fromkeys(message.notes)
         if message.call:
-            call = self._open.pop(message.call, None)
-            return AS_IT_WAS if call is None else self._end(call, message)
-        return self._begin(message.tool, message.arguments) if message.tool else AS_IT_WAS
+            return self._open.pop(message.call, None)
+        if not message.tool:
+            return None
+        self.taken.add(message.tool)
+        attempt = self.session.start_tool_call(message.tool)
+        if isinstance(attempt.fault, DeliveredTwice):  # a function returns once
+            self.session.take_back(attempt.site, attempt.fault)
+            attempt = replace(attempt, fault=None)
+        return _OpenCall(attempt, message.tool, message.arguments, self._clock.monotonic_s())
 
-    def _begin(self, tool: str, arguments: JsonObject) -> ToolAnswer | None:
-        self.taken.add(tool)
-        attempt = self.session.start_tool_call(tool)
-        call = _OpenCall(attempt, tool, arguments, self._clock.monotonic_s())
-        if attempt.crash is not None and attempt.crash.when == "before":
+    def _answer(self, call: _OpenCall, message: ToolMessage) -> ToolAnswer | None:
+        try:
+            return self._end(call, message) if message.call else self._begin(call)
+        except RecordingMismatchError as error:
+            return self._run(call) if self.is_live else self._miss(call, error)
+        except (RecordingWriteError, RecordingUnavailableError) as error:
+            return self._refuse(call, error)
+
+    def _begin(self, call: _OpenCall) -> ToolAnswer | None:
+        crash, fault = call.attempt.crash, _fault_of(call.attempt)
+        if crash is not None and crash.when == "before":
             self.session.observer.crash()
             return None
-        fault = _fault_of(attempt)
         if fault is not None and not fault.runs_tool:
-            return self._finish(call, None, "fault")
-        if self._options.runs(tool):
-            return self._run(replace(call, recorded=self._recorded(tool, arguments)))
-        try:
-            found = self._find(tool, arguments, is_lost=fault is not None and "loses_answer" in fault.traits)
-        except RecordingMismatchError as error:
-            return self._run(call) if self._recorder is not None and self._recorder.is_live else self._miss(call, error)
-        return self._run(call) if found is None else self._finish(call, found, "served")
+            return self._finish(call, None, CallOutcome("fault"))
+        if self._options.runs(call.tool):
+            recorded = self._recorded(call)
+            if recorded is None and not self.is_live:
+                self._differing.append(f"{call} ran for real, and is not recorded")
+            return self._run(replace(call, recorded=recorded))
+        found, outcome = self._find(call, is_lost=fault is not None and fault.breaks_response)
+        if _is_opaque(found.result_type):
+            return self._run(replace(call, recorded=found))
+        return self._finish(call, found, outcome)
 
-    def _find(self, tool: str, arguments: JsonObject, *, is_lost: bool) -> ToolExchange | None:
-        """Return what answers a call; None if its result cannot be rebuilt, so that the tool runs.
+    def _recorded(self, call: _OpenCall) -> ToolExchange | None:
+        """Return what is recorded of a call that is made for real nevertheless, and count it as used."""
+        match = None if self.source is None else self.source.look_up(call.tool, call.arguments)
+        if self.source is None or match is None or match.stored is None or match.mismatch is not None:
+            return None
+        self.source.use(match)
+        return match.stored.exchange
 
-        An answer that `is_lost` on its way stays for the next call.
+    def _find(self, call: _OpenCall, *, is_lost: bool) -> tuple[ToolExchange, CallOutcome]:
+        """Return what answers a call. An answer that `is_lost` on its way stays for the next call.
 
         Raises:
             RecordingMismatchError: nothing does.
         """
         if self.source is None:
-            raise RecordingMismatchError(f"no call of {tool} is recorded", kind="missing", key=tool)
-        match = self.source.find(tool, arguments)
+            raise RecordingMismatchError(f"no call of {call.tool} is recorded", kind="missing", key=call.tool)
+        match = self.source.find(call.tool, call.arguments)
         if match.stored is None:
-            return ToolExchange(arguments=arguments, result=None)
-        if match.matched_by != "default" and not is_lost:
+            return ToolExchange(arguments=call.arguments, result=self._default_response), CallOutcome("default")
+        is_continued = match.matched_by == "default"
+        if not is_continued and not is_lost:
             self.source.use(match)
-        exchange = match.stored.exchange
-        if not exchange.result_type or ":" in exchange.result_type:
-            return exchange
-        self._opaque[tool] = exchange.result_type
-        return None
-
-    def _recorded(self, tool: str, arguments: JsonObject) -> ToolExchange | None:
-        """Return what a tool that runs for real is compared with; None in an exploration, which compares runs."""
-        if self.session.is_explored or self._recorder is not None:
-            return None
-        try:
-            return self._find(tool, arguments, is_lost=False)
-        except RecordingMismatchError:
-            self._differing.append(f"{Effect(tool=tool, arguments=arguments)} ran for real, and is not recorded")
-            return None
+        return match.stored.exchange, CallOutcome("continued" if is_continued else "served", match.key)
 
     def _run(self, call: _OpenCall) -> ToolAnswer:
         self._open[call.attempt.number] = call
@@ -229,28 +280,31 @@ class ProgramTools:
             error=message.error,
             latency_ms=round((self._clock.monotonic_s() - call.started_s) * 1000.0, 3),
         )
+        if _is_opaque(message.type):
+            self._opaque[call.tool] = message.type or ""
         if call.recorded is not None and (difference := _difference(call.recorded, did)):
-            self._differing.append(f"{Effect(tool=call.tool, arguments=call.arguments)} {difference}")
-        if self._recorder is not None and message.type and ":" not in message.type:
-            self._opaque[call.tool] = message.type
-        outcome: WireOutcome = "passed"
-        if self._recorder is not None:
-            try:
-                self._recorder.record_tool(call.tool, did)
-                outcome = "recorded"
-            except (RecordingWriteError, RecordingUnavailableError) as error:
-                return self._note(call, did, ToolAnswer(error=RecordedError("RuntimeError", str(error))), "refused")
-        return self._finish(call, did, outcome, is_real=True)
+            self._differing.append(f"{call} {difference}")
+        if self._recorder is None or not self._recorder.is_live or call.recorded is not None:
+            return self._finish(call, did, CallOutcome("passed"), is_real=True)
+        recorded = self._recorder.record_tool(call.tool, did)
+        return self._finish(call, did, CallOutcome("recorded", recorded.key), is_real=True)
+
+    def _refuse(self, call: _OpenCall, error: InputError) -> ToolAnswer:
+        """Return the answer to a call that cannot be recorded, or whose recording cannot be reached."""
+        logger.error("%s: not recorded, and so not answered: %s", call.tool, error)
+        failure = RecordedError("RuntimeError", f"the call could not be recorded: {error.reason}")
+        return self._note(call, None, ToolAnswer(error=failure), CallOutcome("refused", unrecorded=error.reason))
 
     def _finish(
-        self, call: _OpenCall, did: ToolExchange | None, outcome: WireOutcome, *, is_real: bool = False
+        self, call: _OpenCall, did: ToolExchange | None, outcome: CallOutcome, *, is_real: bool = False
     ) -> ToolAnswer | None:
         """Apply the fault of a call to what the tool has done, note the call, and return what the program gets."""
         crash, fault = call.attempt.crash, _fault_of(call.attempt)
+        wait_s = 0.0 if is_real or did is None else self._latency.delay_ms(did.latency_ms) / 1000.0
         if fault is None:
-            answer = AS_IT_WAS if is_real or did is None else _answer(did)
+            answer = AS_IT_WAS if is_real or did is None else _answer(did, wait_s)
         else:
-            answer, outcome = _struck(fault, call, did), "fault"
+            answer, outcome = _struck(fault, call, did, wait_s), CallOutcome("fault", outcome.key)
         self._note(call, did, answer, outcome)
         if crash is not None:
             self.session.observer.crash()
@@ -262,11 +316,10 @@ class ProgramTools:
         hint = f"record it again, or let it run for real: --run-tools, or [tools.{call.tool}] run = true"
         error = self.session.note_tool_miss(self._wire_call(call, outcome), error, hint=hint)
         message = shorten(str(error), MAX_ERROR_CHARS)
-        return self._note(call, None, ToolAnswer(error=RecordedError(error.kind, message), refused=True), "missed")
+        return self._note(call, None, ToolAnswer(error=RecordedError(error.kind, message), refused=True), outcome)
 
-    def _note(self, call: _OpenCall, did: ToolExchange | None, answer: ToolAnswer, outcome: WireOutcome) -> ToolAnswer:
-        noted = CallOutcome(outcome, call.tool)
-        self.session.note_tool_call(self._wire_call(call, noted), noted)
+    def _note(self, call: _OpenCall, did: ToolExchange | None, answer: ToolAnswer, outcome: CallOutcome) -> ToolAnswer:
+        self.session.note_tool_call(self._wire_call(call, outcome), outcome)
         got = did if answer is AS_IT_WAS and did is not None else ToolExchange(result=answer.result, error=answer.error)
         fault = call.attempt.fault
         self.session.observer.tool_ended(
@@ -291,14 +344,20 @@ class ProgramTools:
             vendor=TOOLS,
             place=call.tool,
             outcome=outcome.type,
-            key=call.tool,
+            key=outcome.key,
             fault=None if fault is None else fault.type,
             method="tool",
+            failure=outcome.problem,
         )
 
 
 def _fault_of(attempt: ToolAttempt) -> ToolFault | None:
     return attempt.fault if isinstance(attempt.fault, ToolFault) else None
+
+
+def _is_opaque(result_type: str | None) -> bool:
+    """Return whether a result of a type cannot be rebuilt, so that its tool runs in a replay."""
+    return result_type is not None and ":" not in result_type
 
 
 def _difference(recorded: ToolExchange, did: ToolExchange) -> str:
@@ -313,20 +372,21 @@ def _outcome_text(exchange: ToolExchange) -> str:
     return shorten(f"returned {result_text(exchange.answer)}", MAX_OUTCOME_CHARS)
 
 
-def _answer(exchange: ToolExchange) -> ToolAnswer:
+def _answer(exchange: ToolExchange, wait_s: float) -> ToolAnswer:
     result = None if isinstance(exchange.result, UnsetType) and exchange.error is None else exchange.result
-    return ToolAnswer(result=result, type=exchange.result_type, error=exchange.error)
+    return ToolAnswer(result=result, type=exchange.result_type, error=exchange.error, wait_s=wait_s)
 
 
-def _struck(fault: ToolFault, call: _OpenCall, did: ToolExchange | None) -> ToolAnswer:
+def _struck(fault: ToolFault, call: _OpenCall, did: ToolExchange | None, wait_s: float) -> ToolAnswer:
     """Return what the program gets of a call with a fault: an error of a class that tools raise, or a wrong result."""
     if did is not None and did.error is not None:
-        return _answer(did)
+        return _answer(did, wait_s)
+    wait_s += fault.wait_s
     try:
         result = fault.outcome(call.tool, call.attempt.mark, None if did is None else did.answer)
     except ToolTimeoutError as error:
-        return ToolAnswer(error=RecordedError("TimeoutError", str(error)), wait_s=fault.wait_s)
+        return ToolAnswer(error=RecordedError("TimeoutError", str(error)), wait_s=wait_s)
     except Exception as error:
         kind = "ConnectionError" if "loses_answer" in fault.traits else "RuntimeError"
-        return ToolAnswer(error=RecordedError(kind, str(error)), wait_s=fault.wait_s)
-    return ToolAnswer(result=msgspec.to_builtins(result), wait_s=fault.wait_s)
+        return ToolAnswer(error=RecordedError(kind, str(error)), wait_s=wait_s)
+    return ToolAnswer(result=msgspec.to_builtins(result), wait_s=wait_s)

@@ -561,7 +561,9 @@ ASKING = {"content": "", "tool_calls": [{"name": name, "arguments": {}} for name
 def test_a_replay_says_which_tools_the_program_runs_for_real(execute, write):
     write("tools.json", flows.recording({"any": [ASKING]}))
     _, _, err = execute("--replay", "tools.json", "--", *ASK, "Hi")
-    assert "no result of find_order, refund is recorded: a tool is refused if it can be taken over, and else runs" in err
+    assert (
+        "no result of find_order, refund is recorded: a tool is refused if it can be taken over, and else runs" in err
+    )
     assert "for real" not in execute("--replay", "tools.json", "--quiet", "--", *ASK, "Hi")[2]
     assert "for real" not in execute("--replay", "run.json", "--", *ASK, "Hi", "Ho")[2]
 
