@@ -181,6 +181,11 @@ class SessionRegistry:
             tools = self._tools[session.name] = self._create_tools(session)
         return tools
 
+    @property
+    def program_tools(self) -> list[ProgramTools]:
+        """The function tools of the programs of all sessions, as far as somebody has asked about one."""
+        return list(self._tools.values())
+
     def find(self, name: str) -> WireSession | None:
         """Return the session of that name, if there is one."""
         return self._sessions.get(name)
@@ -508,6 +513,11 @@ class CallInspection(Served):
     ) -> WireSession:
         """Create a session with its own faults, which replaces one of that name."""
         return self._backend.start(name, faults, explored_run)
+
+    @property
+    def program_tools(self) -> list[ProgramTools]:
+        """The function tools of the programs of all sessions, as far as somebody has asked about one."""
+        return self._backend.sessions.program_tools
 
     def tools_continued_by(self, session: WireSession) -> str:
         """Return what answered tool calls of an explored run that were never recorded; empty if nothing had to."""

@@ -467,9 +467,11 @@ class WireSession(Session, Served):
         self.call_count += 1
         self._add(call, outcome)
 
-    def note_tool_miss(self, call: WireCall, error: RecordingMismatchError) -> RecordingMismatchError:
-        """Note a request to an MCP server that the recording has no answer for, and return the error for its client."""
-        error = self._after_faults(error.replace(hint=_MISS_HINTS[error.kind]))
+    def note_tool_miss(
+        self, call: WireCall, error: RecordingMismatchError, *, hint: str = ""
+    ) -> RecordingMismatchError:
+        """Note a tool call, or another request to an MCP server, that is not recorded; return the client's error."""
+        error = self._after_faults(error.replace(hint=hint or _MISS_HINTS[error.kind]))
         self._note_miss(error, call=0, place=call.place, number=call.number, attempt=1, method=call.method)
         self.diverged = self.diverged or str(error)
         if self._explored_run is None:

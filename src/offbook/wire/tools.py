@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -19,14 +19,16 @@ from offbook.errors import (
 )
 from offbook.faults.order import DeliveredTwice, OpenCall
 from offbook.faults.tools import ToolFault
-from offbook.messages import JsonObject
+from offbook.messages import JsonObject, result_text
 from offbook.recording.format.exchange import RecordedError, ToolExchange
 from offbook.recording.latency import NO_LATENCY, Latency
 from offbook.recording.match.cursor import AlikeArguments, ExchangeMatch
+from offbook.recording.redact.rules import redactor_in_force
 from offbook.session.recorder import Recorder
 from offbook.session.script import Script, ScriptedModels, ScriptedTools
 from offbook.session.sources import RecordedTools
 from offbook.text import shorten
+from offbook.tools.effects import Effect
 from offbook.wire.options import ProgramToolOptions
 from offbook.wire.session import MAX_ERROR_CHARS, CallOutcome, ToolAttempt, WireCall, WireSession
 
@@ -37,7 +39,7 @@ TOOLS = "tools"
 
 
 class ToolNote(Struct, frozen=True, omit_defaults=True):
-    """What a program's process says about a framework or a function: that its tools are taken over, or why not."""
+    """What a program's process says about a framework or a tool: that it is taken over, or why not."""
 
     framework: str = ""
     version: str = ""
@@ -46,8 +48,11 @@ class ToolNote(Struct, frozen=True, omit_defaults=True):
     problem: str = ""
 
     def __str__(self) -> str:
-        name = f"{self.framework} {self.version}".strip() or self.function
-        return f"the tools of {name} cannot be taken over ({self.problem}); they run for real" if self.problem else name
+        if self.framework:
+            name = f"{self.framework} {self.version}".strip()
+            return f"the tools of {name} cannot be taken over ({self.problem}): they run for real, and are not recorded"
+        problem = f"{self.function}: {self.problem}" if self.function else self.problem
+        return f"the tool {self.tool} cannot be taken over ({problem}): it runs for real, and is not recorded"
 
 
 class ToolMessage(Struct, frozen=True):
@@ -79,7 +84,7 @@ class ToolAnswer(Struct, frozen=True, omit_defaults=True):
 
 
 AS_IT_WAS = ToolAnswer()
-Ran = Literal["", "real"]
+MAX_OUTCOME_CHARS = 300
 
 
 class ProgramToolCall(Struct, frozen=True, kw_only=True):
@@ -124,6 +129,9 @@ class _OpenCall(Struct, frozen=True):
     recorded: ToolExchange | None = None
     under_way: OpenCall | None = None
 
+    def __str__(self) -> str:
+        return str(Effect(tool=self.tool, arguments=self.arguments))
+
 
 class ProgramTools:
     """Answers the tool calls of one run, from `source` or, if that has none and they may run, by the tools themselves.
@@ -152,14 +160,27 @@ class ProgramTools:
         session.tool_source = source
         self._recorder, self._options, self._clock = recorder, options, clock
         self._latency, self._default_response = latency, default_response
-        self.notes: list[ToolNote] = []
-        self.differing: list[str] = []
+        self.taken: set[str] = set()
+        self._notes: dict[ToolNote, None] = {}
+        self._opaque: dict[str, str] = {}
+        self._differing: list[str] = []
         self._open: dict[int, _OpenCall] = {}
 
     @property
     def is_live(self) -> bool:
         """Whether tools without a recorded result run."""
         return self._recorder is not None and self._recorder.is_live
+
+    @property
+    def remarks(self) -> list[str]:
+        """What could not be taken over, runs for real because of its results, and returned something else today."""
+        opaque = [
+            f"{tool} returned a {kind}, which cannot be rebuilt: in a replay, {tool} runs for real"
+            if self.is_live
+            else f"{tool} ran for real: it returned a {kind}, which cannot be rebuilt from a recording"
+            for tool, kind in self._opaque.items()
+        ]
+        return [*(str(note) for note in self._notes if note.problem), *opaque, *self._differing]
 
     def answer(self, message: ToolMessage) -> ToolAnswer | None:
         """Answer what a program asks or says; None if it is killed instead."""
@@ -183,11 +204,12 @@ class ProgramTools:
 
     def _call_of(self, message: ToolMessage) -> _OpenCall | None:
         """Return the call that a message is about, which starts if it is new; None if there is none."""
-        self.notes += message.notes
+        self._notes |= dict.fromkeys(message.notes)
         if message.call:
             return self._open.pop(message.call, None)
         if not message.tool:
             return None
+        self.taken.add(message.tool)
         attempt = self.session.start_tool_call(message.tool)
         if isinstance(attempt.fault, DeliveredTwice):  # a function returns once
             self.session.take_back(attempt.site, attempt.fault)
@@ -210,9 +232,12 @@ class ProgramTools:
         if fault is not None and not fault.runs_tool:
             return self._finish(call, None, CallOutcome("fault"))
         if self._options.runs(call.tool):
-            return self._run(replace(call, recorded=self._recorded(call)))
+            recorded = self._recorded(call)
+            if recorded is None and not self.is_live:
+                self._differing.append(f"{call} ran for real, and is not recorded")
+            return self._run(replace(call, recorded=recorded))
         found, outcome = self._find(call, is_lost=fault is not None and fault.breaks_response)
-        if found.result_type is not None and ":" not in found.result_type:  # nothing can rebuild the result
+        if _is_opaque(found.result_type):
             return self._run(replace(call, recorded=found))
         return self._finish(call, found, outcome)
 
@@ -255,6 +280,10 @@ class ProgramTools:
             error=message.error,
             latency_ms=round((self._clock.monotonic_s() - call.started_s) * 1000.0, 3),
         )
+        if _is_opaque(message.type):
+            self._opaque[call.tool] = message.type or ""
+        if call.recorded is not None and (difference := _difference(call.recorded, did)):
+            self._differing.append(f"{call} {difference}")
         if self._recorder is None or not self._recorder.is_live or call.recorded is not None:
             return self._finish(call, did, CallOutcome("passed"), is_real=True)
         recorded = self._recorder.record_tool(call.tool, did)
@@ -284,7 +313,8 @@ class ProgramTools:
 
     def _miss(self, call: _OpenCall, error: RecordingMismatchError) -> ToolAnswer:
         outcome = CallOutcome("missed")
-        error = self.session.note_tool_miss(self._wire_call(call, outcome), error)
+        hint = f"record it again, or let it run for real: --run-tools, or [tools.{call.tool}] run = true"
+        error = self.session.note_tool_miss(self._wire_call(call, outcome), error, hint=hint)
         message = shorten(str(error), MAX_ERROR_CHARS)
         return self._note(call, None, ToolAnswer(error=RecordedError(error.kind, message), refused=True), outcome)
 
@@ -323,6 +353,23 @@ class ProgramTools:
 
 def _fault_of(attempt: ToolAttempt) -> ToolFault | None:
     return attempt.fault if isinstance(attempt.fault, ToolFault) else None
+
+
+def _is_opaque(result_type: str | None) -> bool:
+    """Return whether a result of a type cannot be rebuilt, so that its tool runs in a replay."""
+    return result_type is not None and ":" not in result_type
+
+
+def _difference(recorded: ToolExchange, did: ToolExchange) -> str:
+    """Return how a result differs from the recorded one, which has no secrets; empty if it does not."""
+    today, before = (_outcome_text(each) for each in (redactor_in_force().redact_tool(did), recorded))
+    return "" if today == before else f"{today} today; recorded: it {before}"
+
+
+def _outcome_text(exchange: ToolExchange) -> str:
+    if exchange.error is not None:
+        return shorten(f"raised {exchange.error.type}: {exchange.error.message}", MAX_OUTCOME_CHARS)
+    return shorten(f"returned {result_text(exchange.answer)}", MAX_OUTCOME_CHARS)
 
 
 def _answer(exchange: ToolExchange, wait_s: float) -> ToolAnswer:

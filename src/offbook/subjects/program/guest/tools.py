@@ -29,7 +29,10 @@ from weakref import WeakKeyDictionary
 from .bodies import replace_body
 
 Name: TypeAlias = str | Callable[[tuple[Any, ...]], str]
-"""The name of a tool, or a function that finds it from the arguments of a call, such as by its `self`."""
+"""The name of a tool, or a function that finds it from the arguments of a call, such as by its `self`.
+
+A call without a name is no tool's, and runs.
+"""
 
 Selection: TypeAlias = Callable[[dict[str, Any]], object]
 """Finds what the model gave among all arguments of a call, by name: a mapping, or an object with fields."""
@@ -74,6 +77,8 @@ class Tools:
                 return original(*args, **kwargs)
             own = names.get(id(args[0]), name) if args else name
             tool = own if isinstance(own, str) else own(args)
+            if not tool:
+                return original(*args, **kwargs)
             asked = {"tool": tool, "arguments": _arguments(signature, args, kwargs, select)}
             call = _Call(original, args, kwargs)
             return self._answer_async(asked, call) if is_async else self._answer(asked, call)
@@ -199,7 +204,7 @@ def _json_form(value: object, depth: int = 0) -> tuple[Any] | None:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
     elif hasattr(type(value), "model_validate"):  # a pydantic model
-        value = value.model_dump(mode="json")  # type: ignore[attr-defined]
+        value = value.model_dump(mode="json", by_alias=True)  # type: ignore[attr-defined]
     if isinstance(value, list | tuple):
         items = _json_forms(value, depth)
         return None if items is None else (items,)
