@@ -27,7 +27,7 @@ from offbook.recording.stores.store import PositionedReader
 from offbook.session.log import Log, Served
 from offbook.session.script import ScriptedModels, ScriptedTools
 from offbook.session.session import NO_FAULTS
-from offbook.session.sources import CachedModels, ClaimedModels, RecordedModels, RecordedTools
+from offbook.session.sources import CachedModels, CachedTools, ClaimedModels, RecordedModels, RecordedTools
 from offbook.session.tape import Tape
 from offbook.wire.options import DEFAULT_RESPONSE, ProgramToolOptions, WireOptions, parse_fault_plan
 from offbook.wire.recordings import (
@@ -260,6 +260,13 @@ class WireBackend:
         return self.recorder is not None and self.recorder.is_live
 
     @property
+    def cache_counts(self) -> CacheCounts | None:
+        """What a shared recording was used for, by models and by tools; None if it is not shared."""
+        tools = None if self._tool_recorder is None else self._tool_recorder.cache
+        counts = None if self.cache is None else self.cache.counts
+        return counts if counts is None or tools is None else counts.plus(tools.counts)
+
+    @property
     def takes_tools(self) -> bool:
         """Whether programs ask about the calls of their tools."""
         return self._options.tools is not None
@@ -339,7 +346,7 @@ class WireBackend:
         self._tool_recorder = Recorder(
             options.record, mode=options.record_mode, kind="tools", redactor=options.redactor, sink=options.sink
         )
-        if self._tool_recorder.has_answers:
+        if self._tool_recorder.has_answers and self._tool_recorder.cache is None:
             self._tool_answers = Tape(self._tool_recorder.answers(), strict=True)
 
     def _program_tools(self, session: WireSession) -> ProgramTools:
@@ -366,6 +373,8 @@ class WireBackend:
 
             return ForkedTools(session.source.tape, recorder=self._tool_recorder)
         if self._tool_recorder is not None:
+            if self._tool_recorder.cache is not None:
+                return CachedTools(self._tool_recorder.cache)
             return None if self._tool_answers is None else RecordedTools(self._tool_answers)
         return None if session.source is None else RecordedTools(session.source.tape)
 
@@ -469,7 +478,7 @@ class CallInspection(Served):
     @property
     def cache_counts(self) -> CacheCounts | None:
         """What a shared recording was used for; None if the recording is not shared."""
-        return None if self._backend.cache is None else self._backend.cache.counts
+        return self._backend.cache_counts
 
     def totals(self) -> SessionTotals:
         """Return the totals of all sessions, including deleted ones but for those of explored runs."""
