@@ -11,11 +11,11 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import RetryPolicy
 from policies import POLICIES
 from shop import PATIENCE_S, end
-from tools import find_order, refund_of
+from tools import tools_of
 
 AGENT, TWIN = sys.argv[1:]
 POLICY = POLICIES[AGENT](sound=TWIN == "sound")
-TOOLS = [tool(find_order), tool(refund_of(AGENT, TWIN))]
+TOOLS = [tool(each) for each in tools_of(AGENT, TWIN)]
 MODEL = ChatOpenAI(model="gpt-4o", max_retries=1, timeout=PATIENCE_S).bind_tools(TOOLS)
 
 

@@ -8,7 +8,7 @@ from agents import Agent, Runner, function_tool, set_default_openai_client, set_
 from openai import AsyncOpenAI
 from policies import POLICIES
 from shop import PATIENCE_S, end
-from tools import find_order, refund_of
+from tools import tools_of
 
 AGENT, TWIN = sys.argv[1:]
 POLICY = POLICIES[AGENT](sound=TWIN == "sound")
@@ -28,7 +28,7 @@ def policed(function):
 async def serve():
     set_tracing_disabled(True)
     set_default_openai_client(AsyncOpenAI(max_retries=1, timeout=PATIENCE_S))
-    agent = Agent("desk", model="gpt-4o", tools=[policed(find_order), policed(refund_of(AGENT, TWIN))])
+    agent = Agent("desk", model="gpt-4o", tools=[policed(each) for each in tools_of(AGENT, TWIN)])
     for attempt in range(3 if POLICY.starts_over else 1):
         await asyncio.sleep(attempt)
         try:

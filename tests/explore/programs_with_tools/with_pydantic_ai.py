@@ -10,7 +10,7 @@ from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.toolsets import FunctionToolset, WrapperToolset
 from shop import PATIENCE_S, end
-from tools import find_order, refund_of
+from tools import tools_of
 
 AGENT, TWIN = sys.argv[1:]
 POLICY = POLICIES[AGENT](sound=TWIN == "sound")
@@ -24,7 +24,7 @@ class Policed(WrapperToolset):
 
 async def serve():
     model = OpenAIChatModel("gpt-4o", provider=OpenAIProvider(openai_client=CLIENT))
-    agent = Agent(model, toolsets=[Policed(FunctionToolset([find_order, refund_of(AGENT, TWIN)]))])
+    agent = Agent(model, toolsets=[Policed(FunctionToolset(tools_of(AGENT, TWIN)))])
     for attempt in range(3 if POLICY.starts_over else 1):
         await asyncio.sleep(attempt)
         try:
