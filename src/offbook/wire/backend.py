@@ -25,7 +25,7 @@ from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import PositionedReader
 from offbook.session.log import Log, Served
-from offbook.session.script import ScriptedModels, ScriptedTools
+from offbook.session.script import ScriptedModels
 from offbook.session.session import NO_FAULTS
 from offbook.session.sources import CachedModels, CachedTools, ClaimedModels, RecordedModels, RecordedTools
 from offbook.session.tape import Tape
@@ -528,10 +528,9 @@ class CallInspection(Served):
         """The function tools of the programs of all sessions, as far as somebody has asked about one."""
         return self._backend.sessions.program_tools
 
-    def tools_continued_by(self, session: WireSession) -> str:
-        """Return what answered tool calls of an explored run that were never recorded; empty if nothing had to."""
-        tools = self._backend.sessions.tools_of(session)
-        return tools.source.continued_by if tools is not None and isinstance(tools.source, ScriptedTools) else ""
+    def tools_of(self, session: WireSession) -> ProgramTools | None:
+        """Return what answers the function tools of the program of a session; None if they are not taken over."""
+        return self._backend.sessions.tools_of(session)
 
     def end_session(self, name: str) -> None:
         """Delete a session, if there is one of that name."""

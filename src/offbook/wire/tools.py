@@ -177,6 +177,11 @@ class ProgramTools:
         return self._recorder is not None and self._recorder.is_live
 
     @property
+    def continued_by(self) -> str:
+        """What answered calls of an explored run that were never recorded; empty if nothing had to."""
+        return self.source.continued_by if isinstance(self.source, ScriptedTools) else ""
+
+    @property
     def remarks(self) -> list[str]:
         """What could not be taken over, runs for real because of its results, and returned something else today."""
         opaque = [

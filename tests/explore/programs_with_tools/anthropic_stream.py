@@ -16,7 +16,9 @@ TOOLS = [{"name": name, "input_schema": shape} for name, shape in PARAMETERS.ite
 def ask(client, messages):
     """Read a stream, again if it ends early."""
     for _ in range(2):
-        with client.messages.stream(model="claude-sonnet-4-5", max_tokens=200, messages=messages, tools=TOOLS) as stream:
+        with client.messages.stream(
+            model="claude-sonnet-4-5", max_tokens=200, messages=messages, tools=TOOLS
+        ) as stream:
             answer = stream.get_final_message()
         if answer.stop_reason is not None:
             return answer
@@ -36,7 +38,10 @@ def serve():
             raise GaveUpError(f"the answer is not complete: {answer.stop_reason}")
         texts = [(call.id, desk.use(tools, call.name, call.input)) for call in calls]
         results = [{"type": "tool_result", "tool_use_id": id, "content": text} for id, text in texts]
-        asked = [block.model_dump(exclude_none=True, include={"type", "id", "name", "input", "text"}) for block in answer.content]
+        asked = [
+            block.model_dump(exclude_none=True, include={"type", "id", "name", "input", "text"})
+            for block in answer.content
+        ]
         messages += [{"role": "assistant", "content": asked}, {"role": "user", "content": results}]
     raise GaveUpError("the model does not come to an end")
 

@@ -42,7 +42,9 @@ class Program(Struct, frozen=True, kw_only=True):
         return " ".join(self.command).replace(".py", "")
 
 
-def by_hand(file: str, find_order: str, refund: str, *, package: str = "openai", orders: Sequence[int] = (7,)) -> Program:
+def by_hand(
+    file: str, find_order: str, refund: str, *, package: str = "openai", orders: Sequence[int] = (7,)
+) -> Program:
     """Return a sound program that calls its tools in a loop of its own."""
     prices = {7: 30, 8: 50}
     return Program(
