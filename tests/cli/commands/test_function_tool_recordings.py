@@ -79,3 +79,11 @@ def test_a_fault_that_never_fired_fails_the_run_and_says_why(line, reason, proje
     code, _, err = project(*RUN, "--fault", line, *PROGRAM)
     assert code == 1
     assert reason in err
+
+
+def test_a_case_of_an_exploration_is_repeated_by_its_line(project):
+    code, out, _ = project(
+        "explore", "--replay", "run.json", "--fault", "tool=refund call=1: tool_lost", "--json", *PROGRAM
+    )
+    assert code != 2
+    assert [case["case"] for case in json.loads(out)["explored"]] == ["tool=refund call=1: tool_lost"]
