@@ -14,6 +14,7 @@ import pytest
 
 from offbook import inject_tools
 from offbook.errors import OffbookError
+from offbook.events import FaultFired, MemorySink
 from offbook.faults import At, FaultPlan, parse_fault
 from offbook.subjects.program.guest.tools import Tools
 from offbook.wire.options import ProgramToolOptions, WireOptions
@@ -291,6 +292,20 @@ def test_a_process_waits_for_the_one_that_runs_the_tool(shared):
         waiting.join(30)
         assert ended == ["sent 1"]
         assert other.ran == []
+
+
+def test_calls_and_faults_are_events():
+    sink = MemorySink()
+    with replayed("tool=refund call=1: tool_lost", sink=sink) as run:
+        with pytest.raises(ConnectionError):
+            run.refund(order=7)
+        run.mail(order=7)
+    fired, *called = sink.events
+    assert fired == FaultFired(None, "", "tool_lost", call=1, tool="refund")
+    assert [(each.tool, each.error, each.call) for each in called] == [
+        ("refund", "ConnectionError", 1),
+        ("mail", None, 1),
+    ]
 
 
 def test_tools_that_run_count_as_used():
