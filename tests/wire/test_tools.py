@@ -16,6 +16,7 @@ from offbook import inject_tools
 from offbook.errors import OffbookError
 from offbook.events import FaultFired, MemorySink
 from offbook.faults import At, FaultPlan, parse_fault
+from offbook.subjects.program.guest import tools as guest
 from offbook.subjects.program.guest.tools import Tools
 from offbook.wire.options import ProgramToolOptions, WireOptions
 from offbook.wire.server.control import TOOLS_PATH
@@ -236,6 +237,16 @@ def test_a_result_that_cannot_be_rebuilt_runs_again_and_is_recorded_once(tmp_pat
             run.draw(order=7)
             assert run.ran == ["draw"]
     assert calls_in(path) == {"draw": 1}
+
+
+def test_a_large_result_reaches_the_program_and_is_not_recorded(tmp_path, monkeypatch):
+    monkeypatch.setattr(guest, "MAX_MESSAGE_BYTES", 100)
+    path = tmp_path / "run.json"
+    for mode in ("append", "new"):
+        with program(record=path, record_mode=mode) as run:
+            assert run.refund(order="x" * 200) == {"refunded": "x" * 200}
+            assert run.ran == ["refund"]
+    assert json.loads(path.read_text())["_tools"]["refund"][0]["result_type"] == "large result"
 
 
 def test_fresh_removes_the_tools_that_are_no_longer_called(tmp_path):
