@@ -404,7 +404,8 @@ class RunObserver:
 
     `script` is that of the clean run. More calls than `limits` allow make the run `endless`, which says so, and its
     `host` ends it; further calls are ignored. Calls over HTTP and MCP are noted by the time that `now_s` returns. Only
-    virtual time `knows_pauses`. `sent` keeps the requests of a clean run.
+    virtual time `knows_pauses`. `sent` keeps the requests of a clean run. `tools_took_s` is how long the function tools
+    of a program took, as the plan says.
     """
 
     def __init__(
@@ -420,6 +421,7 @@ class RunObserver:
     ) -> None:
         self._declarations = declarations
         self._program_tools: list[ProgramToolCall] = []
+        self.tools_took_s = 0.0
         self._last_program_tool: LastCall | None = None
         self.endless, self.host, self.sent = "", host, sent
         self._script, self._limits, self._now_s, self._knows_pauses = script, limits, now_s, knows_pauses
@@ -471,6 +473,7 @@ class RunObserver:
         if not self._allows("tool", self._limits.tools):
             return
         self._program_tools.append(call)
+        self.tools_took_s += call.wait_s
         self._last_program_tool = LastCall(f"call {call.call} of {call.tool}", self._now_s() + call.wait_s)
         self._effect_count += call.did is not None and self._declaration(call.tool).has_effect
 
