@@ -8,7 +8,7 @@ import pytest
 
 import offbook
 
-AGENT = '''
+AGENT = """
 import asyncio, json, os, sys, urllib.request
 from shop import send_mail
 
@@ -42,12 +42,12 @@ while (message := ask(messages)).get("tool_calls"):
                 result = f"{type(error).__name__}: {error}"
         messages.append({"role": "tool", "tool_call_id": call["id"], "content": result})
 print(message["content"])
-'''
-SHOP = '''
+"""
+SHOP = """
 def send_mail(to: str) -> str:
     open("ledger", "a").write(f"mail {to}\\n")
     return "sent"
-'''
+"""
 CONFIG = """
 [tools.refund]
 function = "agent:refund"

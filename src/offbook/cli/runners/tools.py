@@ -7,7 +7,7 @@ import re
 import shlex
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,7 +20,7 @@ from offbook.cli.output.console import echo, echo_json, print_message
 from offbook.cli.run_program import ChildExit, run_child
 from offbook.cli.runners.mcp_servers import McpServers
 from offbook.cli.runners.wire import child_environment, discard_empty_recording, wire_options_of
-from offbook.config.tool_functions import function_line, tool_table, write_functions
+from offbook.config.tool_functions import add_tool_lines, function_line, tool_table
 from offbook.errors import InputError
 from offbook.recording.stores.locate import open_store
 from offbook.recording.tool_names import answered_tool_names
@@ -83,16 +83,13 @@ class ToolsRun:
             noted = read_noted_calls(notes.read_bytes().splitlines() if was_observed else ())
         here = f"{Path.cwd()}{os.sep}"
         noted = [replace(call, place=call.place.removeprefix(here)) for call in noted]
-        found = find_tools(self._asked, noted)
-        if not was_observed:
-            found = [replace(each, reason=_UNOBSERVED) if each.status == "not found" else each for each in found]
-        new = {each.tool: each.function for each in found if each.status == "found" and not self._declared(each.tool)}
-        written = write_functions(self._project, new) if is_written and new else None
+        found = [self._checked(each, was_observed=was_observed) for each in find_tools(self._asked, noted)]
+        tables = {each.tool: self._lines(each) for each in found if each.status == "found"}
+        written = str(add_tool_lines(self._project, tables)).removeprefix(here) if is_written and tables else ""
         if as_json:
-            document = {"tools": found, "written": None if written is None else str(written)}
-            echo_json(msgspec.json.encode(document))
-        else:
-            echo(self._text(found, written))
+            echo_json(msgspec.json.encode({"tools": found, "written": written or None}))
+        elif text := self._text(found, {} if written else tables):
+            echo(text)
         self._say_found(found, written)
         return self._exit_code(found, end, missed=missed)
 
@@ -142,27 +139,35 @@ class ToolsRun:
         settings = self._options.tools.get(tool)
         return "" if settings is None else settings.function or ""
 
-    def _text(self, found: Sequence[FoundTool], written: Path | None) -> str:
+    def _checked(self, found: FoundTool, *, was_observed: bool) -> FoundTool:
+        """Return a tool as not found if the config names another function, or say why no call was noted."""
+        if found.status == "not found" and not was_observed:
+            return replace(found, reason=_UNOBSERVED)
+        if found.status == "found" and (declared := self._declared(found.tool)):
+            reason = f"the config names {declared}, which was not called; {found.function} was"
+            return FoundTool(tool=found.tool, status="not found", reason=reason)
+        return found
+
+    def _text(self, found: Sequence[FoundTool], tables: Mapping[str, Sequence[str]]) -> str:
         """Return the tables of the tools that are found, and comments about the others."""
-        blocks = [self._table(each) for each in found if each.status == "found" and written is None]
+        blocks = ["\n".join([*self._head(tool), *lines]) for tool, lines in tables.items()]
         comments = [f"# {each.tool}: {self._comment(each)}" for each in found if each.status != "found"]
         return "\n\n".join([*blocks, *(["\n".join(comments)] if comments else [])])
 
-    def _table(self, found: FoundTool) -> str:
-        lines = [tool_table(found.tool), function_line(found.function)]
-        if declared := self._declared(found.tool):
-            reason = f"the config names {declared}, which was not called; {found.function} was"
-            return f"# {found.tool}: {reason}"
-        if found.tool in self._options.tools:
-            lines[0] = f"# in the table that is there:\n{lines[0]}"
-        if found.reason:
-            lines[1] += f"  # {found.reason}"
+    def _head(self, tool: str) -> list[str]:
+        remark = ["# in the table that the config has:"] if tool in self._options.tools else []
+        return [*remark, tool_table(tool)]
+
+    def _lines(self, found: FoundTool) -> list[str]:
+        """Return the lines of the table of a tool."""
+        remark = f"  # {found.reason}" if found.reason else ""
+        lines = [function_line(found.function) + remark]
         if found.others:
             lines.append(f"# called with the same arguments: {', '.join(found.others)}")
         words = {word.lower() for word in _WORDS.findall(found.tool)}
         if words & _EFFECTS and not self._knows_effect(found.tool):
             lines.append("# effect = true  # if it changes something outside")
-        return "\n".join(lines)
+        return lines
 
     def _knows_effect(self, tool: str) -> bool:
         settings = self._options.tools.get(tool)
@@ -179,11 +184,11 @@ class ToolsRun:
         others = f": {', '.join(found.others)}" if found.others else ""
         return f"not found: {found.reason}{others}"
 
-    def _say_found(self, found: Sequence[FoundTool], written: Path | None) -> None:
+    def _say_found(self, found: Sequence[FoundTool], written: str) -> None:
         """Say on stderr how many tools are found, and what to do with them."""
         new, lost = ([each.tool for each in found if each.status == status] for status in ("found", "not found"))
         message = f"{pluralize(len(new), 'tool')} found" + (f", {len(lost)} not found" if lost else "")
-        if written is not None:
+        if written:
             message += f"; written to {written}"
         elif new:
             message += "; paste the tables into offbook.toml, or add --write"
@@ -202,10 +207,10 @@ class ToolsRun:
             return _failed("the program reached its time limit and was stopped", TIMED_OUT)
         if missed:
             return _failed(f"the recording has no answer for {pluralize(missed, 'call')} of the program", MISMATCH)
-        if not self._asked.was_called:
-            return _failed("the program made no model call that offbook could see; try --intercept", MISMATCH)
         if end.code != FINE:
             return _failed(f"the program failed with exit code {end.code}", FAILED)
+        if not self._asked.was_called:
+            return _failed("the program made no model call that offbook could see; try --intercept", MISMATCH)
         return FAILED if any(each.status == "not found" for each in found) else FINE
 
 
