@@ -32,8 +32,10 @@ def test_a_config_is_created_if_there_is_none():
         (
             "offbook.toml",
             "[tools.look]\nread_only = true\n\n[tools . refund] # money\neffect = true\n",
-            "[tools.look]\nread_only = true\n\n[tools . refund] # money\n"
-            'function = "shop:refund"\n# effect = true\neffect = true\n',
+            (
+                "[tools.look]\nread_only = true\n\n[tools . refund] # money\n"
+                'function = "shop:refund"\n# effect = true\neffect = true\n'
+            ),
         ),
         (
             "offbook.toml",
@@ -43,8 +45,10 @@ def test_a_config_is_created_if_there_is_none():
         (
             "pyproject.toml",
             '[project]\nname = "shop"\n[tool.offbook.explore]\ndeadline = 9\n',
-            '[project]\nname = "shop"\n[tool.offbook.explore]\ndeadline = 9\n\n'
-            '[tool.offbook.tools.refund]\nfunction = "shop:refund"\n# effect = true\n',
+            (
+                '[project]\nname = "shop"\n[tool.offbook.explore]\ndeadline = 9\n\n'
+                '[tool.offbook.tools.refund]\nfunction = "shop:refund"\n# effect = true\n'
+            ),
         ),
     ],
 )

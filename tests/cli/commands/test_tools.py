@@ -310,3 +310,37 @@ def test_what_cannot_work_is_explained(words, code, message, recorded, run_progr
     ended, _, err = run_programs("tools", *words)
     assert ended == code
     assert message in err
+
+
+def test_a_tool_that_a_framework_announces_needs_no_line(propose, write):
+    write("langchain_core/tools/base.py", "class BaseTool:\n    def _run(self): ...\n    def _arun(self): ...\n")
+    tools = """
+from langchain_core.tools.base import BaseTool
+
+class Refund(BaseTool):
+    name = "refund"
+
+    def _run(self, order):
+        return order
+
+TOOLS = {"refund": Refund()._run}
+"""
+    assert propose(tools) == (0, {"refund": {"tool": "refund", "status": "taken over"}})
+
+
+def test_a_tool_of_an_mcp_server_needs_no_line(propose, write):
+    write(
+        "mcp/client/session.py",
+        "class ClientSession:\n    async def call_tool(self, name, arguments=None):\n        return 1\n",
+    )
+    tools = """
+import asyncio
+from mcp.client.session import ClientSession
+
+def remote(arguments):
+    return asyncio.run(ClientSession().call_tool("refund", arguments))
+
+TOOLS = {"mcp__shop__refund": lambda **arguments: remote(arguments)}
+"""
+    code, found = propose(tools, asks_for(mcp__shop__refund={"order": 7}))
+    assert (code, found["mcp__shop__refund"]["status"]) == (0, "mcp")
