@@ -38,12 +38,14 @@ FRAMEWORKS = {
 """The package of each program's framework."""
 
 
-def run(python: Path, program: Path, recorded: Recorded, folder: Path) -> tuple[Any, list[Any]]:
+def run(python: Path, program: Path, recorded: Recorded, folder: Path, **variables: str) -> tuple[Any, list[Any]]:
     """Run a program; returns what it printed, and the calls of tools that ran for real."""
     ledger = folder / "ledger"
     ledger.write_text("")
     with answering(recorded) as url:
-        environment = os.environ | {"OFFBOOK_TOOLS_URL": url, "PYTHONPATH": str(SITE), "LEDGER": str(ledger)}
+        environment = (
+            os.environ | {"OFFBOOK_TOOLS_URL": url, "PYTHONPATH": str(SITE), "LEDGER": str(ledger)} | variables
+        )
         command = [python, program]
         ended = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr[-4000:]
@@ -54,20 +56,32 @@ def in_order(calls: list[Any]) -> list[Any]:
     return sorted(calls, key=json.dumps)
 
 
-@pytest.mark.parametrize("name", FRAMEWORKS)
-def test_tools_are_recorded_once_and_replayed_without_running(name: str, tmp_path: Path) -> None:
+IN_PROCESS = ("fastmcp", "mcp1", "mcp2")
+"""Programs that call the tools of a server by a client of the same process."""
+
+
+@pytest.mark.parametrize(
+    ("name", "variables"),
+    [
+        *((name, {}) for name in FRAMEWORKS),
+        *(pytest.param(name, {"OFFBOOK_MCP_CONFIG": "mcp.json"}, id=f"{name} with --mcp") for name in IN_PROCESS),
+    ],
+)
+def test_tools_are_recorded_once_and_replayed_without_running(
+    name: str, variables: dict[str, str], tmp_path: Path
+) -> None:
     python, program = ENVIRONMENTS / name / "bin/python", PROGRAMS / f"with_{name}.py"
     if not python.exists():
         pytest.skip(f"{FRAMEWORKS[name]} is not installed in {ENVIRONMENTS / name}")
     recorded = Recorded()
-    printed, ran = run(python, program, recorded, tmp_path)
+    printed, ran = run(python, program, recorded, tmp_path, **variables)
     assert [note for note in recorded.notes if "problem" in note] == []
     assert FRAMEWORKS[name] in {note.get("framework") for note in recorded.notes}
     assert in_order([[call["tool"], call["arguments"]] for call in recorded.calls]) == in_order(ran)
     assert len(ran) > 2
 
     recorded.is_replayed = True
-    printed_again, ran_again = run(python, program, recorded, tmp_path)
+    printed_again, ran_again = run(python, program, recorded, tmp_path, **variables)
     assert recorded.unanswered == []
     assert ran_again == []
     assert printed_again == printed

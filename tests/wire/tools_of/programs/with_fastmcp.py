@@ -46,7 +46,12 @@ server.add_tool(Till().count)
 
 async def main() -> None:
     async with Client(server) as client:
-        calls = [("refund", {"order": 1}), ("look", {"order": 2}), ("fail", {"order": 3}), ("count", {"since": "May"})]
+        calls = [
+            ("refund", {"order": 1, "note": "late"}),
+            ("look", {"order": 2}),
+            ("fail", {"order": 3}),
+            ("count", {"since": "May"}),
+        ]
         results = await asyncio.gather(
             *(client.call_tool(name, arguments, raise_on_error=False) for name, arguments in calls)
         )

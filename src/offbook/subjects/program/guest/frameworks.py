@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import importlib.metadata
 import inspect
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from types import FunctionType, ModuleType
@@ -50,6 +51,27 @@ STEERING = (
 They change what only the process has, so that a recorded result would not do what they do: they always run.
 """
 
+ADAPTERS = (
+    "agno.tools.mcp.",
+    "agno.utils.mcp:",
+    "autogen_ext.tools.mcp.",
+    "crewai.tools.mcp_",
+    "dspy.utils.mcp:",
+    "google.adk.tools.mcp_tool.",
+    "haystack_integrations.tools.mcp.",
+    "langchain_mcp_adapters.",
+    "llama_index.tools.mcp.",
+    "mcpadapt.",
+    "semantic_kernel.connectors.mcp:",
+)
+"""Where tools of MCP servers become tools of a framework. Their calls are taken over in the MCP client, if at all."""
+
+MCP_VARIABLE = "OFFBOOK_MCP_CONFIG"
+"""The environment variable that is set where offbook stands in for MCP servers and answers their tools."""
+
+_client_calls: set[object] = set()
+"""The calls of MCP clients in this process that are made for real. A server in this process runs as a part of them."""
+
 
 def hook_framework(module: ModuleType, tools: Tools) -> None:
     """Take over the tools of a framework, by its module that takes them in."""
@@ -73,12 +95,23 @@ def take_tool(tools: Tools, function: Any, name: Name | None = None, *, select: 
             bound |= set(list(inspect.signature(function.func).parameters)[: len(function.args)])
         function = function.func
     name = name or str(getattr(function, "__name__", "") or "tool")
-    place = f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', '')}"
-    if place.startswith(STEERING):
+    place = _place(function)
+    if place.startswith(STEERING + ADAPTERS):
         return
     if not tools.take(function, name, select=lambda given: select(without(*bound)(given))):
         tool = name if isinstance(name, str) else ""
         tools.notes.append({"tool": tool, "problem": f"{place} is a generator, or no function"})
+
+
+def _place(function: object) -> str:
+    return f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', '')}"
+
+
+def _signature(function: FunctionType, *, needs: tuple[str, ...]) -> inspect.Signature:
+    signature = inspect.signature(function)
+    if missing := [each for each in needs if each not in signature.parameters]:
+        raise TypeError(f"{function.__qualname__} has no parameter {' and '.join(missing)}")
+    return signature
 
 
 def before_call(function: Any, then: Callable[[_Given], None], *, needs: tuple[str, ...]) -> None:
@@ -86,9 +119,7 @@ def before_call(function: Any, then: Callable[[_Given], None], *, needs: tuple[s
     function = getattr(function, "__func__", function)
     if not isinstance(function, FunctionType):
         raise TypeError(f"{function!r} is no function")
-    signature = inspect.signature(function)
-    if missing := [each for each in needs if each not in signature.parameters]:
-        raise TypeError(f"{function.__qualname__} has no parameter {' and '.join(missing)}")
+    signature = _signature(function, needs=needs)
 
     def body(original: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
@@ -128,10 +159,16 @@ def take_field(
 
 
 def take_methods(base: Any, tools: Tools, *methods: str, name: Callable[[Any], str], select: Selection = dict) -> None:
-    """Take over methods of the classes that are derived from a class from now on. `name` is that of an instance."""
+    """Take over methods of the classes that are derived from a class from now on.
+
+    `name` is that of an instance; an instance without one is no function tool.
+    """
     if missing := [each for each in methods if not callable(getattr(base, each, None))]:
         raise AttributeError(f"{base.__name__} has no {' and '.join(missing)}")
     inherited = vars(base).get("__init_subclass__")
+
+    def name_of(args: tuple[Any, ...]) -> str:
+        return "" if f"{_place(type(args[0]))}.".startswith(STEERING + ADAPTERS) else name(args[0])
 
     def init_subclass(kind: type, /, **kwargs: Any) -> None:
         if inherited is not None:
@@ -141,7 +178,7 @@ def take_methods(base: Any, tools: Tools, *methods: str, name: Callable[[Any], s
         for each in methods:
             method = vars(kind).get(each)
             if isinstance(method, FunctionType):
-                take_tool(tools, method, lambda args: name(args[0]), select=select)
+                take_tool(tools, method, name_of, select=select)
             elif method is not None:
                 tools.notes.append({"tool": "", "problem": f"{kind.__qualname__}.{each} is no method"})
 
@@ -193,7 +230,12 @@ def _first(given: dict[str, Any]) -> object:
 def _langchain(module: ModuleType, tools: Tools) -> None:
     """A tool is a class with `_run` and `_arun`. A function becomes one."""
     select = without("config", "run_manager", "callbacks")
-    take_methods(module.BaseTool, tools, "_run", "_arun", name=lambda tool: str(tool.name), select=select)
+
+    def name(tool: Any) -> str:
+        functions = (getattr(tool, "func", None), getattr(tool, "coroutine", None))
+        return "" if any(_place(each).startswith(STEERING + ADAPTERS) for each in functions) else str(tool.name)
+
+    take_methods(module.BaseTool, tools, "_run", "_arun", name=name, select=select)
 
 
 def _pydantic_ai(module: ModuleType, tools: Tools) -> None:
@@ -205,15 +247,67 @@ def _openai_agents(module: ModuleType, tools: Tools) -> None:
     take_decorated(module.function_tool, tools, function="func", name="name_override", select=select)
 
 
+def _mcp_client(module: ModuleType, tools: Tools) -> None:
+    """All adapters call the tools of servers by this client. Those of stand-ins are answered by offbook's servers."""
+    if os.environ.get(MCP_VARIABLE):
+        return
+    result_type = module.types.CallToolResult
+    session_call = module.ClientSession.call_tool
+    signature = _signature(session_call, needs=("name", "arguments"))
+
+    async def call(_name: str, arguments: dict[str, Any], make: Callable[[], Awaitable[Any]]) -> Any:
+        token = object()
+        _client_calls.add(token)
+        try:
+            return await make()
+        finally:
+            _client_calls.discard(token)
+
+    tools.take(call, lambda args: str(args[0]), select=lambda given: given["arguments"])
+
+    async def answered(original: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        given = signature.bind(*args, **kwargs).arguments
+        try:
+            value = await call(given["name"], given.get("arguments") or {}, lambda: original(*args, **kwargs))
+        except FAILURES as error:
+            if type(error) not in FAILURES:
+                raise
+            return result_type.model_validate(_tool_result(str(error)) | {"isError": True})
+        return value if hasattr(type(value), "model_validate") else result_type.model_validate(_tool_result(value))
+
+    replace_body(session_call, answered)
+
+
+FAILURES = (RuntimeError, ConnectionError, TimeoutError)
+"""The classes of the errors that faults raise. A server says in a result that its tool has failed."""
+
+
+def _tool_result(value: object) -> dict[str, Any]:
+    """Return what a fault leaves of a result as a result of an MCP tool."""
+    if isinstance(value, Mapping) and "content" in value:
+        return dict(value)
+    return {"content": [{"type": "text", "text": "" if value is None else str(value)}]}
+
+
+def _take_served(given: _Given, tools: Tools, name: str | None, package: str) -> None:
+    """Take over a tool of a server for clients in this process. What a client calls for real, it has recorded."""
+    own = name or str(getattr(given["fn"], "__name__", "tool"))
+    take_tool(tools, given["fn"], lambda _args: "" if _client_calls else own, select=without(package=package))
+
+
 def _mcp(module: ModuleType, tools: Tools) -> None:
     """`FastMCP` of mcp 1 and `MCPServer` of mcp 2."""
-    take_given(module.Tool.from_function, tools, "fn", name="name", select=without(package="mcp"))
+    before_call(
+        module.Tool.from_function,
+        lambda given: _take_served(given, tools, given.get("name"), "mcp"),
+        needs=("fn", "name"),
+    )
 
 
 def _fastmcp(module: ModuleType, tools: Tools) -> None:
     def take(given: _Given) -> None:
         name = given.get("name") or getattr(given.get("metadata"), "name", None)
-        take_tool(tools, given["fn"], name, select=without(package="fastmcp"))
+        _take_served(given, tools, name, "fastmcp")
 
     before_call(module.FunctionTool.from_function, take, needs=("fn", "name"))
 
@@ -315,6 +409,7 @@ FRAMEWORKS: dict[str, tuple[str, Callable[[ModuleType, Tools], None]]] = {
     "haystack.tools.tool": ("haystack-ai", _haystack),
     "langchain_core.tools.base": ("langchain-core", _langchain),
     "llama_index.core.tools": ("llama-index-core", _llama_index),
+    "mcp.client.session": ("mcp", _mcp_client),
     "mcp.server.fastmcp.tools": ("mcp", _mcp),
     "mcp.server.mcpserver.tools": ("mcp", _mcp),
     "pydantic_ai.tools": ("pydantic-ai-slim", _pydantic_ai),

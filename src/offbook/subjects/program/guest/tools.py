@@ -24,11 +24,15 @@ from contextvars import ContextVar
 from types import FunctionType, ModuleType
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
 from .bodies import replace_body
 
 Name: TypeAlias = str | Callable[[tuple[Any, ...]], str]
-"""The name of a tool, or a function that finds it from the arguments of a call, such as by its `self`."""
+"""The name of a tool, or a function that finds it from the arguments of a call, such as by its `self`.
+
+A call without a name is no tool's, and runs.
+"""
 
 Selection: TypeAlias = Callable[[dict[str, Any]], object]
 """Finds what the model gave among all arguments of a call, by name: a mapping, or an object with fields."""
@@ -73,6 +77,8 @@ class Tools:
                 return original(*args, **kwargs)
             own = names.get(id(args[0]), name) if args else name
             tool = own if isinstance(own, str) else own(args)
+            if not tool:
+                return original(*args, **kwargs)
             asked = {"tool": tool, "arguments": _arguments(signature, args, kwargs, select)}
             call = _Call(original, args, kwargs)
             return self._answer_async(asked, call) if is_async else self._answer(asked, call)
@@ -85,7 +91,8 @@ class Tools:
     def _answer(self, asked: dict[str, Any], call: _Call) -> Any:
         answer = self._server.ask(self._noted(asked))
         if "run" not in answer:
-            time.sleep(answer.get("wait_s", 0))
+            if answer.get("wait_s"):  # a sleep of no time takes some
+                time.sleep(answer["wait_s"])
             return call.outcome(answer)
         with call.running() as ended:
             ended.value = call.run()
@@ -98,7 +105,7 @@ class Tools:
         answer = await self._server.ask_async(self._noted(asked))
         if "run" in answer:
             return await self._finish(answer["run"], call, call.run())
-        if "wait_s" in answer:
+        if answer.get("wait_s"):
             await asyncio.sleep(answer["wait_s"])
         return call.outcome(answer)
 
@@ -197,7 +204,7 @@ def _json_form(value: object, depth: int = 0) -> tuple[Any] | None:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
     elif hasattr(type(value), "model_validate"):  # a pydantic model
-        value = value.model_dump(mode="json")  # type: ignore[attr-defined]
+        value = value.model_dump(mode="json", by_alias=True)  # type: ignore[attr-defined]
     if isinstance(value, list | tuple):
         items = _json_forms(value, depth)
         return None if items is None else (items,)
@@ -268,6 +275,13 @@ def _error(recorded: Mapping[str, str], names: Mapping[str, Any]) -> Exception:
     return error
 
 
+class _Connection(socket.socket):
+    """A connection that is closed when nobody has it any more: with its thread, or with its event loop."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
 class _Server:
     """Where calls are asked about. Each thread has a connection, and so has each call that is awaited at once."""
 
@@ -276,13 +290,14 @@ class _Server:
         self._address = (parts.hostname or "127.0.0.1", parts.port or 80)
         self._head = f"POST {parts.path} HTTP/1.1\r\nhost: {parts.netloc}\r\ncontent-type: application/json\r\n"
         self._own = threading.local()
-        self._pid, self._free = os.getpid(), dict[asyncio.AbstractEventLoop, list[socket.socket]]()
+        self._pid, self._free = os.getpid(), WeakKeyDictionary[asyncio.AbstractEventLoop, list[_Connection]]()
 
     def ask(self, message: dict[str, Any]) -> dict[str, Any]:
         """Send a message, and return the answer."""
         connection = getattr(self._own, "connection", None)
         if connection is None or self._own.pid != os.getpid():
-            connection = socket.create_connection(self._address)
+            connection = self._connection()
+            connection.connect(self._address)
             self._own.connection, self._own.pid = connection, os.getpid()
         try:
             connection.sendall(self._request(message))
@@ -302,12 +317,12 @@ class _Server:
         except RuntimeError:
             return self.ask(message)
         if self._pid != os.getpid():
-            self._pid, self._free = os.getpid(), {}
+            self._pid, self._free = os.getpid(), WeakKeyDictionary()
         free = self._free.setdefault(loop, [])
         connection = free.pop() if free else None
         try:
             if connection is None:
-                connection = socket.socket(socket.AF_INET6 if ":" in self._address[0] else socket.AF_INET)
+                connection = self._connection()
                 connection.setblocking(False)
                 await loop.sock_connect(connection, self._address)
             await loop.sock_sendall(connection, self._request(message))
@@ -320,6 +335,9 @@ class _Server:
             raise
         free.append(connection)
         return reply.body
+
+    def _connection(self) -> _Connection:
+        return _Connection(socket.AF_INET6 if ":" in self._address[0] else socket.AF_INET)
 
     def _request(self, message: dict[str, Any]) -> bytes:
         body = json.dumps(message).encode()
