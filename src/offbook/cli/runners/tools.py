@@ -37,6 +37,8 @@ from offbook.wire.settings import ExecArguments
 from offbook.wire.tool_variables import tool_variables
 
 STDERR = 2
+UNKEPT = "run.json"
+"""The file in a temporary folder to which a run is recorded that is not kept."""
 _NODE = re.compile(r"(node|npm|npx|pnpm|yarn|bun|deno|tsx|ts-node)(\.\w+)?|.*\.[mc]?[jt]s")
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 # fmt: off
@@ -60,17 +62,18 @@ class ToolsRun:
     def __init__(self, command: list[str], *, replay: str | None, record: str | None, intercept: bool) -> None:
         _check(command)
         self._command, self._project = command, find_project()
-        named = {"replay": replay, "record": record, "intercept": intercept or None}
-        given = {name: value for name, value in named.items() if value is not None}
-        options = resolve(ExecArguments, given, project=self._project)
-        check_placeholder(command, options.mcp)
-        if replay is not None and record is not None:
-            raise InputError("--record and --replay exclude each other", hint="leave one of them out")
-        variables = (*agent_variables(command), *options.base_url_vars)
-        self._options = replace(options, base_url_vars=variables, run_tools=True, faults=(), plan=None)
+        self._is_kept = record is not None
         if record is not None:
-            self._options.check_together()
             _refuse_recorded(record, command)
+        named = {"replay": replay, "record": record, "intercept": intercept or None}
+        if replay is None and record is None:
+            named["record"] = UNKEPT
+        values = {name: value for name, value in named.items() if value is not None}
+        options, given = (resolve(ExecArguments, values, project=each) for each in (self._project, None))
+        check_placeholder(command, options.mcp)
+        given.check_together()
+        variables = (*agent_variables(command), *options.base_url_vars)
+        self._options = replace(options.fitting(given), base_url_vars=variables, run_tools=True)
         self._asked = AskedTools()
 
     def propose(self, *, is_written: bool, as_json: bool) -> int:
@@ -78,7 +81,9 @@ class ToolsRun:
         with TemporaryDirectory(prefix="offbook-") as folder:
             self._say_start()
             notes = Path(folder) / "calls.jsonl"
-            end, missed = self._run(notes, Path(folder) / "run.json")
+            if not self._options.replay and not self._is_kept:
+                self._options = replace(self._options, record=str(Path(folder) / UNKEPT))
+            end, missed = self._run(notes)
             was_observed = notes.exists()
             noted = read_noted_calls(notes.read_bytes().splitlines() if was_observed else ())
         here = f"{Path.cwd()}{os.sep}"
@@ -93,12 +98,9 @@ class ToolsRun:
         self._say_found(found, written)
         return self._exit_code(found, end, missed=missed)
 
-    def _run(self, notes: Path, temporary: Path) -> tuple[ChildExit, int]:
+    def _run(self, notes: Path) -> tuple[ChildExit, int]:
         """Run the program, and return how it ended, and how many of its calls the recording had no answer for."""
         options = self._options
-        if options.replay is None and options.record is None:
-            options = replace(options, record=str(temporary))
-        options = options.fitting(options)
 
         def on_call(call: WireCall) -> None:
             self._asked.note(call, server.session(call.session).tool_turns, at_s=time.monotonic())
@@ -123,6 +125,8 @@ class ToolsRun:
                 reason = f"cannot be started: {error.strerror}"
                 raise InputError(reason, source=self._command[0], hint=program_hint(self._command[0])) from None
             missed = len(server.misses)
+        for remark in (remark for tools in server.program_tools for remark in tools.remarks):
+            print_message("note: ", remark, is_err=True)
         return end, missed
 
     def _say_start(self) -> None:
@@ -130,7 +134,7 @@ class ToolsRun:
         if options.replay is not None:
             message = f"models are answered from {options.replay}; the program's tools run for real"
         else:
-            kept = "the recording is not kept" if options.record is None else f"recorded in {options.record}"
+            kept = f"recorded in {options.record}" if self._is_kept else "the recording is not kept"
             message = f"the program runs once, with its real models and tools; {kept}"
         print_message("offbook: ", message, is_err=True)
 
@@ -195,7 +199,7 @@ class ToolsRun:
         elif found and not lost:
             message = "no tool needs a line in offbook.toml"
         print_message("offbook: ", message, is_err=True)
-        recording = self._options.recording
+        recording = self._options.recording if self._is_kept or self._options.replay else ""
         if recording and (missing := set(new) - answered_tool_names(recording)):
             again = ["offbook", "exec", "--record", recording, "--record-mode", "fresh", "--", *self._command]
             message = f"{recording} has no results of {', '.join(sorted(missing))}; then record it again: "
