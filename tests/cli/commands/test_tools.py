@@ -344,3 +344,11 @@ TOOLS = {"mcp__shop__refund": lambda **arguments: remote(arguments)}
 """
     code, found = propose(tools, asks_for(mcp__shop__refund={"order": 7}))
     assert (code, found["mcp__shop__refund"]["status"]) == (0, "mcp")
+
+
+def test_a_run_in_which_the_model_asks_for_no_tool_says_so(upstream, write, run_programs):
+    write("agent.py", CHAT)
+    with upstream():
+        code, out, err = run_programs("tools", "--", sys.executable, "agent.py")
+    assert (code, out) == (0, "")
+    assert err.endswith("offbook: the model asked for no tool\n")

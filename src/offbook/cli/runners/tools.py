@@ -196,8 +196,8 @@ class ToolsRun:
             message += f"; written to {written}"
         elif new:
             message += "; paste the tables into offbook.toml, or add --write"
-        elif found and not lost:
-            message = "no tool needs a line in offbook.toml"
+        elif not lost:
+            message = "no tool needs a line in offbook.toml" if found else "the model asked for no tool"
         print_message("offbook: ", message, is_err=True)
         recording = self._options.recording if self._is_kept or self._options.replay else ""
         if recording and (missing := set(new) - answered_tool_names(recording)):
