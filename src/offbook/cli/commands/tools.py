@@ -33,8 +33,8 @@ def tools(
 
     Runs a Python program once, with its models and its tools for real, and finds
     the function of each tool: the one that is called with the arguments that the
-    model asks for, before the request with the result. Prints a [tools.NAME] table
-    for each; offbook exec and offbook explore take over these functions. With
+    model asks for, before the request with the result. Prints their tables, one
+    for each tool; offbook exec and offbook explore take over these functions. With
     --replay no model is called, but the tools still run for real. What the program
     prints goes to stderr.
 

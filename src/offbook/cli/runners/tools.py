@@ -7,7 +7,7 @@ import re
 import shlex
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,9 +20,10 @@ from offbook.cli.output.console import echo, echo_json, print_message
 from offbook.cli.run_program import ChildExit, run_child
 from offbook.cli.runners.mcp_servers import McpServers
 from offbook.cli.runners.wire import child_environment, discard_empty_recording, wire_options_of
-from offbook.config.tool_functions import function_line, tool_table, write_functions
+from offbook.config.tool_functions import add_tool_lines, function_line, tool_table
 from offbook.errors import InputError
 from offbook.recording.stores.locate import open_store
+from offbook.recording.tool_names import answered_tool_names
 from offbook.settings import find_project, resolve
 from offbook.subjects.program.called_functions import AskedTools, FoundTool, find_tools, read_noted_calls
 from offbook.subjects.program.guest.calls import CALLS_VARIABLE
@@ -36,6 +37,8 @@ from offbook.wire.settings import ExecArguments
 from offbook.wire.tool_variables import tool_variables
 
 STDERR = 2
+UNKEPT = "run.json"
+"""The file in a temporary folder to which a run is recorded that is not kept."""
 _NODE = re.compile(r"(node|npm|npx|pnpm|yarn|bun|deno|tsx|ts-node)(\.\w+)?|.*\.[mc]?[jt]s")
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 # fmt: off
@@ -59,17 +62,18 @@ class ToolsRun:
     def __init__(self, command: list[str], *, replay: str | None, record: str | None, intercept: bool) -> None:
         _check(command)
         self._command, self._project = command, find_project()
-        named = {"replay": replay, "record": record, "intercept": intercept or None}
-        given = {name: value for name, value in named.items() if value is not None}
-        options = resolve(ExecArguments, given, project=self._project)
-        check_placeholder(command, options.mcp)
-        if replay is not None and record is not None:
-            raise InputError("--record and --replay exclude each other", hint="leave one of them out")
-        variables = (*agent_variables(command), *options.base_url_vars)
-        self._options = replace(options, base_url_vars=variables, run_tools=True, faults=(), plan=None)
+        self._is_kept = record is not None
         if record is not None:
-            self._options.check_together()
             _refuse_recorded(record, command)
+        named = {"replay": replay, "record": record, "intercept": intercept or None}
+        if replay is None and record is None:
+            named["record"] = UNKEPT
+        values = {name: value for name, value in named.items() if value is not None}
+        options, given = (resolve(ExecArguments, values, project=each) for each in (self._project, None))
+        check_placeholder(command, options.mcp)
+        given.check_together()
+        variables = (*agent_variables(command), *options.base_url_vars)
+        self._options = replace(options.fitting(given), base_url_vars=variables, run_tools=True)
         self._asked = AskedTools()
 
     def propose(self, *, is_written: bool, as_json: bool) -> int:
@@ -77,29 +81,26 @@ class ToolsRun:
         with TemporaryDirectory(prefix="offbook-") as folder:
             self._say_start()
             notes = Path(folder) / "calls.jsonl"
-            end, missed = self._run(notes, Path(folder) / "run.json")
+            if not self._options.replay and not self._is_kept:
+                self._options = replace(self._options, record=str(Path(folder) / UNKEPT))
+            end, missed = self._run(notes)
             was_observed = notes.exists()
             noted = read_noted_calls(notes.read_bytes().splitlines() if was_observed else ())
-        here = os.path.join(os.getcwd(), "")
+        here = f"{Path.cwd()}{os.sep}"
         noted = [replace(call, place=call.place.removeprefix(here)) for call in noted]
-        found = find_tools(self._asked, noted)
-        if not was_observed:
-            found = [replace(each, reason=_UNOBSERVED) if each.status == "not found" else each for each in found]
-        new = {each.tool: each.function for each in found if each.status == "found" and not self._declared(each.tool)}
-        written = write_functions(self._project, new) if is_written and new else None
+        found = [self._checked(each, was_observed=was_observed) for each in find_tools(self._asked, noted)]
+        tables = {each.tool: self._lines(each) for each in found if each.status == "found"}
+        written = str(add_tool_lines(self._project, tables)).removeprefix(here) if is_written and tables else ""
         if as_json:
-            document = {"tools": found, "written": None if written is None else str(written)}
-            echo_json(msgspec.json.encode(document))
-        else:
-            echo(self._text(found, written))
-        return self._end(found, end, missed=missed, written=written)
+            echo_json(msgspec.json.encode({"tools": found, "written": written or None}))
+        elif text := self._text(found, {} if written else tables):
+            echo(text)
+        self._say_found(found, written)
+        return self._exit_code(found, end, missed=missed)
 
-    def _run(self, notes: Path, temporary: Path) -> tuple[ChildExit, int]:
+    def _run(self, notes: Path) -> tuple[ChildExit, int]:
         """Run the program, and return how it ended, and how many of its calls the recording had no answer for."""
         options = self._options
-        if options.replay is None and options.record is None:
-            options = replace(options, record=str(temporary))
-        options = options.fitting(options)
 
         def on_call(call: WireCall) -> None:
             self._asked.note(call, server.session(call.session).tool_turns, at_s=time.monotonic())
@@ -124,6 +125,8 @@ class ToolsRun:
                 reason = f"cannot be started: {error.strerror}"
                 raise InputError(reason, source=self._command[0], hint=program_hint(self._command[0])) from None
             missed = len(server.misses)
+        for remark in (remark for tools in server.program_tools for remark in tools.remarks):
+            print_message("note: ", remark, is_err=True)
         return end, missed
 
     def _say_start(self) -> None:
@@ -131,7 +134,7 @@ class ToolsRun:
         if options.replay is not None:
             message = f"models are answered from {options.replay}; the program's tools run for real"
         else:
-            kept = "the recording is not kept" if options.record is None else f"recorded in {options.record}"
+            kept = f"recorded in {options.record}" if self._is_kept else "the recording is not kept"
             message = f"the program runs once, with its real models and tools; {kept}"
         print_message("offbook: ", message, is_err=True)
 
@@ -140,27 +143,35 @@ class ToolsRun:
         settings = self._options.tools.get(tool)
         return "" if settings is None else settings.function or ""
 
-    def _text(self, found: Sequence[FoundTool], written: Path | None) -> str:
+    def _checked(self, found: FoundTool, *, was_observed: bool) -> FoundTool:
+        """Return a tool as not found if the config names another function, or say why no call was noted."""
+        if found.status == "not found" and not was_observed:
+            return replace(found, reason=_UNOBSERVED)
+        if found.status == "found" and (declared := self._declared(found.tool)):
+            reason = f"the config names {declared}, which was not called; {found.function} was"
+            return FoundTool(tool=found.tool, status="not found", reason=reason)
+        return found
+
+    def _text(self, found: Sequence[FoundTool], tables: Mapping[str, Sequence[str]]) -> str:
         """Return the tables of the tools that are found, and comments about the others."""
-        blocks = [self._table(each) for each in found if each.status == "found" and written is None]
+        blocks = ["\n".join([*self._head(tool), *lines]) for tool, lines in tables.items()]
         comments = [f"# {each.tool}: {self._comment(each)}" for each in found if each.status != "found"]
         return "\n\n".join([*blocks, *(["\n".join(comments)] if comments else [])])
 
-    def _table(self, found: FoundTool) -> str:
-        lines = [tool_table(found.tool), function_line(found.function)]
-        if declared := self._declared(found.tool):
-            reason = f"the config names {declared}, which was not called; {found.function} was"
-            return f"# {found.tool}: {reason}"
-        if found.tool in self._options.tools:
-            lines[0] = f"# in the table that is there:\n{lines[0]}"
-        if found.reason:
-            lines[1] += f"  # {found.reason}"
+    def _head(self, tool: str) -> list[str]:
+        remark = ["# in the table that the config has:"] if tool in self._options.tools else []
+        return [*remark, tool_table(tool)]
+
+    def _lines(self, found: FoundTool) -> list[str]:
+        """Return the lines of the table of a tool."""
+        remark = f"  # {found.reason}" if found.reason else ""
+        lines = [function_line(found.function) + remark]
         if found.others:
             lines.append(f"# called with the same arguments: {', '.join(found.others)}")
         words = {word.lower() for word in _WORDS.findall(found.tool)}
         if words & _EFFECTS and not self._knows_effect(found.tool):
             lines.append("# effect = true  # if it changes something outside")
-        return "\n".join(lines)
+        return lines
 
     def _knows_effect(self, tool: str) -> bool:
         settings = self._options.tools.get(tool)
@@ -177,32 +188,34 @@ class ToolsRun:
         others = f": {', '.join(found.others)}" if found.others else ""
         return f"not found: {found.reason}{others}"
 
-    def _end(self, found: Sequence[FoundTool], end: ChildExit, *, missed: int, written: Path | None) -> int:
-        """Say on stderr what was found and what went wrong, and return the exit code."""
-        new, lost = (sum(each.status == status for each in found) for status in ("found", "not found"))
-        message = f"{pluralize(new, 'tool')} found" + (f", {lost} not found" if lost else "")
-        if written is not None:
+    def _say_found(self, found: Sequence[FoundTool], written: str) -> None:
+        """Say on stderr how many tools are found, and what to do with them."""
+        new, lost = ([each.tool for each in found if each.status == status] for status in ("found", "not found"))
+        message = f"{pluralize(len(new), 'tool')} found" + (f", {len(lost)} not found" if lost else "")
+        if written:
             message += f"; written to {written}"
         elif new:
             message += "; paste the tables into offbook.toml, or add --write"
-        elif found and not lost:
-            message = "no tool needs a line in offbook.toml"
+        elif not lost:
+            message = "no tool needs a line in offbook.toml" if found else "the model asked for no tool"
         print_message("offbook: ", message, is_err=True)
-        if new and self._options.recording:
-            recording, words = self._options.recording, shlex.join(self._command)
-            again = f"offbook exec --record {shlex.quote(recording)} --record-mode fresh -- {words}"
-            print_message(
-                "offbook: ", f"{recording} has no results of these tools; record it again: {again}", is_err=True
-            )
+        recording = self._options.recording if self._is_kept or self._options.replay else ""
+        if recording and (missing := set(new) - answered_tool_names(recording)):
+            again = ["offbook", "exec", "--record", recording, "--record-mode", "fresh", "--", *self._command]
+            message = f"{recording} has no results of {', '.join(sorted(missing))}; then record it again: "
+            print_message("offbook: ", message + shlex.join(again), is_err=True)
+
+    def _exit_code(self, found: Sequence[FoundTool], end: ChildExit, *, missed: int) -> int:
+        """Return the exit code, and say on stderr what went wrong."""
         if end.is_late:
             return _failed("the program reached its time limit and was stopped", TIMED_OUT)
         if missed:
             return _failed(f"the recording has no answer for {pluralize(missed, 'call')} of the program", MISMATCH)
-        if not found and not self._asked.was_called:
-            return _failed("the program made no model call that offbook could see; try --intercept", MISMATCH)
         if end.code != FINE:
             return _failed(f"the program failed with exit code {end.code}", FAILED)
-        return FAILED if lost else FINE
+        if not self._asked.was_called:
+            return _failed("the program made no model call that offbook could see; try --intercept", MISMATCH)
+        return FAILED if any(each.status == "not found" for each in found) else FINE
 
 
 def _check(command: Sequence[str]) -> None:
