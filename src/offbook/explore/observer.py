@@ -474,7 +474,9 @@ class RunObserver:
             return
         self._program_tools.append(call)
         self.tools_took_s += call.wait_s
-        self._last_program_tool = LastCall(f"call {call.call} of {call.tool}", self._now_s() + call.wait_s)
+        last, ends_s = self._last_program_tool, self._now_s() + call.wait_s
+        if last is None or last.at_s < ends_s:  # another one that runs at the same time may take longer
+            self._last_program_tool = LastCall(f"call {call.call} of {call.tool}", ends_s)
         self._effect_count += call.did is not None and self._declaration(call.tool).has_effect
 
     def _declaration(self, tool: str) -> ToolDeclaration:

@@ -382,7 +382,7 @@ class _Claims:
             yield from self._went_on_without()
             lacking = () if self._was_told else self._answers.describe()
             closing = [f"{text}; nothing was left to do" for call, text in lacking if not self._answers.is_needed(call)]
-            if unseen := sorted({effect.tool for effect in run.effects if effect.source == "inferred"}):
+            if unseen := sorted({effect.tool for effect in clean.effects if effect.source == "inferred"}):
                 closing.append(f"as far as the conversation shows: nobody saw {', '.join(unseen)} run")
             yield Assessment("recovered", (_recovery_text(run, clean), *closing))
         else:

@@ -147,9 +147,9 @@ def test_an_exploration_finds_the_refund_that_is_sent_twice_and_runs_nothing(pro
 def test_a_program_whose_tools_take_long_does_not_hang(project, monkeypatch):
     monkeypatch.setenv("TRIES", "3")
     _, out, _ = project("explore", "--replay", "run.json", "--faults", "tool_timeout", "--json", *PROGRAM)
-    found = {case["case"]: case["verdict"] for case in json.loads(out)["explored"]}
-    assert len(found) == 6
-    assert "hung" not in found.values()
+    explored = json.loads(out)["explored"]
+    assert len(explored) == 6
+    assert "was not waiting for an answer" not in str(explored)
 
 
 def test_what_differs_from_the_recorded_results_is_said_if_tools_run_for_real(project, write):
