@@ -103,6 +103,13 @@ class AskingThread {
   }
 }
 
+/** Wait in this thread, by the clock of node_time.cjs if the program is on it. */
+function sleep(milliseconds) {
+  const sleepByClock = globalThis[Symbol.for("offbook.sleep")];
+  if (sleepByClock !== undefined) sleepByClock(milliseconds);
+  else Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, milliseconds);
+}
+
 class ToolRefusedError extends Error {
   name = "ToolRefusedError";
 }
@@ -229,7 +236,7 @@ class Tools {
   #answerAtOnce(asked, perform) {
     const answer = this.#server.askAndWait(this.#noted(asked));
     if (answer.run === undefined) {
-      if (answer.wait_s) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, answer.wait_s * 1000);
+      if (answer.wait_s) sleep(answer.wait_s * 1000);
       return outcome(answer);
     }
     const ended = {};
