@@ -54,7 +54,7 @@ CONFORMANCE := tests/integrations tests/wire/frameworks tests/wire/intercept_cli
 # explored with every fault, which takes minutes; its programs wait more than they work, hence more workers than cores
 ZOO := tests/explore/test_agents.py tests/docs/test_tutorials.py
 # tests that try a sample of their cases in 'make test', and every case in 'make zoo'
-SAMPLED := tests/cli/commands/test_init.py tests/cli/commands/test_resume_crashes.py tests/explore/test_sharing.py tests/mcp/test_shared.py tests/recording/test_concurrent_writers.py tests/recording/test_crashes.py tests/subjects/test_function_sdks.py
+SAMPLED := tests/cli/commands/test_init.py tests/cli/commands/test_resume_crashes.py tests/explore/test_sharing.py tests/explore/test_tools_of_programs.py tests/mcp/test_shared.py tests/recording/test_concurrent_writers.py tests/recording/test_crashes.py tests/subjects/test_function_sdks.py
 # looks at what docs-site has built
 SITE := tests/docs/test_site.py
 # tests that fork: apart from the others, so that a fork copies the tables of a small process

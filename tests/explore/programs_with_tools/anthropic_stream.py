@@ -37,7 +37,7 @@ def serve():
         if answer.stop_reason != "tool_use":
             raise GaveUpError(f"the answer is not complete: {answer.stop_reason}")
         texts = [(call.id, desk.use(tools, call.name, call.input)) for call in calls]
-        results = [{"type": "tool_result", "tool_use_id": id, "content": text} for id, text in texts]
+        results = [{"type": "tool_result", "tool_use_id": use, "content": text} for use, text in texts]
         asked = [
             block.model_dump(exclude_none=True, include={"type", "id", "name", "input", "text"})
             for block in answer.content

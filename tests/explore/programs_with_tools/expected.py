@@ -1,4 +1,4 @@
-"""The programs of this folder, and what an exploration is to say of each. It was written before any of them ran."""
+"""The programs of this folder, and what an exploration is to say of each."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def asks(*calls: tuple[str, Mapping[str, int]]) -> dict[str, Any]:
 class Program(Struct, frozen=True, kw_only=True):
     """A program with the answers of its model, and the tools of its `offbook.toml`.
 
-    A sound one has no `verdict`: nothing may be found in it. A defect is to get the `verdict` in the case `at`, with the
-    `evidence`; `also` are other findings that it leads to elsewhere.
+    A sound one has no `verdict`: nothing may be found in it. A defect is to get the `verdict` in the case `at`, with
+    the `evidence`; `also` are other findings that it leads to elsewhere.
     """
 
     command: tuple[str, ...]
@@ -36,6 +36,11 @@ class Program(Struct, frozen=True, kw_only=True):
     at: str = ""
     evidence: str = ""
     also: Sequence[str] = ()
+
+    @property
+    def is_parallel(self) -> bool:
+        """Whether two of its tools run at once."""
+        return any(len(answer.get("tool_calls", ())) > 1 for answer in self.answers)
 
     @property
     def name(self) -> str:
@@ -113,7 +118,7 @@ PLANTED = {
     ),
     # the price of order 7 is paid for order 8
     "is_stale": Planted(
-        answers=[asks(("find_order", {"order": 7})), asks(("find_order", {"order": 8})), DONE],
+        answers=[asks(("find_order", {"order": 7})), asks(("find_order", {"order": 8})), {"content": "Pay."}],
         tools={"refund": {"function": "shop:refund", "effect": True}, **FIND},
         verdict="wrong effect",
         at="tool=find_order call=2: tool_error",

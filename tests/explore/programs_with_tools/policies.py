@@ -24,8 +24,8 @@ class Policy:
         self.results[tool, arguments["order"]] = text
         return text
 
-    def finish(self):
-        """Return what the customer is told."""
+    def finish(self, text):
+        """Return what the customer is told, whatever the last words of the model."""
         if self.results.get(("refund", 7)) != REFUNDED:
             raise GaveUpError("nobody knows whether order 7 is refunded")
         return "order 7 is refunded"
@@ -35,10 +35,10 @@ class Retrying(Policy):
     """Runs a tool again that has failed. The refund of the twin looks at its key first, which is the order."""
 
     async def __call__(self, tool, arguments, run):
-        for _ in range(3):
+        for _ in range(2):
             try:
                 return await super().__call__(tool, arguments, run)
-            except Exception as error:  # noqa: BLE001 - whatever has failed
+            except Exception as error:
                 failed = error
         raise GaveUpError(f"{tool} failed") from failed
 
@@ -64,7 +64,7 @@ class StartingOver(Once):
         for _ in range(2 if tool == "find_order" else 1):
             try:
                 return await super().__call__(tool, arguments, run)
-            except Exception as error:  # noqa: BLE001 - whatever has failed
+            except Exception as error:
                 failed = error
         raise GaveUpError(f"{tool} failed") from failed
 
@@ -85,7 +85,7 @@ class Cheerful(Once):
 class Stale(Policy):
     """Answers a look-up that fails from its cache: by the tool alone; the twin by the tool and its arguments.
 
-    When the model has looked orders 7 and 8 up, it pays what they cost.
+    When the model has looked orders 7 and 8 up, and agrees, it pays what they cost.
     """
 
     def __init__(self, *, sound):
@@ -103,7 +103,9 @@ class Stale(Policy):
         self.cache[key] = text
         return text
 
-    def finish(self):
+    def finish(self, text):
+        if text != "Pay.":
+            raise GaveUpError("the model does not want it")
         prices = {order: self._price(self.results.get(("find_order", order), "")) for order in (7, 8)}
         for order, price in prices.items():
             if refund(order, price) != f"refunded {order}":

@@ -121,7 +121,7 @@ def end(serve):
     """Run a program: it prints what it tells the customer, or gives up."""
     try:
         text = serve()
-    except Exception as error:  # noqa: BLE001 - whatever has failed
+    except Exception as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
         sys.exit(GAVE_UP)
     sys.stdout.write(f"{text}\n")

@@ -11,6 +11,7 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import RetryPolicy
 from policies import POLICIES
 from shop import PATIENCE_S, end
+
 from tools import tools_of
 
 AGENT, TWIN = sys.argv[1:]
@@ -40,8 +41,8 @@ async def serve():
     graph.add_edge(START, "model")
     graph.add_conditional_edges("model", tools_condition)
     graph.add_edge("tools", "model")
-    await graph.compile().ainvoke({"messages": [("user", "Order 7 never came.")]}, {"recursion_limit": 12})
-    return POLICY.finish()
+    ended = await graph.compile().ainvoke({"messages": [("user", "Order 7 never came.")]}, {"recursion_limit": 12})
+    return POLICY.finish(ended["messages"][-1].text)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from agents import Agent, Runner, function_tool, set_default_openai_client, set_
 from openai import AsyncOpenAI
 from policies import POLICIES
 from shop import PATIENCE_S, end
+
 from tools import tools_of
 
 AGENT, TWIN = sys.argv[1:]
@@ -32,9 +33,9 @@ async def serve():
     for attempt in range(3 if POLICY.starts_over else 1):
         await asyncio.sleep(attempt)
         try:
-            await Runner.run(agent, "Order 7 never came.", max_turns=6)
-            return POLICY.finish()
-        except Exception as error:  # noqa: BLE001 - whatever has failed
+            ended = await Runner.run(agent, "Order 7 never came.", max_turns=6)
+            return POLICY.finish(ended.final_output)
+        except Exception as error:
             failed = error
     raise failed
 

@@ -10,6 +10,7 @@ from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.toolsets import FunctionToolset, WrapperToolset
 from shop import PATIENCE_S, end
+
 from tools import tools_of
 
 AGENT, TWIN = sys.argv[1:]
@@ -28,9 +29,9 @@ async def serve():
     for attempt in range(3 if POLICY.starts_over else 1):
         await asyncio.sleep(attempt)
         try:
-            await agent.run("Order 7 never came.", usage_limits=UsageLimits(request_limit=6))
-            return POLICY.finish()
-        except Exception as error:  # noqa: BLE001 - whatever has failed
+            ended = await agent.run("Order 7 never came.", usage_limits=UsageLimits(request_limit=6))
+            return POLICY.finish(ended.output)
+        except Exception as error:
             failed = error
     raise failed
 
