@@ -313,7 +313,13 @@ def _fastmcp(module: ModuleType, tools: Tools) -> None:
 
 
 def _claude_agent_sdk(module: ModuleType, tools: Tools) -> None:
-    take_given(module.SdkMcpTool.__init__, tools, "handler", name="name", select=_first)
+    """Models know a tool by its server and its name."""
+
+    def take(given: _Given) -> None:
+        for each in given.get("tools") or ():
+            take_tool(tools, each.handler, f"mcp__{given['name']}__{each.name}", select=_first)
+
+    before_call(module.create_sdk_mcp_server, take, needs=("name", "tools"))
 
 
 def _smolagents(module: ModuleType, tools: Tools) -> None:
