@@ -194,10 +194,13 @@ def check_real_tools(spec: ProgramSpec, settings: ExploreSettings) -> None:
     """
     tools = [] if settings.runs_tools else real_tools(spec, settings)
     if tools:
-        reason = f"the program would run its tools for real in every case: {', '.join(tools)}"
+        reason = (
+            f"no result is recorded of {', '.join(tools)}, and the program would run its tools for real in every case"
+        )
         hint = (
-            "--run-tools, if that does no harm: with a test account, a sandbox or a dry run; "
-            f"or -o read_only={','.join(tools)}, as far as they only read"
+            "record it again, with offbook exec: tools of frameworks are recorded, and functions of a loop of your own "
+            f'where [tools.{tools[0]}] function = "module:name" names them; or --run-tools, if that does no harm: with '
+            f"a test account, a sandbox or a dry run; or -o read_only={','.join(tools)}, as far as they only read"
         )
         raise InputError(reason, source="explore", hint=hint)
 

@@ -32,7 +32,7 @@ from offbook.session.log import Log, Served
 from offbook.session.numbers import CallNumbers
 from offbook.session.script import ModelScript, OnMiss, Script, ScriptedModels
 from offbook.session.session import NO_FAULTS, Session
-from offbook.session.sources import RecordedModels
+from offbook.session.sources import RecordedModels, RecordedTools
 from offbook.text import shorten
 from offbook.tools.effects import Effect
 from offbook.wire.faults import FaultTarget, apply_fault, with_retry_after
@@ -285,7 +285,8 @@ class WireSession(Session, Served):
     and `failures` the failures of real APIs that were recorded, by their descriptions; `cost_usd` is what their answers
     have cost, and `tool_turns` are the tool calls of each answer with some. A session that `is_live` leaves calls
     without a recorded answer to the real API. `source` finds recorded answers, and `encoder` encodes them; both are
-    None if there is no recording yet.
+    None if there is no recording yet. `tool_source` has the recorded results of the program's own tools, if it asks for
+    them.
     `diverged` is the first miss of a model call: other calls, such as for a list of models, change no conversation.
     `effects` are the side effects that the program has reported over HTTP, `refused_effects` the reports that could not
     be read.
@@ -320,6 +321,7 @@ class WireSession(Session, Served):
             wait=self.clock.wait,
         )
         self.name, self.is_live, self.source, self._encoder = name, is_live, source, encoder
+        self.tool_source: RecordedTools | None = None
         self.calls: deque[WireCall] = deque(maxlen=MAX_CALLS)
         self.misses: deque[Miss] = deque(maxlen=MAX_CALLS)
         self.diverged = ""
@@ -465,9 +467,11 @@ class WireSession(Session, Served):
         self.call_count += 1
         self._add(call, outcome)
 
-    def note_tool_miss(self, call: WireCall, error: RecordingMismatchError) -> RecordingMismatchError:
-        """Note a request to an MCP server that the recording has no answer for, and return the error for its client."""
-        error = self._after_faults(error.replace(hint=_MISS_HINTS[error.kind]))
+    def note_tool_miss(
+        self, call: WireCall, error: RecordingMismatchError, *, hint: str = ""
+    ) -> RecordingMismatchError:
+        """Note a tool call, or another request to an MCP server, that is not recorded; return the client's error."""
+        error = self._after_faults(error.replace(hint=hint or _MISS_HINTS[error.kind]))
         self._note_miss(error, call=0, place=call.place, number=call.number, attempt=1, method=call.method)
         self.diverged = self.diverged or str(error)
         if self._explored_run is None:
@@ -545,7 +549,9 @@ class WireSession(Session, Served):
 
     @property
     def log(self) -> Log:
-        return Log.of([*([] if self.source is None else [self.source.log]), super().log])
+        models = [] if self.source is None else [self.source.log]
+        tools = [] if self.tool_source is None else [self.tool_source.log.placed(of_tools=True)]
+        return Log.of([*models, *tools, super().log])
 
     def _answer_from_recording(self, attempt: CallAttempt) -> HttpResponse:
         source, encoder = self._require_recording()

@@ -234,8 +234,7 @@ class ExecArguments(WireArguments, frozen=True, kw_only=True):
         float | None,
         Option(
             "Stop the program after this time, and exit with 124.",
-            "--time-limit",
-            was="--deadline --timeout",
+            was="--time-limit --deadline --timeout",
             metavar="SECONDS",
         ),
     ] = None

@@ -8,7 +8,7 @@ import pytest
 
 import offbook
 
-AGENT = '''
+AGENT = """
 import asyncio, json, os, sys, urllib.request
 from shop import send_mail
 
@@ -42,12 +42,12 @@ while (message := ask(messages)).get("tool_calls"):
                 result = f"{type(error).__name__}: {error}"
         messages.append({"role": "tool", "tool_call_id": call["id"], "content": result})
 print(message["content"])
-'''
-SHOP = '''
+"""
+SHOP = """
 def send_mail(to: str) -> str:
     open("ledger", "a").write(f"mail {to}\\n")
     return "sent"
-'''
+"""
 CONFIG = """
 [tools.refund]
 function = "agent:refund"
@@ -119,7 +119,7 @@ def test_a_tool_whose_calls_are_not_recorded_is_refused_and_does_not_run(project
     Path("run.json").write_text(json.dumps(document))
     code, _, err = project("exec", "--replay", "run.json", *PROGRAM)
     assert code == 3
-    assert "refund" in err
+    assert "record it again, or let it run for real: --run-tools, or [tools.refund] run = true" in err
     assert not Path("ledger").exists()
 
 
@@ -142,3 +142,48 @@ def test_an_exploration_finds_the_refund_that_is_sent_twice_and_runs_nothing(pro
     assert found["tool=refund call=1: tool_lost"] == "repeated effect"
     assert found["tool=look call=1: tool_lost"] == "recovered"
     assert not Path("ledger").exists()
+
+
+def test_what_differs_from_the_recorded_results_is_said_if_tools_run_for_real(project, write):
+    write("shop.py", SHOP.replace('return "sent"', 'return "queued"'))
+    write("agent.py", AGENT.replace("order == 13", "order == 7"))
+    _, _, err = project("exec", "--replay", "run.json", "--run-tools", *PROGRAM)
+    assert 'send_mail(to="a@b.c") returned queued today; recorded: it returned sent' in err
+    raised = "refund(order=7) raised LookupError: there is no order 13 today"
+    assert f'{raised}; recorded: it returned {{"refunded":7}}' in err
+    assert "look(" not in err
+
+
+def test_a_function_that_is_not_there_is_named(project, write):
+    write("offbook.toml", CONFIG.replace("agent:refund", "agent:refnd"))
+    code, _, err = project("exec", "--replay", "run.json", *PROGRAM)
+    assert code == 0
+    assert "no such function" in err
+    assert "the calls of refund were not replayed: if the program has such a tool, it ran for real" in err
+    assert Path("ledger").read_text() == "refund 7\n"
+
+
+def test_a_tool_that_nobody_announces_is_named_with_what_finds_it(project, write):
+    write("offbook.toml", "")
+    _, _, err = project("exec", "--replay", "run.json", *PROGRAM)
+    assert "the calls of look, refund, send_mail were not replayed" in err
+    assert f'[tools.look] function = "module:name" says where it is; to find it: offbook tools {PROGRAM[0]}' in err
+    assert "were not" not in project("exec", "--replay", "run.json", "--quiet", *PROGRAM)[2]
+
+
+def test_a_tool_whose_result_cannot_be_rebuilt_runs_in_a_replay_and_is_named(write, monkeypatch, run_programs):
+    for name, text in {"agent.py": AGENT, "shop.py": SHOP, "offbook.toml": CONFIG}.items():
+        write(
+            name, text.replace('return {"refunded": order}', "return {order}").replace("json.dumps(TOOLS", "str(TOOLS")
+        )
+    with offbook.serving(responses={"any": [asks_for(refund={"order": 7}), {"content": "Done."}]}) as upstream:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{upstream.url}/v1")
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+        _, _, err = run_programs("exec", "--record", "run.json", *PROGRAM)
+    assert "refund returned a set, which cannot be rebuilt: in a replay, refund runs for real" in err
+    monkeypatch.delenv("OPENAI_BASE_URL")
+    code, out, err = run_programs("exec", "--replay", "run.json", *PROGRAM)
+    assert code == 0
+    assert out == "Done.\n"
+    assert "refund ran for real: it returned a set, which cannot be rebuilt from a recording" in err
+    assert Path("ledger").read_text() == "refund 7\nrefund 7\n"

@@ -34,6 +34,7 @@ from offbook.cli.runners.wire import (
     with_record_mode,
 )
 from offbook.errors import InputError
+from offbook.messages import answered_tools
 from offbook.recording.replace_on_close import keep_recording, kept_beside
 from offbook.recording.stores.locate import open_store
 from offbook.settings import unknown_tools
@@ -89,7 +90,7 @@ def _checked(options: ExecArguments, given: ExecArguments, command: list[str]) -
     check_placeholder(command, options.mcp)
     if options.time_limit is not None and not options.time_limit > 0:
         reason = f"{options.time_limit:g} is not a time limit"
-        raise InputError(reason, source="--time-limit", hint="use a number above 0")
+        raise InputError(reason, source="time_limit", hint="use a number above 0")
     given.check_together()
     named_base_urls(options.base_url_vars, "")
     return replace(options.fitting(given), base_url_vars=(*agent_variables(command), *options.base_url_vars))
@@ -215,7 +216,23 @@ def _run(command: list[str], options: ExecArguments, *, report: WireReportFile) 
         reported = effects.read(server, is_cut_off=end.is_late or end.code > SIGNALLED)
     tally = tally_wire_calls(server, usage, options.fault_plan(), reported)
     tally = replace(tally, network=network.tally, cache=mcp.cache_counts(tally.cache))
+    if options.mcp is None:
+        tally = replace(tally, remarks=[*tally.remarks, *_untaken(options, tally, command)])
     return end, replace(tally, ignored_mcp=mcp.are_ignored(unused_tools))
+
+
+def _untaken(options: ExecArguments, tally: WireTally, command: Sequence[str]) -> list[str]:
+    """Say which tools the program ran unseen: its model has asked for them, and was told what they returned."""
+    told = {name for call in tally.calls if call.request is not None for name in answered_tools(call.request.messages)}
+    asked = dict.fromkeys(call.name for turn in tally.tool_turns for call in turn if call.name in told)
+    harmless = {name for name, tool in options.tools.items() if tool.read_only}
+    unseen = [name for name in asked if name not in tally.tools and name not in harmless]
+    if not unseen:
+        return []
+    what = "not recorded" if options.record else "not replayed: if the program has such a tool, it ran for real"
+    finding = shlex.join(["offbook", "tools", "--", *command])
+    hint = f'[tools.{unseen[0]}] function = "module:name" says where it is; to find it: {finding}'
+    return [f"the calls of {', '.join(unseen)} were {what}\n  hint: {hint}"]
 
 
 def _print_not_started(name: str, error: OSError) -> int:

@@ -176,13 +176,17 @@ def print_notes(options: WireArguments) -> None:
         InputError: the recording cannot be read.
     """
     if options.replay is not None and options.mcp is None:
-        from offbook.recording.tool_names import called_tool_names
+        from offbook.recording.tool_names import answered_tool_names, called_tool_names
 
-        declared = options.tools
-        called = called_tool_names(options.replay)
-        tools = [name for name in called if name not in declared or not declared[name].read_only]
-        if tools:
-            message = f"the program runs its tools for real; the recording asks for {', '.join(tools)}"
+        runs_all = isinstance(options, ExecArguments) and options.run_tools
+        quiet = {name for name, tool in options.tools.items() if tool.read_only or tool.run}
+        quiet |= set() if runs_all else answered_tool_names(options.replay)
+        if tools := ", ".join(name for name in called_tool_names(options.replay) if name not in quiet):
+            message = (
+                f"no result of {tools} is recorded: a tool is refused if it can be taken over, and else runs for real"
+            )
+            if runs_all:
+                message = f"the program runs its tools for real; the recording asks for {tools}"
             print_message("offbook: ", message, is_err=True)
         if not options.is_folder:
             _warn_of_edits(options.replay)
@@ -224,7 +228,8 @@ class WireTally(Struct, frozen=True):
 
     `effects` are the side effects that the program has reported. It `got_no_answer` if real APIs answered no call.
     `cache` is what a shared recording was used for. `tool_turns` are the tool calls of each answer that has some.
-    If it `ignored_mcp`, the program reached none of the MCP servers that the recording is about.
+    If it `ignored_mcp`, the program reached none of the MCP servers that the recording is about. `tools` are the names
+    of its function tools that were taken over, and `remarks` say what is to be known about them.
     """
 
     totals: SessionTotals
@@ -239,6 +244,8 @@ class WireTally(Struct, frozen=True):
     network: NetworkTally | None = None
     tool_turns: Sequence[Sequence[RecordedToolCall]] = ()
     ignored_mcp: bool = False
+    tools: frozenset[str] = frozenset()
+    remarks: Sequence[str] = ()
 
     @property
     def failed(self) -> int:
@@ -268,6 +275,7 @@ class WireTally(Struct, frozen=True):
         rest |= {"effects": self.effects} if self.effects else {}
         rest |= {"cache": self.cache} if self.cache is not None else {}
         rest |= {"network": self.network} if self.network is not None else {}
+        rest |= {"remarks": self.remarks} if self.remarks else {}
         document.update(msgspec.to_builtins(rest))
         return document
 
@@ -290,7 +298,12 @@ def tally_wire_calls(
     tally = WireTally(
         totals, server.calls, server.misses, *usage, faults, effects, server.got_no_answer, server.cache_counts
     )
-    return replace(tally, tool_turns=[turn for session in server.sessions for turn in session.tool_turns])
+    return replace(
+        tally,
+        tool_turns=[turn for session in server.sessions for turn in session.tool_turns],
+        tools=frozenset(name for tools in server.program_tools for name in tools.taken),
+        remarks=[remark for tools in server.program_tools for remark in tools.remarks],
+    )
 
 
 def _call_document(call: WireCall) -> dict[str, Any]:
@@ -388,5 +401,5 @@ _NO_ANSWER_HINT = (
 )
 _TIME_LIMIT_HINT = (
     "a call with a timeout or a stall lasts as long as its client waits, with most SDKs ten minutes: let it wait"
-    " for less, or give a longer --time-limit"
+    " for less, or give a longer time_limit"
 )

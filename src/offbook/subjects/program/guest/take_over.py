@@ -50,6 +50,7 @@ class TakeOver:
         self._made: Tools | None = None
         lines = os.environ.get(FUNCTIONS_VARIABLE, "").splitlines()
         self._functions = dict(line.split("=", 1) for line in lines if "=" in line)
+        self._own = set[str]()
 
     @property
     def tools(self) -> Tools:
@@ -68,10 +69,13 @@ class TakeOver:
         hooks = ModuleHooks()
         for name in HOOKED:
             hooks.add(name, self._take_framework)
-        for module in {place.partition(":")[0] for place in self._functions.values()}:
+        for module in {place.partition(":")[0] for place in self._functions.values()} - {"__main__"}:
             hooks.add(module, self._take_functions)
         if self._functions:
+            import atexit
+
             sys.addaudithook(self._watch_main)
+            atexit.register(self._note_missing)
 
     def _take_framework(self, module: ModuleType) -> None:
         from .frameworks import hook_framework
@@ -98,14 +102,24 @@ class TakeOver:
         """
         if event != "socket.connect" or not self._functions:
             return
-        main, own = sys.modules["__main__"], {"__main__"}
-        own.add(os.path.splitext(os.path.basename(getattr(main, "__file__", None) or ""))[0])
-        own.add(getattr(getattr(main, "__spec__", None), "name", ""))
-        for tool, place in list(self._functions.items()):
-            module, _, path = place.partition(":")
-            if module in own and hasattr(main, path.partition(".")[0]):  # it may not have been defined so far
+        main, self._own = sys.modules["__main__"], {"__main__"}
+        self._own.add(os.path.splitext(os.path.basename(getattr(main, "__file__", None) or ""))[0])
+        self._own.add(getattr(getattr(main, "__spec__", None), "name", ""))
+        for tool, path in self._own_places().items():
+            if hasattr(main, path.partition(".")[0]):  # it may not have been defined so far
                 del self._functions[tool]
                 self._take_function(tool, main, path)
+
+    def _own_places(self) -> dict[str, str]:
+        """Return the tools that are functions of the script and not taken over yet, and where each is in it."""
+        places = {tool: place.partition(":") for tool, place in self._functions.items()}
+        return {tool: path for tool, (module, _, path) in places.items() if module in self._own}
+
+    def _note_missing(self) -> None:
+        """Note the functions that the script has never defined."""
+        for tool, path in self._own_places().items():
+            self._take_function(tool, sys.modules["__main__"], path)
+            self.tools.send_notes()  # this runs after what was registered with the first tool
 
 
 def install() -> None:

@@ -24,6 +24,7 @@ from contextvars import ContextVar
 from types import FunctionType, ModuleType
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
 from .bodies import replace_body
 
@@ -90,7 +91,8 @@ class Tools:
     def _answer(self, asked: dict[str, Any], call: _Call) -> Any:
         answer = self._server.ask(self._noted(asked))
         if "run" not in answer:
-            time.sleep(answer.get("wait_s", 0))
+            if answer.get("wait_s"):  # a sleep of no time takes some
+                time.sleep(answer["wait_s"])
             return call.outcome(answer)
         with call.running() as ended:
             ended.value = call.run()
@@ -103,7 +105,7 @@ class Tools:
         answer = await self._server.ask_async(self._noted(asked))
         if "run" in answer:
             return await self._finish(answer["run"], call, call.run())
-        if "wait_s" in answer:
+        if answer.get("wait_s"):
             await asyncio.sleep(answer["wait_s"])
         return call.outcome(answer)
 
@@ -273,6 +275,13 @@ def _error(recorded: Mapping[str, str], names: Mapping[str, Any]) -> Exception:
     return error
 
 
+class _Connection(socket.socket):
+    """A connection that is closed when nobody has it any more: with its thread, or with its event loop."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
 class _Server:
     """Where calls are asked about. Each thread has a connection, and so has each call that is awaited at once."""
 
@@ -281,13 +290,14 @@ class _Server:
         self._address = (parts.hostname or "127.0.0.1", parts.port or 80)
         self._head = f"POST {parts.path} HTTP/1.1\r\nhost: {parts.netloc}\r\ncontent-type: application/json\r\n"
         self._own = threading.local()
-        self._pid, self._free = os.getpid(), dict[asyncio.AbstractEventLoop, list[socket.socket]]()
+        self._pid, self._free = os.getpid(), WeakKeyDictionary[asyncio.AbstractEventLoop, list[_Connection]]()
 
     def ask(self, message: dict[str, Any]) -> dict[str, Any]:
         """Send a message, and return the answer."""
         connection = getattr(self._own, "connection", None)
         if connection is None or self._own.pid != os.getpid():
-            connection = socket.create_connection(self._address)
+            connection = self._connection()
+            connection.connect(self._address)
             self._own.connection, self._own.pid = connection, os.getpid()
         try:
             connection.sendall(self._request(message))
@@ -307,12 +317,12 @@ class _Server:
         except RuntimeError:
             return self.ask(message)
         if self._pid != os.getpid():
-            self._pid, self._free = os.getpid(), {}
+            self._pid, self._free = os.getpid(), WeakKeyDictionary()
         free = self._free.setdefault(loop, [])
         connection = free.pop() if free else None
         try:
             if connection is None:
-                connection = socket.socket(socket.AF_INET6 if ":" in self._address[0] else socket.AF_INET)
+                connection = self._connection()
                 connection.setblocking(False)
                 await loop.sock_connect(connection, self._address)
             await loop.sock_sendall(connection, self._request(message))
@@ -325,6 +335,9 @@ class _Server:
             raise
         free.append(connection)
         return reply.body
+
+    def _connection(self) -> _Connection:
+        return _Connection(socket.AF_INET6 if ":" in self._address[0] else socket.AF_INET)
 
     def _request(self, message: dict[str, Any]) -> bytes:
         body = json.dumps(message).encode()
