@@ -56,6 +56,9 @@ SAID = {
 PREFIXES = {"claude_agent_sdk": "mcp__shop__", "semantic_kernel": "Shop-"}
 """How the names of tools begin, as models know them."""
 
+ENDS = {"smolagents": {"final_answer": "read_only"}}
+"""Tools of a framework itself, which always run. An exploration wants to know that they do no harm."""
+
 
 class Recorded:
     """An agent with its recording, in a folder of its own."""
@@ -64,10 +67,8 @@ class Recorded:
         self.folder = folder
         self._program = ["--", str(framework.python), str(PROGRAMS / f"with_{framework.name}.py")]
         self.tools = [f"{PREFIXES.get(framework.name, '')}{each}" for each in ("look_up", "refund")]
-        config = "".join(
-            f"[tools.{json.dumps(tool)}]\n{kind} = true\n"
-            for tool, kind in zip(self.tools, ("read_only", "effect"), strict=True)
-        )
+        kinds = dict(zip(self.tools, ("read_only", "effect"), strict=True)) | ENDS.get(framework.name, {})
+        config = "".join(f"[tools.{json.dumps(tool)}]\n{kind} = true\n" for tool, kind in kinds.items())
         (folder / "offbook.toml").write_text(config)
         said = SAID.get(framework.name, [_asks_for("look_up"), _asks_for("refund"), {"content": "Done."}])
         with offbook.serving(responses={"turns": said}) as upstream:
@@ -97,7 +98,10 @@ class Recorded:
         return text
 
 
-@pytest.fixture(scope="module", params=FRAMEWORKS, ids=lambda framework: framework.name)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(each, id=each.name, marks=pytest.mark.xdist_group(each.name)) for each in FRAMEWORKS],
+)
 def agent(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     framework: Framework = request.param
     if not framework.is_installed:
