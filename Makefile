@@ -141,7 +141,7 @@ conformance: setup $(GROUP_STAMP)-conformance $(GROUP_STAMP)-cluster $(if $(NPM)
 
 works-with: setup ## Take over the tools of every framework, each in an environment that is kept, and print what works
 	@$(BIN)/python -m tests.wire.tools_of.environments
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal --junit-xml .scratch/works-with.xml tests/wire/tools_of; result=$$?; \
+	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup --junit-xml .scratch/works-with.xml tests/wire/tools_of; result=$$?; \
 	$(BIN)/python -m tests.wire.tools_of.table .scratch/works-with.xml && exit $$result
 
 zoo: setup $(GROUP_STAMP)-conformance $(if $(NPM),$(NODE_SDKS_STAMP)) ## Explore agents with planted defects and their sound twins, with every fault

@@ -20,7 +20,7 @@ COLUMNS = {
 
 def lines(results: Path) -> Iterator[str]:
     """Yield the lines of the table, by the results of the tests in the form of JUnit."""
-    yield "| framework | package | version | " + " | ".join(COLUMNS) + " |"
+    yield "| framework | package | version tested | " + " | ".join(COLUMNS) + " |"
     yield "| --- " * (3 + len(COLUMNS)) + "|"
     passed: dict[tuple[str, str], bool] = {}
     for case in ET.parse(results).iter("testcase"):
@@ -29,7 +29,7 @@ def lines(results: Path) -> Iterator[str]:
         passed[place] = passed.get(place, True) and len(case) == 0
     for each in FRAMEWORKS:
         cells = ["yes" if passed.get((test, each.name)) else "no" for test in COLUMNS.values()]
-        yield f"| {each.title} | `{each.package}` | {each.version} | {' | '.join(cells)} |"
+        yield f"| {each.title} | {each.package} | {each.version} | {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ import pytest
 from offbook.subjects.program.guest import frameworks as guest
 from offbook.subjects.program.guest.take_over import HOOKED
 
+from tests.wire.documented_table import DOCS, DocumentedTable
+
 from .catalog import FRAMEWORKS
 from .standin import Recorded, answering
 
@@ -152,3 +154,10 @@ def test_each_framework_without_what_is_hooked_is_noted_when_it_is_loaded(module
 def test_every_hooked_package_is_in_the_table() -> None:
     packages = {package for package, _ in guest.FRAMEWORKS.values()}
     assert packages == {each.package for each in FRAMEWORKS}
+
+
+@pytest.mark.skipif(not (DOCS / "wire/tools.md").exists(), reason="docs/wire/tools.md is missing")
+def test_the_page_names_the_frameworks_and_versions_that_are_tried() -> None:
+    columns = DocumentedTable("wire/tools.md", "## Frameworks").read()
+    assert columns["package"] == {each.title: each.package for each in FRAMEWORKS}
+    assert columns["version tested"] == {each.title: each.version for each in FRAMEWORKS}
