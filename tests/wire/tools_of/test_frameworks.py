@@ -15,7 +15,6 @@ import pytest
 
 from offbook.subjects.program.guest import frameworks as guest
 from offbook.subjects.program.guest.take_over import HOOKED
-
 from tests.wire.documented_table import DOCS, DocumentedTable
 
 from .catalog import FRAMEWORKS
