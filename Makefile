@@ -50,7 +50,7 @@ MCP_CONFORMANCE := .scratch/mcp_conformance
 MCP_CONFORMANCE_STAMP := $(MCP_CONFORMANCE)/.ready-$(MCP_CONFORMANCE_VERSION)-$(MCP_CONFORMANCE_NODE_VERSION)
 NPM := $(shell command -v npm)
 # slow to start, and quick to change with what others release: CI runs them beside the tests
-CONFORMANCE := tests/integrations tests/wire/frameworks tests/wire/intercept_clients tests/wire/node tests/wire/protocols tests/report/exploration/test_page_in_browser.py tests/report/scenarios/test_page_in_browser.py tests/mcp/clients tests/mcp/agents tests/mcp/protocol tests/view/pages tests/workers/cluster
+CONFORMANCE := tests/integrations tests/wire/frameworks tests/wire/intercept_clients tests/wire/node tests/wire/protocols tests/wire/tools_of tests/report/exploration/test_page_in_browser.py tests/report/scenarios/test_page_in_browser.py tests/mcp/clients tests/mcp/agents tests/mcp/protocol tests/view/pages tests/workers/cluster
 # explored with every fault, which takes minutes; its programs wait more than they work, hence more workers than cores
 ZOO := tests/explore/test_agents.py tests/docs/test_tutorials.py
 # tests that try a sample of their cases in 'make test', and every case in 'make zoo'
@@ -72,7 +72,7 @@ ZOO_WORKERS := $(shell echo $$((2 * $$(nproc))))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup aimock axe node-sdks node-agents mcp-clients demo test check layers types tests conformance zoo coverage bench soak docs docs-site screenshots constraints format clean
+.PHONY: help setup aimock axe node-sdks node-agents mcp-clients demo test check layers types tests conformance works-with zoo coverage bench soak docs docs-site screenshots constraints format clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -158,6 +158,11 @@ tests: setup $(if $(NPM),$(AIMOCK_STAMP))
 
 conformance: setup $(GROUP_STAMP)-conformance $(GROUP_STAMP)-cluster $(if $(NPM),$(AIMOCK_STAMP) $(AXE_STAMP) $(NODE_SDKS_STAMP) $(NODE_AGENTS_STAMP) $(MCP_CLIENTS_STAMP) $(MCP_CONFORMANCE_STAMP)) ## Run Node SDKs, frameworks, MCP clients and a browser against us
 	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup $(CONFORMANCE)
+
+works-with: setup ## Take over the tools of every framework, each in an environment that is kept, and print what works
+	@$(BIN)/python -m tests.wire.tools_of.environments
+	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup --junit-xml .scratch/works-with.xml tests/wire/tools_of; result=$$?; \
+	$(BIN)/python -m tests.wire.tools_of.table .scratch/works-with.xml && exit $$result
 
 zoo: setup $(GROUP_STAMP)-conformance $(if $(NPM),$(NODE_SDKS_STAMP)) ## Explore agents with planted defects and their sound twins, with every fault
 	OFFBOOK_TEST_EVERY_CASE=1 $(BIN)/python -m pytest --numprocesses $(ZOO_WORKERS) --dist worksteal --timeout 1200 $(ZOO) $(SAMPLED)

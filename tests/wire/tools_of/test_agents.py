@@ -27,7 +27,7 @@ TIMEOUT_S = 120
 pytestmark = pytest.mark.timeout(600)
 
 
-def _calls(tool: str) -> dict[str, Any]:
+def _asks_for(tool: str) -> dict[str, Any]:
     return {"tool_calls": [{"id": f"call_{tool}", "name": tool, "arguments": {"order": 7}}]}
 
 
@@ -38,23 +38,26 @@ def _thought(tool: str, **arguments: Any) -> dict[str, Any]:
 
 
 SAID = {
-    "claude_agent_sdk": [_calls("mcp__shop__look_up"), _calls("mcp__shop__refund"), {"content": "Done."}],
+    "claude_agent_sdk": [_asks_for("mcp__shop__look_up"), _asks_for("mcp__shop__refund"), {"content": "Done."}],
     "dspy": [
         _thought("look_up", order=7),
         _thought("refund", order=7),
         _thought("finish"),
         {"content": "[[ ## reasoning ## ]]\nIt is.\n\n[[ ## answer ## ]]\nDone.\n\n[[ ## completed ## ]]\n"},
     ],
-    "semantic_kernel": [_calls("Shop-look_up"), _calls("Shop-refund"), {"content": "Done."}],
+    "semantic_kernel": [_asks_for("Shop-look_up"), _asks_for("Shop-refund"), {"content": "Done."}],
     "smolagents": [
-        _calls("look_up"),
-        _calls("refund"),
+        _asks_for("look_up"),
+        _asks_for("refund"),
         {"tool_calls": [{"id": "call_end", "name": "final_answer", "arguments": {"answer": "Done."}}]},
     ],
 }
 """What the model says, where it is not a call of each tool and an answer."""
-PREFIXES = {"semantic_kernel": "Shop-"}
-"""How the names of tools begin in a recording."""
+PREFIXES = {"claude_agent_sdk": "mcp__shop__", "semantic_kernel": "Shop-"}
+"""How the names of tools begin, as models know them."""
+
+ENDS = {"smolagents": {"final_answer": "read_only"}}
+"""Tools of a framework itself, which always run. An exploration wants to know that they do no harm."""
 
 
 class Recorded:
@@ -64,12 +67,10 @@ class Recorded:
         self.folder = folder
         self._program = ["--", str(framework.python), str(PROGRAMS / f"with_{framework.name}.py")]
         self.tools = [f"{PREFIXES.get(framework.name, '')}{each}" for each in ("look_up", "refund")]
-        config = "".join(
-            f"[tools.{json.dumps(tool)}]\n{kind} = true\n"
-            for tool, kind in zip(self.tools, ("read_only", "effect"), strict=True)
-        )
+        kinds = dict(zip(self.tools, ("read_only", "effect"), strict=True)) | ENDS.get(framework.name, {})
+        config = "".join(f"[tools.{json.dumps(tool)}]\n{kind} = true\n" for tool, kind in kinds.items())
         (folder / "offbook.toml").write_text(config)
-        said = SAID.get(framework.name, [_calls("look_up"), _calls("refund"), {"content": "Done."}])
+        said = SAID.get(framework.name, [_asks_for("look_up"), _asks_for("refund"), {"content": "Done."}])
         with offbook.serving(responses={"turns": said}) as upstream:
             bases = {"openai": f"{upstream.url}/v1", "anthropic": upstream.url, "google": upstream.url}
             upstreams = [word for vendor, url in bases.items() for word in ("--upstream", f"{vendor}={url}")]
@@ -97,7 +98,10 @@ class Recorded:
         return text
 
 
-@pytest.fixture(scope="module", params=FRAMEWORKS, ids=lambda framework: framework.name)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(each, id=each.name, marks=pytest.mark.xdist_group(each.name)) for each in FRAMEWORKS],
+)
 def agent(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     framework: Framework = request.param
     if not framework.is_installed:
@@ -109,9 +113,8 @@ def test_each_call_is_recorded_once(agent: Recorded) -> None:
     recorded = json.loads((agent.folder / "run.json").read_text())["_tools"]
     assert agent.recording.stdout == "Done.\n"
     assert agent.ledger == LEDGER
-    assert {tool: [each["arguments"]["order"] for each in calls] for tool, calls in recorded.items()} == dict.fromkeys(
-        agent.tools, [7]
-    )
+    orders = {tool: [each["arguments"]["order"] for each in calls] for tool, calls in recorded.items()}
+    assert orders == {tool: [7] for tool in agent.tools}
 
 
 def test_a_replay_says_the_same_and_runs_no_tool(agent: Recorded) -> None:

@@ -1,6 +1,6 @@
 """The tools of frameworks are recorded as they run, and replayed without running: each framework in its environment.
 
-An environment is `NAME` in OFFBOOK_ENVS (.scratch/envs), made with `python -m venv` and the package of the framework.
+Environments are made by `make works-with`.
 """
 
 import json
@@ -13,29 +13,17 @@ from typing import Any
 
 import pytest
 
+from offbook.subjects.program.guest import frameworks as guest
+from offbook.subjects.program.guest.take_over import HOOKED
+from tests.wire.documented_table import DOCS, DocumentedTable
+
+from .catalog import FRAMEWORKS
 from .standin import Recorded, answering
 
 ROOT = Path(__file__).parents[3]
 PROGRAMS = Path(__file__).parent / "programs"
 SITE = ROOT / "src/offbook/subjects/program/guest/site"
-ENVIRONMENTS = Path(os.environ.get("OFFBOOK_ENVS") or ROOT / ".scratch/envs")
-FRAMEWORKS = {
-    "agno": "agno",
-    "autogen": "autogen-core",
-    "claude_agent_sdk": "claude-agent-sdk",
-    "crewai": "crewai",
-    "dspy": "dspy",
-    "fastmcp": "fastmcp",
-    "google_adk": "google-adk",
-    "haystack": "haystack-ai",
-    "llama_index": "llama-index-core",
-    "mcp1": "mcp",
-    "mcp2": "mcp",
-    "semantic_kernel": "semantic-kernel",
-    "smolagents": "smolagents",
-    "strands": "strands-agents",
-}
-"""The package of each program's framework."""
+BY_NAME = {each.name: each for each in FRAMEWORKS if (PROGRAMS / f"with_{each.name}.py").exists()}
 
 
 def run(python: Path, program: Path, recorded: Recorded, folder: Path, **variables: str) -> tuple[Any, list[Any]]:
@@ -63,20 +51,21 @@ IN_PROCESS = ("fastmcp", "mcp1", "mcp2")
 @pytest.mark.parametrize(
     ("name", "variables"),
     [
-        *((name, {}) for name in FRAMEWORKS),
+        *((name, {}) for name in BY_NAME),
         *(pytest.param(name, {"OFFBOOK_MCP_CONFIG": "mcp.json"}, id=f"{name} with --mcp") for name in IN_PROCESS),
     ],
 )
 def test_tools_are_recorded_once_and_replayed_without_running(
     name: str, variables: dict[str, str], tmp_path: Path
 ) -> None:
-    python, program = ENVIRONMENTS / name / "bin/python", PROGRAMS / f"with_{name}.py"
-    if not python.exists():
-        pytest.skip(f"{FRAMEWORKS[name]} is not installed in {ENVIRONMENTS / name}")
+    framework = BY_NAME[name]
+    python, program = framework.python, PROGRAMS / f"with_{name}.py"
+    if not framework.is_installed:
+        pytest.skip(f"{framework.package} is not installed: make works-with")
     recorded = Recorded()
     printed, ran = run(python, program, recorded, tmp_path, **variables)
     assert [note for note in recorded.notes if "problem" in note] == []
-    assert FRAMEWORKS[name] in {note.get("framework") for note in recorded.notes}
+    assert framework.package in {note.get("framework") for note in recorded.notes}
     assert in_order([[call["tool"], call["arguments"]] for call in recorded.calls]) == in_order(ran)
     assert len(ran) > 2
 
@@ -146,3 +135,28 @@ def test_a_tool_that_cannot_be_taken_over_is_noted_and_runs(tmp_path: Path) -> N
     assert (printed, recorded.calls) == ([3], [])
     problem = "__main__:stream is a generator, or no function"
     assert {"tool": "look", "problem": problem} in recorded.notes
+
+
+def test_the_hooked_modules_are_those_that_can_be_taken_over() -> None:
+    assert set(HOOKED) == guest.FRAMEWORKS.keys()
+
+
+@pytest.mark.parametrize("module", HOOKED)
+def test_each_framework_without_what_is_hooked_is_noted_when_it_is_loaded(module: str, tmp_path: Path) -> None:
+    program = f"import importlib\nimportlib.import_module({module!r})\nprint(1)\n"
+    _, recorded = run_with_framework(tmp_path, module, "", program)
+    (note,) = recorded.notes
+    assert note["framework"] == guest.FRAMEWORKS[module][0]
+    assert note["problem"].startswith("AttributeError")
+
+
+def test_every_hooked_package_is_in_the_table() -> None:
+    packages = {package for package, _ in guest.FRAMEWORKS.values()}
+    assert packages == {each.package for each in FRAMEWORKS}
+
+
+@pytest.mark.skipif(not (DOCS / "wire/tools.md").exists(), reason="docs/wire/tools.md is missing")
+def test_the_page_names_the_frameworks_and_versions_that_are_tried() -> None:
+    columns = DocumentedTable("wire/tools.md", "## Frameworks").read()
+    assert columns["package"] == {each.title: each.package for each in FRAMEWORKS}
+    assert columns["version tested"] == {each.title: each.version for each in FRAMEWORKS}

@@ -21,6 +21,8 @@ async def main() -> None:
         allowed_tools=["mcp__shop__look_up", "mcp__shop__refund"],
         tools=[],
         setting_sources=[],
+        env={"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "MAX_THINKING_TOKENS": "0"},
+        extra_args={"session-id": "00000000-0000-4000-8000-000000000001", "no-session-persistence": None},
     )
     async for message in query(prompt=QUESTION, options=options):
         if isinstance(message, ResultMessage):

@@ -15,6 +15,7 @@ async def main() -> None:
         is_chat_model=True,
         is_function_calling_model=True,
         context_window=8000,
+        max_retries=0,
     )
     agent = FunctionAgent(tools=[look_up, refund], llm=llm, streaming=False)
     finish((await agent.run(QUESTION)).response.content)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import inspect
+import json
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -39,6 +40,9 @@ STEERING = (
     "google.adk.tools.set_model_response_tool:",
     "google.adk.tools.skill_toolset:",
     "google.adk.tools.transfer_to_agent_tool:",
+    "langchain_core.runnables.",
+    "langchain_core.tools.convert:",
+    "langgraph.pregel.",
     "llama_index.core.agent.",
     "smolagents.default_tools:FinalAnswerTool.",
     "strands._context_manager.",
@@ -46,7 +50,7 @@ STEERING = (
     "strands.tools.",
     "strands.vended_tools.stop.",
 )
-"""Where frameworks define tools of their own that steer an agent: hand over to another one, end a loop, keep a state.
+"""Where frameworks define tools of their own that steer an agent: run another one, hand over, end a loop, keep a state.
 
 They change what only the process has, so that a recorded result would not do what they do: they always run.
 """
@@ -224,12 +228,29 @@ def without(*names: str, package: str = "") -> Callable[[dict[str, Any]], dict[s
 
 def _first(given: dict[str, Any]) -> object:
     """Select what is in the first argument, where a tool is given all arguments of the model in one."""
-    return next(iter(given.values()), {})
+    return next((value for name, value in given.items() if name != "self"), {})
+
+
+MAX_TOOLS = 256
 
 
 def _langchain(module: ModuleType, tools: Tools) -> None:
     """A tool is a class with `_run` and `_arun`. A function becomes one."""
-    select = without("config", "run_manager", "callbacks")
+    injected: dict[int, tuple[Any, set[str]]] = {}
+
+    def injected_into(tool: Any) -> set[str]:
+        """Return the names of the arguments that are not the model's, such as a state. To find them takes long."""
+        if id(tool) not in injected:
+            if len(injected) > MAX_TOOLS:
+                injected.clear()
+            shown, taken = tool.tool_call_schema, tool.get_input_schema()
+            known = hasattr(shown, "model_fields") and hasattr(taken, "model_fields")
+            injected[id(tool)] = (tool, set(taken.model_fields) - set(shown.model_fields) if known else set())
+        return injected[id(tool)][1]
+
+    def select(given: dict[str, Any]) -> object:
+        names = injected_into(given["self"])
+        return without("config", "run_manager", "callbacks", *names, package="langgraph")(given)
 
     def name(tool: Any) -> str:
         functions = (getattr(tool, "func", None), getattr(tool, "coroutine", None))
@@ -243,8 +264,22 @@ def _pydantic_ai(module: ModuleType, tools: Tools) -> None:
 
 
 def _openai_agents(module: ModuleType, tools: Tools) -> None:
+    """A tool is a decorated function, or made with a function that is given the arguments as JSON."""
     select = without(package="agents")
     take_decorated(module.function_tool, tools, function="func", name="name_override", select=select)
+
+    def select_parsed(given: dict[str, Any]) -> object:
+        with suppress(ValueError, TypeError):
+            return json.loads(list(given.values())[-1])
+        return {}
+
+    def take(given: _Given) -> None:
+        function = given["on_invoke_tool"]
+        made_by = function.func if isinstance(function, partial) else function
+        if not _place(made_by).startswith("agents."):
+            take_tool(tools, function, given["name"], select=select_parsed)
+
+    before_call(module.FunctionTool.__init__, take, needs=("name", "on_invoke_tool"))
 
 
 def _mcp_client(module: ModuleType, tools: Tools) -> None:
@@ -313,7 +348,13 @@ def _fastmcp(module: ModuleType, tools: Tools) -> None:
 
 
 def _claude_agent_sdk(module: ModuleType, tools: Tools) -> None:
-    take_given(module.SdkMcpTool.__init__, tools, "handler", name="name", select=_first)
+    """Models know a tool by its server and its name."""
+
+    def take(given: _Given) -> None:
+        for each in given.get("tools") or ():
+            take_tool(tools, each.handler, f"mcp__{given['name']}__{each.name}", select=_first)
+
+    before_call(module.create_sdk_mcp_server, take, needs=("name", "tools"))
 
 
 def _smolagents(module: ModuleType, tools: Tools) -> None:

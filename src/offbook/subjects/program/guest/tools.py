@@ -35,7 +35,8 @@ A call without a name is no tool's, and runs.
 """
 
 Selection: TypeAlias = Callable[[dict[str, Any]], object]
-"""Finds what the model gave among all arguments of a call, by name: a mapping, or an object with fields."""
+"""Finds what the model gave among all arguments of a call, by name: a mapping, or an object with fields. `self` is one
+of them, and left out of a mapping."""
 
 MAX_DEPTH = 50
 MAX_MESSAGE_BYTES = 32 * 1024 * 1024
@@ -187,13 +188,12 @@ def _arguments(
         return {}
     given: dict[str, Any] = {}
     for name, value in bound.items():
-        if name not in ("self", "cls"):
-            given |= value if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD else {name: value}
+        given |= value if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD else {name: value}
     selected = select(given)
     if not isinstance(selected, Mapping):
         form = _json_form(selected)
         return form[0] if form is not None and isinstance(form[0], dict) else {}
-    forms = {name: _json_form(value) for name, value in selected.items()}
+    forms = {name: _json_form(value) for name, value in selected.items() if name not in ("self", "cls")}
     return {str(name): form[0] for name, form in forms.items() if form is not None}
 
 
