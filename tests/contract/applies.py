@@ -42,6 +42,7 @@ LEFT_OUT = {
     "null fields": on(TOOLS, "a null argument is a value") | on("websocket", "events have no messages of models"),
     "protocols": on("provider", "a provider has no protocol") | on(TOOLS, NO_PROTOCOLS) | on("websocket", NO_PROTOCOLS),
     "streams": on(TOOLS, "a tool call is not streamed") | on("websocket", "everything is a stream of frames"),
+    "the hint of a miss": on("program_tools", "a program is run by a command, whose options the hint names"),
     "sessions of their own": on(("provider", "tools"), OBJECT),
     "sessions": on(("provider", "tools"), OBJECT)
     | on("websocket", "a client that connects again starts from the handshake"),

@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx2
@@ -19,6 +20,7 @@ from offbook.wire.options import ProgramToolOptions, WireOptions
 from offbook.wire.server.control import TOOLS_PATH
 from offbook.wire.server.wire_server import WireServer
 from tests.faults.samples import TOOL_SAMPLES
+from tests.servers import redis_server
 
 REFUNDED = {"arguments": {"order": 7}, "result": {"refunded": 7}}
 MAILED = {"arguments": {"order": 7}, "result": "sent"}
@@ -26,11 +28,16 @@ BOOK = {"_version": 2, "_tools": {"refund": [REFUNDED], "mail": [MAILED]}}
 EVERYTHING = ProgramToolOptions(run_all=True)
 
 
+@dataclass
+class Price:
+    amount: int
+
+
 class Program:
     """The tools of a program, by name, and what they have done."""
 
     def __init__(self, server):
-        self.server, self.ran = server, []
+        self.server, self.ran, self.before_mail = server, [], lambda: None
 
         def refund(order: int) -> dict:
             self.ran.append("refund")
@@ -40,6 +47,7 @@ class Program:
 
         def mail(order: int) -> str:
             self.ran.append("mail")
+            self.before_mail()
             return f"sent {len(self.ran)}"
 
         async def look(order: int) -> str:
@@ -50,9 +58,12 @@ class Program:
             self.ran.append("draw")
             return object()
 
-        self.refund, self.mail, self.look, self.draw = refund, mail, look, draw
+        def price(order: int) -> Price:
+            return Price(order)
+
+        self.refund, self.mail, self.look, self.draw, self.price = refund, mail, look, draw, price
         tools = Tools(f"{server.url}{TOOLS_PATH}")
-        for function in (refund, mail, look, draw):
+        for function in (refund, mail, look, draw, price):
             assert tools.take(function, function.__name__)
 
     def at_once(self, *calls):
@@ -130,6 +141,16 @@ def test_a_timeout_takes_its_time():
         with pytest.raises(TimeoutError):
             run.refund(order=7)
         assert time.monotonic() - started_s >= 0.05
+
+
+@pytest.mark.parametrize("tools", [ProgramToolOptions(), EVERYTHING], ids=["replayed", "for real"])
+def test_a_fault_that_leaves_the_result_leaves_its_type(tools, tmp_path):
+    path, line = tmp_path / "run.json", parse_fault("tool=price: stdout_noise")
+    with program(record=path) as run:
+        assert run.price(order=7) == Price(7)
+    with program(recording=path, faults=[line], tools=tools) as run:
+        assert run.price(order=7) == Price(7)
+        assert len(run.server.fired()) == 1
 
 
 @pytest.mark.parametrize("held", ["refund", "mail"])
@@ -245,6 +266,31 @@ def test_a_fork_copies_the_calls_that_it_serves_and_records_the_others(tmp_path)
         assert run.refund(order=8) == {"refunded": 8}
         assert run.ran == ["refund"]
     assert calls_in(after) == {"refund": 2}
+
+
+@pytest.fixture
+def shared():
+    """A recording that processes share."""
+    return redis_server.shared().url()
+
+
+def test_processes_that_share_a_recording_run_a_tool_once(shared):
+    with program(record=shared, record_mode="new") as run, program(record=shared, record_mode="new") as other:
+        assert run.mail(order=7) == other.mail(order=7) == "sent 1"
+        assert run.mail(order=7) == other.mail(order=7) == "sent 2"
+        assert (run.ran, other.ran) == (["mail", "mail"], [])
+        assert other.server.cache_counts.hits == 2
+
+
+def test_a_process_waits_for_the_one_that_runs_the_tool(shared):
+    with program(record=shared, record_mode="new") as run, program(record=shared, record_mode="new") as other:
+        ended = []
+        waiting = threading.Thread(target=lambda: ended.append(other.mail(order=7)))
+        run.before_mail = waiting.start
+        assert run.mail(order=7) == "sent 1"
+        waiting.join(30)
+        assert ended == ["sent 1"]
+        assert other.ran == []
 
 
 def test_tools_that_run_count_as_used():

@@ -25,9 +25,9 @@ from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import PositionedReader
 from offbook.session.log import Log, Served
-from offbook.session.script import ScriptedModels, ScriptedTools
+from offbook.session.script import ScriptedModels
 from offbook.session.session import NO_FAULTS
-from offbook.session.sources import CachedModels, ClaimedModels, RecordedModels, RecordedTools
+from offbook.session.sources import CachedModels, CachedTools, ClaimedModels, RecordedModels, RecordedTools
 from offbook.session.tape import Tape
 from offbook.wire.options import DEFAULT_RESPONSE, ProgramToolOptions, WireOptions, parse_fault_plan
 from offbook.wire.recordings import (
@@ -260,6 +260,13 @@ class WireBackend:
         return self.recorder is not None and self.recorder.is_live
 
     @property
+    def cache_counts(self) -> CacheCounts | None:
+        """What a shared recording was used for, by models and by tools; None if it is not shared."""
+        tools = None if self._tool_recorder is None else self._tool_recorder.cache
+        counts = None if self.cache is None else self.cache.counts
+        return counts if counts is None or tools is None else counts.plus(tools.counts)
+
+    @property
     def takes_tools(self) -> bool:
         """Whether programs ask about the calls of their tools."""
         return self._options.tools is not None
@@ -339,7 +346,7 @@ class WireBackend:
         self._tool_recorder = Recorder(
             options.record, mode=options.record_mode, kind="tools", redactor=options.redactor, sink=options.sink
         )
-        if self._tool_recorder.has_answers:
+        if self._tool_recorder.has_answers and self._tool_recorder.cache is None:
             self._tool_answers = Tape(self._tool_recorder.answers(), strict=True)
 
     def _program_tools(self, session: WireSession) -> ProgramTools:
@@ -366,6 +373,8 @@ class WireBackend:
 
             return ForkedTools(session.source.tape, recorder=self._tool_recorder)
         if self._tool_recorder is not None:
+            if self._tool_recorder.cache is not None:
+                return CachedTools(self._tool_recorder.cache)
             return None if self._tool_answers is None else RecordedTools(self._tool_answers)
         return None if session.source is None else RecordedTools(session.source.tape)
 
@@ -469,7 +478,7 @@ class CallInspection(Served):
     @property
     def cache_counts(self) -> CacheCounts | None:
         """What a shared recording was used for; None if the recording is not shared."""
-        return None if self._backend.cache is None else self._backend.cache.counts
+        return self._backend.cache_counts
 
     def totals(self) -> SessionTotals:
         """Return the totals of all sessions, including deleted ones but for those of explored runs."""
@@ -519,10 +528,9 @@ class CallInspection(Served):
         """The function tools of the programs of all sessions, as far as somebody has asked about one."""
         return self._backend.sessions.program_tools
 
-    def tools_continued_by(self, session: WireSession) -> str:
-        """Return what answered tool calls of an explored run that were never recorded; empty if nothing had to."""
-        tools = self._backend.sessions.tools_of(session)
-        return tools.source.continued_by if tools is not None and isinstance(tools.source, ScriptedTools) else ""
+    def tools_of(self, session: WireSession) -> ProgramTools | None:
+        """Return what answers the function tools of the program of a session; None if they are not taken over."""
+        return self._backend.sessions.tools_of(session)
 
     def end_session(self, name: str) -> None:
         """Delete a session, if there is one of that name."""

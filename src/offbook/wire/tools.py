@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ from offbook.errors import (
 from offbook.faults.order import DeliveredTwice, OpenCall
 from offbook.faults.tools import ToolFault
 from offbook.messages import JsonObject, result_text
+from offbook.recording.call_cache import OWN_TURN, CallCache, CallTurn, ToolCallNames
 from offbook.recording.format.exchange import RecordedError, ToolExchange
 from offbook.recording.latency import NO_LATENCY, Latency
 from offbook.recording.match.cursor import AlikeArguments, ExchangeMatch
@@ -120,7 +122,8 @@ class SessionTools(ScriptedTools):
 
 
 class _OpenCall(Struct, frozen=True):
-    """A call that has started. `recorded` is what the recording has for it, `under_way` its place among the others."""
+    """A call that has started. `recorded` is what the recording has for it, `under_way` its place among the others,
+    and `turn` the right to make it, if other processes make the same."""
 
     attempt: ToolAttempt
     tool: str
@@ -128,6 +131,7 @@ class _OpenCall(Struct, frozen=True):
     started_s: float
     recorded: ToolExchange | None = None
     under_way: OpenCall | None = None
+    turn: CallTurn = OWN_TURN
 
     def __str__(self) -> str:
         return str(Effect(tool=self.tool, arguments=self.arguments))
@@ -165,11 +169,17 @@ class ProgramTools:
         self._opaque: dict[str, str] = {}
         self._differing: list[str] = []
         self._open: dict[int, _OpenCall] = {}
+        self._names = ToolCallNames()
 
     @property
     def is_live(self) -> bool:
         """Whether tools without a recorded result run."""
         return self._recorder is not None and self._recorder.is_live
+
+    @property
+    def continued_by(self) -> str:
+        """What answered calls of an explored run that were never recorded; empty if nothing had to."""
+        return self.source.continued_by if isinstance(self.source, ScriptedTools) else ""
 
     @property
     def remarks(self) -> list[str]:
@@ -187,20 +197,52 @@ class ProgramTools:
         call = self._call_of(message)
         return AS_IT_WAS if call is None else self._answer(call, message)
 
+    @property
+    def may_wait(self) -> bool:
+        """Whether answers may have to wait: for other calls of the run, or for a process that makes the same call."""
+        return self.session.has_orders or self._cache is not None
+
     async def answer_in_order(self, message: ToolMessage) -> ToolAnswer | None:
-        """Like `answer`, when the fault plan lets the answer leave."""
+        """Like `answer`, when other processes and the fault plan let the answer leave."""
         call = self._call_of(message)
         if call is None:
             return AS_IT_WAS
         if not message.call:
-            call = replace(call, under_way=self.session.order.start(call.attempt.site))
-        answer = self._answer(call, message)
+            under_way = self.session.order.start(call.attempt.site) if self.session.has_orders else None
+            call = replace(call, under_way=under_way)
+        try:
+            answer = self._answer(call if message.call else await self._in_turn(call), message)
+        except RecordingUnavailableError as error:
+            answer = self._refuse(call, error)
         if call.under_way is not None and (answer is None or not answer.run):
             try:
                 await self.session.hold(call.under_way, call.attempt.fault)
             finally:
                 self.session.order.end(call.under_way)
         return answer
+
+    @property
+    def _cache(self) -> CallCache | None:
+        return None if self._recorder is None else self._recorder.cache
+
+    async def _in_turn(self, call: _OpenCall) -> _OpenCall:
+        """Wait until a call is recorded by another process, or is ours to make, and return it with its turn.
+
+        Raises:
+            RecordingUnavailableError: the recording cannot be reached.
+        """
+        source, cache, fault = self.source, self._cache, _fault_of(call.attempt)
+        if source is None or cache is None or self._options.runs(call.tool) or (fault and not fault.runs_tool):
+            return call
+
+        def is_recorded() -> bool:
+            return source.look_up(call.tool, call.arguments).mismatch is None
+
+        name = self._names.start(call.tool, call.arguments)
+        if cache.has_answer(is_recorded):
+            return call
+        turn = await cache.turn(name, is_recorded)
+        return call if turn.is_answered else replace(call, turn=turn)
 
     def _call_of(self, message: ToolMessage) -> _OpenCall | None:
         """Return the call that a message is about, which starts if it is new; None if there is none."""
@@ -272,6 +314,7 @@ class ProgramTools:
     def _end(self, call: _OpenCall, message: ToolMessage) -> ToolAnswer | None:
         """Record what a tool has done, and return what the program gets instead."""
         if message.cancelled:
+            self._give_up(call)
             return AS_IT_WAS
         did = ToolExchange(
             arguments=call.arguments,
@@ -286,8 +329,21 @@ class ProgramTools:
             self._differing.append(f"{call} {difference}")
         if self._recorder is None or not self._recorder.is_live or call.recorded is not None:
             return self._finish(call, did, CallOutcome("passed"), is_real=True)
-        recorded = self._recorder.record_tool(call.tool, did)
+        try:
+            recorded = self._recorder.record_tool(call.tool, did, turn=call.turn)
+        except RecordingWriteError:
+            self._give_up(call)
+            raise
+        if recorded.id is not None and self.source is not None:
+            self.source.note_used([recorded.id])  # its answer is for other processes
         return self._finish(call, did, CallOutcome("recorded", recorded.key), is_real=True)
+
+    def _give_up(self, call: _OpenCall) -> None:
+        """Let other processes make a call that is not recorded."""
+        if call.turn is not OWN_TURN:
+            self._names.undo(call.tool, call.arguments)
+            with suppress(RecordingUnavailableError):  # the lease ends by itself
+                call.turn.release()
 
     def _refuse(self, call: _OpenCall, error: InputError) -> ToolAnswer:
         """Return the answer to a call that cannot be recorded, or whose recording cannot be reached."""
@@ -301,10 +357,9 @@ class ProgramTools:
         """Apply the fault of a call to what the tool has done, note the call, and return what the program gets."""
         crash, fault = call.attempt.crash, _fault_of(call.attempt)
         wait_s = 0.0 if is_real or did is None else self._latency.delay_ms(did.latency_ms) / 1000.0
-        if fault is None:
-            answer = AS_IT_WAS if is_real or did is None else _answer(did, wait_s)
-        else:
-            answer, outcome = _struck(fault, call, did, wait_s), CallOutcome("fault", outcome.key)
+        answer = AS_IT_WAS if is_real or did is None else _answer(did, wait_s)
+        if fault is not None:
+            answer, outcome = _struck(fault, call, did, answer), CallOutcome("fault", outcome.key)
         self._note(call, did, answer, outcome)
         if crash is not None:
             self.session.observer.crash()
@@ -377,16 +432,20 @@ def _answer(exchange: ToolExchange, wait_s: float) -> ToolAnswer:
     return ToolAnswer(result=result, type=exchange.result_type, error=exchange.error, wait_s=wait_s)
 
 
-def _struck(fault: ToolFault, call: _OpenCall, did: ToolExchange | None, wait_s: float) -> ToolAnswer:
-    """Return what the program gets of a call with a fault: an error of a class that tools raise, or a wrong result."""
+def _struck(fault: ToolFault, call: _OpenCall, did: ToolExchange | None, clean: ToolAnswer) -> ToolAnswer:
+    """Return what the program gets of a call with a fault: an error of a class that tools raise, or a wrong result.
+
+    It gets the `clean` answer if the tool itself has failed, and if the fault leaves the result as it was.
+    """
     if did is not None and did.error is not None:
-        return _answer(did, wait_s)
-    wait_s += fault.wait_s
+        return clean
+    wait_s, result = clean.wait_s + fault.wait_s, None if did is None else did.answer
     try:
-        result = fault.outcome(call.tool, call.attempt.mark, None if did is None else did.answer)
+        changed = fault.outcome(call.tool, call.attempt.mark, result)
     except ToolTimeoutError as error:
         return ToolAnswer(error=RecordedError("TimeoutError", str(error)), wait_s=wait_s)
     except Exception as error:
         kind = "ConnectionError" if "loses_answer" in fault.traits else "RuntimeError"
         return ToolAnswer(error=RecordedError(kind, str(error)), wait_s=wait_s)
-    return ToolAnswer(result=msgspec.to_builtins(result), wait_s=wait_s)
+    is_clean = changed is result and result is not None
+    return clean if is_clean else ToolAnswer(result=msgspec.to_builtins(changed), wait_s=wait_s)

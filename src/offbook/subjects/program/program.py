@@ -245,7 +245,10 @@ class ProgramSubject:
                 session.follow(plan.without_crashes())
                 ended = self._live(lives.restart(), observer, session, files)
             continued_by = "" if self._mcp is None else self._mcp.end_run(session)
-            continued_by = continued_by or self._server.tools_continued_by(session)
+            if (tools := self._server.tools_of(session)) is not None:
+                continued_by = continued_by or tools.continued_by
+                for remark in tools.remarks if self._limits is None else ():
+                    self._notices.warn(remark)
             self._server.end_session(name)
             ended = replace(ended, continued_by=ended.continued_by or continued_by)
             if not ended.hung:

@@ -105,8 +105,8 @@ def accept_tools(request: HttpRequest, sessions: SessionRegistry) -> AcceptedCal
     if not request.path.endswith(TOOLS_PATH) or split_session_path(request.path)[1] != TOOLS_PATH:
         return None
     session = sessions.for_request(request)[0]
-    tools = None if session.has_orders else sessions.tools_of(session)
-    message = None if tools is None else _tool_message(request)
+    tools = sessions.tools_of(session)
+    message = None if tools is None or tools.may_wait else _tool_message(request)
     if tools is None or message is None:
         return None
     return AcceptedCall(session, request, None, _tool_response(tools.answer(message)))

@@ -50,6 +50,7 @@ class TakeOver:
         self._made: Tools | None = None
         lines = os.environ.get(FUNCTIONS_VARIABLE, "").splitlines()
         self._functions = dict(line.split("=", 1) for line in lines if "=" in line)
+        self._own = set[str]()
 
     @property
     def tools(self) -> Tools:
@@ -101,19 +102,18 @@ class TakeOver:
         """
         if event != "socket.connect" or not self._functions:
             return
-        main = sys.modules["__main__"]
+        main, self._own = sys.modules["__main__"], {"__main__"}
+        self._own.add(os.path.splitext(os.path.basename(getattr(main, "__file__", None) or ""))[0])
+        self._own.add(getattr(getattr(main, "__spec__", None), "name", ""))
         for tool, path in self._own_places().items():
             if hasattr(main, path.partition(".")[0]):  # it may not have been defined so far
                 del self._functions[tool]
                 self._take_function(tool, main, path)
 
     def _own_places(self) -> dict[str, str]:
-        """Return the tools that are functions of the script, and where each is in it."""
-        main, names = sys.modules["__main__"], {"__main__"}
-        names.add(os.path.splitext(os.path.basename(getattr(main, "__file__", None) or ""))[0])
-        names.add(getattr(getattr(main, "__spec__", None), "name", ""))
+        """Return the tools that are functions of the script and not taken over yet, and where each is in it."""
         places = {tool: place.partition(":") for tool, place in self._functions.items()}
-        return {tool: path for tool, (module, _, path) in places.items() if module in names}
+        return {tool: path for tool, (module, _, path) in places.items() if module in self._own}
 
     def _note_missing(self) -> None:
         """Note the functions that the script has never defined."""

@@ -92,7 +92,8 @@ class Tools:
     def _answer(self, asked: dict[str, Any], call: _Call) -> Any:
         answer = self._server.ask(self._noted(asked))
         if "run" not in answer:
-            time.sleep(answer.get("wait_s", 0))
+            if answer.get("wait_s"):  # a sleep of no time takes some
+                time.sleep(answer["wait_s"])
             return call.outcome(answer)
         with call.running() as ended:
             ended.value = call.run()
@@ -105,7 +106,7 @@ class Tools:
         answer = await self._server.ask_async(self._noted(asked))
         if "run" in answer:
             return await self._finish(answer["run"], call, call.run())
-        if "wait_s" in answer:
+        if answer.get("wait_s"):
             await asyncio.sleep(answer["wait_s"])
         return call.outcome(answer)
 

@@ -15,6 +15,8 @@ def _take_over() -> None:
     package = sys.modules["_offbook_guest"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(package)
     importlib.import_module("_offbook_guest.take_over").install()
+    if os.environ.get("OFFBOOK_CALLS"):
+        importlib.import_module("_offbook_guest.calls").install()
 
 
 def _load_hidden() -> None:
