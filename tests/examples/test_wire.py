@@ -29,7 +29,6 @@ def test_an_agent_gets_over_a_failure_and_uses_all_that_was_recorded(program, co
     assert code == 0
     assert out == ANSWER
     assert err.splitlines() == [
-        "offbook: the program runs its tools for real; the recording asks for get_weather",
         "offbook: 2 calls in 3 attempts, 2 served, 1 with a fault (examples/wire/weather.json)",
         "offbook: 1 fault fired: call=2 attempt=1: http_error 500",
     ]
