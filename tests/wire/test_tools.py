@@ -14,7 +14,9 @@ import pytest
 
 from offbook import inject_tools
 from offbook.errors import OffbookError
+from offbook.events import FaultFired, MemorySink
 from offbook.faults import At, FaultPlan, parse_fault
+from offbook.subjects.program.guest import tools as guest
 from offbook.subjects.program.guest.tools import Tools
 from offbook.wire.options import ProgramToolOptions, WireOptions
 from offbook.wire.server.control import TOOLS_PATH
@@ -237,6 +239,16 @@ def test_a_result_that_cannot_be_rebuilt_runs_again_and_is_recorded_once(tmp_pat
     assert calls_in(path) == {"draw": 1}
 
 
+def test_a_large_result_reaches_the_program_and_is_not_recorded(tmp_path, monkeypatch):
+    monkeypatch.setattr(guest, "MAX_MESSAGE_BYTES", 100)
+    path = tmp_path / "run.json"
+    for mode in ("append", "new"):
+        with program(record=path, record_mode=mode) as run:
+            assert run.refund(order="x" * 200) == {"refunded": "x" * 200}
+            assert run.ran == ["refund"]
+    assert json.loads(path.read_text())["_tools"]["refund"][0]["result_type"] == "large result"
+
+
 def test_fresh_removes_the_tools_that_are_no_longer_called(tmp_path):
     path = tmp_path / "run.json"
     with program(record=path) as run:
@@ -291,6 +303,20 @@ def test_a_process_waits_for_the_one_that_runs_the_tool(shared):
         waiting.join(30)
         assert ended == ["sent 1"]
         assert other.ran == []
+
+
+def test_calls_and_faults_are_events():
+    sink = MemorySink()
+    with replayed("tool=refund call=1: tool_lost", sink=sink) as run:
+        with pytest.raises(ConnectionError):
+            run.refund(order=7)
+        run.mail(order=7)
+    fired, *called = sink.events
+    assert fired == FaultFired(None, "", "tool_lost", call=1, tool="refund")
+    assert [(each.tool, each.error, each.call) for each in called] == [
+        ("refund", "ConnectionError", 1),
+        ("mail", None, 1),
+    ]
 
 
 def test_tools_that_run_count_as_used():

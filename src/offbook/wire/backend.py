@@ -360,6 +360,7 @@ class WireBackend:
             recorder=self._tool_recorder,
             latency=self._latency,
             default_response=DEFAULT_RESPONSE if default is None else default,
+            sink=guard_sink(self._options.sink),
         )
 
     def _tool_source(self, session: WireSession) -> RecordedTools | None:

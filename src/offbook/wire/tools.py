@@ -18,6 +18,7 @@ from offbook.errors import (
     RecordingWriteError,
     ToolTimeoutError,
 )
+from offbook.events import NULL_SINK, FaultFired, Sink, ToolCalled
 from offbook.faults.order import DeliveredTwice, OpenCall
 from offbook.faults.tools import ToolFault
 from offbook.messages import JsonObject, result_text
@@ -147,6 +148,7 @@ class ProgramTools:
         options: which tools run for real though they are recorded.
         latency: how long replayed answers take.
         default_response: the result of a call that a lenient recording does not have.
+        sink: gets an event for each call, and for each fault that fires.
     """
 
     def __init__(
@@ -158,12 +160,13 @@ class ProgramTools:
         options: ProgramToolOptions,
         latency: Latency = NO_LATENCY,
         default_response: str | None = None,
+        sink: Sink = NULL_SINK,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.session, self.source = session, source
         session.tool_source = source
         self._recorder, self._options, self._clock = recorder, options, clock
-        self._latency, self._default_response = latency, default_response
+        self._latency, self._default_response, self._sink = latency, default_response, sink
         self.taken: set[str] = set()
         self._notes: dict[ToolNote, None] = {}
         self._opaque: dict[str, str] = {}
@@ -375,6 +378,7 @@ class ProgramTools:
 
     def _note(self, call: _OpenCall, did: ToolExchange | None, answer: ToolAnswer, outcome: CallOutcome) -> ToolAnswer:
         self.session.note_tool_call(self._wire_call(call, outcome), outcome)
+        self._report(call, answer, did)
         got = did if answer is AS_IT_WAS and did is not None else ToolExchange(result=answer.result, error=answer.error)
         fault = call.attempt.fault
         self.session.observer.tool_ended(
@@ -390,6 +394,17 @@ class ProgramTools:
             )
         )
         return answer
+
+    def _report(self, call: _OpenCall, answer: ToolAnswer, did: ToolExchange | None) -> None:
+        """Emit the events of a call that is answered."""
+        if self._sink is NULL_SINK:
+            return
+        number, fault = call.attempt.site.call, call.attempt.fault
+        if fault is not None:
+            self._sink.emit(FaultFired(None, "", fault.type, call=number, tool=call.tool))
+        error = answer.error if answer is not AS_IT_WAS or did is None else did.error
+        latency_s = self._clock.monotonic_s() - call.started_s + answer.wait_s
+        self._sink.emit(ToolCalled(call.tool, latency_s, None if error is None else error.type, number))
 
     def _wire_call(self, call: _OpenCall, outcome: CallOutcome) -> WireCall:
         fault = call.attempt.fault

@@ -167,7 +167,7 @@ def _check_chosen(spec: AnySubjectSpec, options: ExploreArguments) -> None:
         from offbook.subjects.program.process import check_command
         from offbook.wire.options import parse_fault_plan
 
-        parse_fault_plan(options.fault, has_tools=spec.mcp is not None, can_crash=True)
+        parse_fault_plan(options.fault, has_tools=True, can_crash=True)
         check_command(spec.command)
 
 

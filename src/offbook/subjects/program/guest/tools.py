@@ -38,6 +38,8 @@ Selection: TypeAlias = Callable[[dict[str, Any]], object]
 """Finds what the model gave among all arguments of a call, by name: a mapping, or an object with fields."""
 
 MAX_DEPTH = 50
+MAX_MESSAGE_BYTES = 32 * 1024 * 1024
+"""A result that makes a larger message is not sent: its tool runs for real in a replay."""
 
 _is_inside = ContextVar("offbook_is_inside_a_tool", default=False)
 
@@ -349,6 +351,9 @@ class _Server:
 
     def _request(self, message: dict[str, Any]) -> bytes:
         body = json.dumps(message).encode()
+        if len(body) > MAX_MESSAGE_BYTES and "result" in message:
+            large = {"result": f"a result of {len(body):,} bytes", "type": "large result"}
+            body = json.dumps(message | large).encode()
         return f"{self._head}content-length: {len(body)}\r\n\r\n".encode() + body
 
 
