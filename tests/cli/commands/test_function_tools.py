@@ -195,3 +195,10 @@ def test_a_tool_whose_result_cannot_be_rebuilt_runs_in_a_replay_and_is_named(wri
     assert out == "Done.\n"
     assert "refund ran for real: it returned a set, which cannot be rebuilt from a recording" in err
     assert Path("ledger").read_text() == "refund 7\nrefund 7\n"
+
+
+def test_a_call_whose_arguments_do_not_fit_raises_as_ever_and_is_no_call_of_the_tool(project, write):
+    write("agent.py", AGENT.replace('(**json.loads(call["function"]["arguments"]))', "(ordr=7)"))
+    _, _, err = project("exec", "--replay", "run.json", *PROGRAM)
+    assert "unexpected keyword argument 'ordr'" in err
+    assert "tool look" not in err

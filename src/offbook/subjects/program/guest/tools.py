@@ -80,9 +80,10 @@ class Tools:
                 return original(*args, **kwargs)
             own = names.get(id(args[0]), name) if args else name
             tool = own if isinstance(own, str) else own(args)
-            if not tool:
+            bound = _bound(signature, args, kwargs, is_own="__signature__" not in vars(original))
+            if not tool or bound is None:
                 return original(*args, **kwargs)
-            asked = {"tool": tool, "arguments": _arguments(signature, args, kwargs, select)}
+            asked = {"tool": tool, "arguments": _arguments(bound, select)}
             call = _Call(original, args, kwargs)
             return self._answer_async(asked, call) if is_async else self._answer(asked, call)
 
@@ -178,17 +179,24 @@ class _Call:
         raise _error(error, self._function.__globals__)
 
 
-def _arguments(
-    signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any], select: Selection
-) -> dict[str, Any]:
-    """Return the arguments that have a JSON form. Contexts, states and `self` have none, and are not the model's."""
+def _bound(
+    signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any], *, is_own: bool
+) -> inspect.BoundArguments | None:
+    """Return the arguments by name; None if they do not fit, so that the call raises TypeError and runs nothing.
+
+    A signature that somebody has set, which is not the function's own, does not tell.
+    """
     try:
-        bound = signature.bind(*args, **kwargs).arguments
-    except TypeError:  # the tool itself raises it
-        return {}
+        return signature.bind(*args, **kwargs)
+    except TypeError:
+        return None if is_own else signature.bind_partial()
+
+
+def _arguments(bound: inspect.BoundArguments, select: Selection) -> dict[str, Any]:
+    """Return the arguments that have a JSON form. Contexts, states and `self` have none, and are not the model's."""
     given: dict[str, Any] = {}
-    for name, value in bound.items():
-        given |= value if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD else {name: value}
+    for name, value in bound.arguments.items():
+        given |= value if bound.signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD else {name: value}
     selected = select(given)
     if not isinstance(selected, Mapping):
         form = _json_form(selected)
