@@ -165,17 +165,21 @@ def test_what_differs_from_the_recorded_results_is_said_if_tools_run_for_real(pr
 def test_a_function_that_is_not_there_is_named(project, write):
     write("offbook.toml", CONFIG.replace("agent:refund", "agent:refnd"))
     code, _, err = project("exec", "--replay", "run.json", *PROGRAM)
-    assert code == 0
+    assert code == 3
     assert "no such function" in err
-    assert "the calls of refund were not replayed: if the program has such a tool, it ran for real" in err
+    assert "the program ran refund for real: it is recorded, but was not taken over" in err
     assert Path("ledger").read_text() == "refund 7\n"
 
 
 def test_a_tool_that_nobody_announces_is_named_with_what_finds_it(project, write):
     write("offbook.toml", "")
-    _, _, err = project("exec", "--replay", "run.json", *PROGRAM)
+    document = json.loads(Path("run.json").read_text())
+    del document["_tools"]
+    write("run.json", json.dumps(document))
+    code, _, err = project("exec", "--replay", "run.json", *PROGRAM)
+    assert code == 0
     assert "the calls of look, refund, send_mail were not replayed" in err
-    assert f'[tools.look] function = "module:name" says where it is; to find it: offbook tools {PROGRAM[0]}' in err
+    assert f'say where it is: [tools.look] function = "module:name"; to find it: offbook tools {PROGRAM[0]}' in err
     assert "were not" not in project("exec", "--replay", "run.json", "--quiet", *PROGRAM)[2]
 
 

@@ -27,8 +27,8 @@ def execute(
     code; offbook writes to stderr.
 
     Exits with 3 if the recording had no answer for a call, even if the program
-    succeeded, and if the program made no call, or reached none of its recorded
-    MCP servers here; with 1 if a planned fault never
+    succeeded, if it ran a recorded tool for real that could not be taken over,
+    and if it made no call, or reached none of its recorded MCP servers here; with 1 if a planned fault never
     fired, a call could not be recorded, no recorded call got an answer, or the
     tool calls are not those of --golden; with
     124 at the time limit; with 2 on bad input; with 126 or 127 if the program

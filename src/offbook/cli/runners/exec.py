@@ -28,6 +28,7 @@ from offbook.cli.runners.wire import (
     child_environment,
     discard_empty_recording,
     events_of,
+    place_hint,
     print_notes,
     tally_wire_calls,
     wire_options_of,
@@ -37,6 +38,7 @@ from offbook.errors import InputError
 from offbook.messages import answered_tools
 from offbook.recording.replace_on_close import keep_recording, kept_beside
 from offbook.recording.stores.locate import open_store
+from offbook.recording.tool_names import answered_tool_names, recorded_tool_names
 from offbook.settings import unknown_tools
 from offbook.text import format_usd, pluralize
 from offbook.tools.child_process import program_hint
@@ -179,8 +181,6 @@ def _print_ending(options: ExecArguments, tally: WireTally, end: ChildExit, deci
 
 def _seen_tools(options: ExecArguments, tally: WireTally) -> set[str]:
     """Return the tools that the run called or offered to the model, as far as its recording shows."""
-    from offbook.recording.tool_names import recorded_tool_names  # few runs declare tools
-
     called = {call.name for turn in tally.tool_turns for call in turn}
     with suppress(InputError):  # there may be no recording, as when no call was made
         called |= recorded_tool_names(options.recording).known
@@ -216,23 +216,23 @@ def _run(command: list[str], options: ExecArguments, *, report: WireReportFile) 
         reported = effects.read(server, is_cut_off=end.is_late or end.code > SIGNALLED)
     tally = tally_wire_calls(server, usage, options.fault_plan(), reported)
     tally = replace(tally, network=network.tally, cache=mcp.cache_counts(tally.cache))
-    if options.mcp is None:
-        tally = replace(tally, remarks=[*tally.remarks, *_untaken(options, tally, command)])
+    if options.mcp is None and not options.run_tools:
+        tally = _with_unseen(tally, options, command)
     return end, replace(tally, ignored_mcp=mcp.are_ignored(unused_tools))
 
 
-def _untaken(options: ExecArguments, tally: WireTally, command: Sequence[str]) -> list[str]:
-    """Say which tools the program ran unseen: its model has asked for them, and was told what they returned."""
+def _with_unseen(tally: WireTally, options: ExecArguments, command: Sequence[str]) -> WireTally:
+    """Return the tally with the tools that the program ran unseen: its model was told what they returned."""
     told = {name for call in tally.calls if call.request is not None for name in answered_tools(call.request.messages)}
     asked = dict.fromkeys(call.name for turn in tally.tool_turns for call in turn if call.name in told)
-    harmless = {name for name, tool in options.tools.items() if tool.read_only}
+    harmless = {name for name, tool in options.tools.items() if tool.read_only or tool.run}
     unseen = [name for name in asked if name not in tally.tools and name not in harmless]
-    if not unseen:
-        return []
-    what = "not recorded" if options.record else "not replayed: if the program has such a tool, it ran for real"
-    finding = shlex.join(["offbook", "tools", "--", *command])
-    hint = f'[tools.{unseen[0]}] function = "module:name" says where it is; to find it: {finding}'
-    return [f"the calls of {', '.join(unseen)} were {what}\n  hint: {hint}"]
+    recorded = frozenset[str]() if options.replay is None else answered_tool_names(options.replay)
+    if unrecorded := [name for name in unseen if name not in recorded]:
+        what = "not recorded" if options.record else "not replayed: if the program has such a tool, it ran for real"
+        remark = f"the calls of {', '.join(unrecorded)} were {what}\n  hint: {place_hint(unrecorded[0], command)}"
+        tally = replace(tally, remarks=[*tally.remarks, remark])
+    return replace(tally, unseen=[name for name in unseen if name in recorded])
 
 
 def _print_not_started(name: str, error: OSError) -> int:

@@ -229,7 +229,8 @@ class WireTally(Struct, frozen=True):
     `effects` are the side effects that the program has reported. It `got_no_answer` if real APIs answered no call.
     `cache` is what a shared recording was used for. `tool_turns` are the tool calls of each answer that has some.
     If it `ignored_mcp`, the program reached none of the MCP servers that the recording is about. `tools` are the names
-    of its function tools that were taken over, and `remarks` say what is to be known about them.
+    of its function tools that were taken over, `unseen` those that it ran for real though they are recorded, and
+    `remarks` say what else is to be known about them.
     """
 
     totals: SessionTotals
@@ -245,6 +246,7 @@ class WireTally(Struct, frozen=True):
     tool_turns: Sequence[Sequence[RecordedToolCall]] = ()
     ignored_mcp: bool = False
     tools: frozenset[str] = frozenset()
+    unseen: Sequence[str] = ()
     remarks: Sequence[str] = ()
 
     @property
@@ -275,6 +277,7 @@ class WireTally(Struct, frozen=True):
         rest |= {"effects": self.effects} if self.effects else {}
         rest |= {"cache": self.cache} if self.cache is not None else {}
         rest |= {"network": self.network} if self.network is not None else {}
+        rest |= {"unseen": self.unseen} if self.unseen else {}
         rest |= {"remarks": self.remarks} if self.remarks else {}
         document.update(msgspec.to_builtins(rest))
         return document
@@ -324,10 +327,11 @@ class ExitPolicy(Struct, frozen=True):
     """Decides the exit code of a command.
 
     A command that was stopped at its time limit is late, whatever it did before. A miss counts more than the exit code
-    of the command; the hint to record again is left out if a fault had fired before every miss. Without a miss, the
-    exit code of a command that failed stands. One that succeeded is refused if it made no call, or reached none of its
-    MCP servers here (unless `allow_no_calls`), if no call got an answer or one could not be recorded, if a planned
-    fault never fired, or, with `strict_unused`, if exchanges were not used, or more often than they were recorded.
+    of the command, and so does a recorded tool that ran for real unseen; the hint to record again is left out if a
+    fault had fired before every miss. Without either, the exit code of a command that failed stands. One that succeeded
+    is refused if it made no call, or reached none of its MCP servers here (unless `allow_no_calls`), if no call got an
+    answer or one could not be recorded, if a planned fault never fired, or, with `strict_unused`, if exchanges were not
+    used, or more often than they were recorded.
     """
 
     options: ExecArguments
@@ -339,6 +343,9 @@ class ExitPolicy(Struct, frozen=True):
             return ExitDecision(TIMED_OUT, "the command reached its time limit and was stopped", _TIME_LIMIT_HINT)
         if tally.totals.outcomes["missed"]:
             return self._mismatch(tally)
+        if tally.unseen:
+            reason = f"the program ran {', '.join(tally.unseen)} for real: it is recorded, but was not taken over"
+            return ExitDecision(MISMATCH, reason, place_hint(tally.unseen[0], self.command))
         if end.code != FINE and tally.got_no_answer:
             return ExitDecision(end.code, _NO_ANSWER, _NO_ANSWER_HINT)
         return self._success(tally) if end.code == FINE else ExitDecision(end.code)
@@ -379,6 +386,12 @@ class ExitPolicy(Struct, frozen=True):
         kept = "".join(f"{shlex.quote(word)} " for word in words)
         again = f"offbook exec {kept}--record {path} --record-mode fresh -- {shlex.join(self.command)}"
         return f"record it again, or undo the change: {again}"
+
+
+def place_hint(tool: str, command: Sequence[str]) -> str:
+    """Say how a tool is taken over that no framework announces."""
+    finding = shlex.join(["offbook", "tools", "--", *command])
+    return f'say where it is: [tools.{tool}] function = "module:name"; to find it: {finding}'
 
 
 def _no_call_hint(network: NetworkTally | None) -> str:
