@@ -20,11 +20,11 @@ def execute(
         list[str] | None, typer.Argument(metavar="-- COMMAND", help="The program and its arguments.")
     ] = None,
 ) -> None:
-    """Run any program, and record or replay its model calls.
+    """Run any program, and record or replay its calls of models and tools.
 
     Its calls to OpenAI, Anthropic, Gemini, Ollama, Bedrock, Azure and Vertex AI
-    go to a local server. The program keeps its input, output, signals and exit
-    code; offbook writes to stderr.
+    go to a local server, and its function tools are taken over. The program
+    keeps its input, output, signals and exit code; offbook writes to stderr.
 
     Exits with 3 if the recording had no answer for a call, even if the program
     succeeded, if it ran a recorded tool for real that could not be taken over,
@@ -41,6 +41,8 @@ def execute(
       offbook exec --replay run.json -- python my_agent.py
 
       offbook exec --replay run.json --fault 'call=3: timeout' -- node x.mjs
+
+      offbook exec --replay run.json --fault 'tool=refund call=1: tool_lost' -- python my_agent.py
 
       offbook exec --replay run.json --live-from call=4 --model gpt-5-mini -- python my_agent.py
 
