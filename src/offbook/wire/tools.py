@@ -282,7 +282,7 @@ class ProgramTools:
                 self._differing.append(f"{call} ran for real, and is not recorded")
             return self._run(replace(call, recorded=recorded))
         found, outcome = self._find(call, is_lost=fault is not None and fault.breaks_response)
-        if _is_opaque(found.result_type):
+        if found.is_opaque:
             return self._run(replace(call, recorded=found))
         return self._finish(call, found, outcome)
 
@@ -326,8 +326,8 @@ class ProgramTools:
             error=message.error,
             latency_ms=round((self._clock.monotonic_s() - call.started_s) * 1000.0, 3),
         )
-        if _is_opaque(message.type):
-            self._opaque[call.tool] = message.type or ""
+        if did.is_opaque:
+            self._opaque[call.tool] = did.result_type or ""
         if call.recorded is not None and (difference := _difference(call.recorded, did)):
             self._differing.append(f"{call} {difference}")
         if self._recorder is None or not self._recorder.is_live or call.recorded is not None:
@@ -423,11 +423,6 @@ class ProgramTools:
 
 def _fault_of(attempt: ToolAttempt) -> ToolFault | None:
     return attempt.fault if isinstance(attempt.fault, ToolFault) else None
-
-
-def _is_opaque(result_type: str | None) -> bool:
-    """Return whether a result of a type cannot be rebuilt, so that its tool runs in a replay."""
-    return result_type is not None and ":" not in result_type
 
 
 def _difference(recorded: ToolExchange, did: ToolExchange) -> str:

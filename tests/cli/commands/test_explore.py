@@ -357,7 +357,7 @@ def test_a_program_does_not_run_its_tools_for_real_unasked(paying, monkeypatch):
     code, out, err = paying()
     assert code == 2
     assert out == ""
-    assert "no result is recorded of refund, and the program would run its tools for real in every case" in err
+    assert "no result of refund can be replayed: the program would run its tools for real in every case" in err
     assert "--run-tools" in err
     assert "-o read_only=refund" in err
     assert not Path("ledger.jsonl").exists()

@@ -107,6 +107,16 @@ def test_tools_run_for_real_if_that_is_asked_for(project):
     assert Path("ledger").read_text() == "look 7\nrefund 7\nmail a@b.c\n"
 
 
+@pytest.mark.parametrize("kind", ["os:system", "subprocess:Popen", "antigravity:fly", "__main__:ask", "builtins:exec"])
+def test_nothing_is_loaded_or_called_because_a_recording_names_it(project, kind):
+    document = json.loads(Path("run.json").read_text())
+    document["_tools"]["refund"][0] |= {"result_type": kind, "result": "touch proof"}
+    Path("run.json").write_text(json.dumps(document))
+    project("exec", "--replay", "run.json", *PROGRAM)
+    assert not Path("proof").exists()
+    assert not Path("ledger").exists()
+
+
 def test_one_tool_runs_for_real_if_the_config_says_so(project, write):
     write("offbook.toml", CONFIG.replace('function = "shop:send_mail"', 'function = "shop:send_mail"\nrun = true'))
     assert project("exec", "--replay", "run.json", *PROGRAM)[0] == 0
@@ -206,3 +216,7 @@ def test_a_call_whose_arguments_do_not_fit_raises_as_ever_and_is_no_call_of_the_
     _, _, err = project("exec", "--replay", "run.json", *PROGRAM)
     assert "unexpected keyword argument 'ordr'" in err
     assert "tool look" not in err
+    code, _, err = run_programs("explore", "--replay", "run.json", *PROGRAM)
+    assert code == 2
+    assert "no result of refund can be replayed" in err
+    assert Path("ledger").read_text() == "refund 7\nrefund 7\n"

@@ -38,11 +38,6 @@ class Program(Struct, frozen=True, kw_only=True):
     also: Sequence[str] = ()
 
     @property
-    def is_parallel(self) -> bool:
-        """Whether two of its tools run at once."""
-        return any(len(answer.get("tool_calls", ())) > 1 for answer in self.answers)
-
-    @property
     def name(self) -> str:
         return " ".join(self.command).replace(".py", "")
 

@@ -35,7 +35,7 @@ class Retrying(Policy):
     """Runs a tool again that has failed. The refund of the twin looks at its key first, which is the order."""
 
     async def __call__(self, tool, arguments, run):
-        for _ in range(2):
+        for _ in range(3):
             try:
                 return await super().__call__(tool, arguments, run)
             except Exception as error:

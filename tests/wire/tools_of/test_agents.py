@@ -56,9 +56,6 @@ SAID = {
 PREFIXES = {"claude_agent_sdk": "mcp__shop__", "semantic_kernel": "Shop-"}
 """How the names of tools begin, as models know them."""
 
-ENDS = {"smolagents": {"final_answer": "read_only"}}
-"""Tools of a framework itself, which always run. An exploration wants to know that they do no harm."""
-
 
 class Recorded:
     """An agent with its recording, in a folder of its own."""
@@ -67,7 +64,7 @@ class Recorded:
         self.folder = folder
         self._program = ["--", str(framework.python), str(PROGRAMS / f"with_{framework.name}.py")]
         self.tools = [f"{PREFIXES.get(framework.name, '')}{each}" for each in ("look_up", "refund")]
-        kinds = dict(zip(self.tools, ("read_only", "effect"), strict=True)) | ENDS.get(framework.name, {})
+        kinds = dict(zip(self.tools, ("read_only", "effect"), strict=True))
         config = "".join(f"[tools.{json.dumps(tool)}]\n{kind} = true\n" for tool, kind in kinds.items())
         (folder / "offbook.toml").write_text(config)
         said = SAID.get(framework.name, [_asks_for("look_up"), _asks_for("refund"), {"content": "Done."}])

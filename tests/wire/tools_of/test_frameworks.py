@@ -15,7 +15,7 @@ import pytest
 
 from offbook.subjects.program.guest import frameworks as guest
 from offbook.subjects.program.guest.take_over import HOOKED
-from tests.wire.documented_table import DOCS, DocumentedTable
+from tests.wire.documented_table import DocumentedTable
 
 from .catalog import FRAMEWORKS
 from .standin import Recorded, answering
@@ -155,7 +155,6 @@ def test_every_hooked_package_is_in_the_table() -> None:
     assert packages == {each.package for each in FRAMEWORKS}
 
 
-@pytest.mark.skipif(not (DOCS / "wire/tools.md").exists(), reason="docs/wire/tools.md is missing")
 def test_the_page_names_the_frameworks_and_versions_that_are_tried() -> None:
     columns = DocumentedTable("wire/tools.md", "## Frameworks").read()
     assert columns["package"] == {each.title: each.package for each in FRAMEWORKS}

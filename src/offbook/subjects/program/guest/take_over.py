@@ -92,7 +92,9 @@ class TakeOver:
         for part in path.split("."):
             found = getattr(found, part, None)
         if not self.tools.take(found, tool):
-            what = "there is no such function" if found is None else f"it is a {type(found).__name__}, not a function"
+            what = f"it is a {type(found).__name__}, not a function"
+            if found is None or callable(found):
+                what = "there is no such function" if found is None else "it is a generator, or not written in Python"
             self.tools.notes.append({"tool": tool, "function": f"{module.__name__}:{path}", "problem": what})
 
     def _watch_main(self, event: str, _arguments: object) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import builtins
 import dataclasses
-import importlib
 import inspect
 import json
 import os
@@ -257,18 +256,31 @@ def _text_of(value: object) -> str:
         return f"<{type(value).__name__}>"
 
 
+PLAIN_DATA = (str, int, float, list, tuple, dict)
+
+
 def _rebuilt(value: Any, name: str | None) -> Any:
-    """Return a value of a type that is named `module:Class`, from its JSON form."""
+    """Return a value of a type that is named `module:Class`, from its JSON form.
+
+    A recording may come from anybody: nothing is loaded because it names it, and nothing called but classes of data.
+
+    Raises:
+        ToolRefusedError: it is no such class, or not loaded.
+    """
     if not name or ":" not in name:
         return value
     module, _, path = name.partition(":")
-    kind: Any = importlib.import_module(module)
+    kind: Any = sys.modules.get(module)
     for part in path.split("."):
-        kind = getattr(kind, part)
-    if hasattr(kind, "model_validate"):
-        return kind.model_validate(value)
-    is_record = dataclasses.is_dataclass(kind)
-    return kind(**value) if is_record else kind(value)
+        kind = getattr(kind, part, None)
+    if isinstance(kind, type):
+        if dataclasses.is_dataclass(kind):
+            return kind(**value)
+        if hasattr(kind, "__pydantic_validator__"):
+            return kind.model_validate(value)  # type: ignore[attr-defined]
+        if issubclass(kind, PLAIN_DATA):
+            return kind(*value) if hasattr(kind, "_fields") else kind(value)
+    raise ToolRefusedError(f"the recorded result is a {name}, and no class of that name with plain data is loaded")
 
 
 def _error(recorded: Mapping[str, str], names: Mapping[str, Any]) -> Exception:
