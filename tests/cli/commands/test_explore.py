@@ -593,7 +593,7 @@ def test_a_program_without_dashes_is_told_how_to_explore_it(run, paying, monkeyp
     code, _, err = run("explore", "agent.py", "--replay", "run.json")
     assert code == 2
     assert "agent.py: it declares no scenarios" in err
-    assert "offbook explore --replay PATH --run-tools -- python agent.py" in err
+    assert "offbook explore --replay PATH -- python agent.py" in err
     assert not Path("ledger.jsonl").exists()
 
 
