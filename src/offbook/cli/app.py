@@ -285,7 +285,7 @@ class MainGroup(LazyGroup):
         "init": LazyCommand("init", "init", "Write a small project with an agent, a recording and tests."),
         "run": LazyCommand("run", "run", "Run a workflow: live, recorded or mocked."),
         "replay": LazyCommand("replay", "replay", "Run a program or a workflow from a recording, offline."),
-        "exec": LazyCommand("exec", "execute", "Run any program, and record or replay its calls of models and tools."),
+        "exec": LazyCommand("exec", "execute", "Record or replay the model and tool calls of any program."),
         "tools": LazyCommand("tools", "tools", "Propose the tools of offbook.toml for a hand-written agent."),
         "serve": LazyCommand("serve", "serve", "Serve the model APIs from a recording, or record them."),
         "explore": LazyCommand("explore", "explore", "Replay a recorded run with each fault at each call."),

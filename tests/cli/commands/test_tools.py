@@ -313,6 +313,8 @@ def test_what_cannot_work_is_explained(words, code, message, recorded, run_progr
 
 
 def test_a_tool_that_a_framework_announces_needs_no_line(propose, write):
+    for package in ("langchain_core", "langchain_core/tools"):
+        write(f"{package}/__init__.py", "")
     write("langchain_core/tools/base.py", "class BaseTool:\n    def _run(self): ...\n    def _arun(self): ...\n")
     tools = """
 from langchain_core.tools.base import BaseTool
@@ -329,6 +331,8 @@ TOOLS = {"refund": Refund()._run}
 
 
 def test_a_tool_of_an_mcp_server_needs_no_line(propose, write):
+    for package in ("mcp", "mcp/client"):
+        write(f"{package}/__init__.py", "")
     write(
         "mcp/client/session.py",
         "class ClientSession:\n    async def call_tool(self, name, arguments=None):\n        return 1\n",

@@ -20,7 +20,7 @@ def execute(
         list[str] | None, typer.Argument(metavar="-- COMMAND", help="The program and its arguments.")
     ] = None,
 ) -> None:
-    """Run any program, and record or replay its calls of models and tools.
+    """Record or replay the model and tool calls of any program.
 
     Its calls to OpenAI, Anthropic, Gemini, Ollama, Bedrock, Azure and Vertex AI
     go to a local server, and its function tools are taken over. The program

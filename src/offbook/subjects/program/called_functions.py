@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from offbook.decoding import decode
 from offbook.messages import JsonObject
 from offbook.recording.format.exchange import RecordedToolCall
 from offbook.wire.session import WireCall
@@ -145,7 +146,7 @@ def read_noted_calls(lines: Iterable[bytes]) -> list[NotedCall]:
     found = []
     for line in lines:
         try:
-            found.append(msgspec.json.decode(line, type=NotedCall))
+            found.append(decode(line, NotedCall))
         except msgspec.DecodeError:
             continue
     return sorted(found, key=lambda call: call.at_s)
