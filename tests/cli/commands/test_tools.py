@@ -313,19 +313,14 @@ def test_what_cannot_work_is_explained(words, code, message, recorded, run_progr
 
 
 def test_a_tool_that_a_framework_announces_needs_no_line(propose, write):
-    for package in ("langchain_core", "langchain_core/tools"):
-        write(f"{package}/__init__.py", "")
-    write("langchain_core/tools/base.py", "class BaseTool:\n    def _run(self): ...\n    def _arun(self): ...\n")
+    write("dspy.py", "class Tool:\n    def __init__(self, func, name=None):\n        self.func = func\n")
     tools = """
-from langchain_core.tools.base import BaseTool
+from dspy import Tool
 
-class Refund(BaseTool):
-    name = "refund"
+def pay_back(order):
+    return order
 
-    def _run(self, order):
-        return order
-
-TOOLS = {"refund": Refund()._run}
+TOOLS = {"refund": Tool(pay_back, "refund").func}
 """
     assert propose(tools) == (0, {"refund": {"tool": "refund", "status": "taken over"}})
 

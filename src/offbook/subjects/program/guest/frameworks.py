@@ -236,6 +236,8 @@ MAX_TOOLS = 256
 
 def _langchain(module: ModuleType, tools: Tools) -> None:
     """A tool is a class with `_run` and `_arun`. A function becomes one."""
+    if missing := [each for each in ("tool_call_schema", "get_input_schema") if not hasattr(module.BaseTool, each)]:
+        raise AttributeError(f"BaseTool has no {' and '.join(missing)}")
     injected: dict[int, tuple[Any, set[str]]] = {}
 
     def injected_into(tool: Any) -> set[str]:
