@@ -116,7 +116,7 @@ async def _answer_tools(request: HttpRequest, sessions: SessionRegistry) -> Http
     """Like `accept_tools`, and wait for the answer."""
     tools = sessions.tools_of(sessions.for_request(request)[0])
     if request.method != "POST" or tools is None:
-        return _no_endpoint(request, 405 if tools is None else 404)
+        return _no_endpoint(request, 404 if tools is None else 405)
     message = _tool_message(request)
     if message is None:
         return _error_json(InputError("the body is not what a program asks about its tools"), 400)
