@@ -321,6 +321,9 @@ def _tool(name: str, declared: Any, *, source: str) -> ToolSettings:
         reason, path = explain_msgspec_error(error)
         reason = with_value(reason, declared.get(path.removeprefix(".")))
         raise InputError(reason, source=source, place=f"{place}{path}") from None
+    if tool.function is not None and not all(tool.function.rpartition(":")[::2]):
+        reason, hint = f"expected module:name, got {tool.function!r}", 'such as "shop.payments:refund"'
+        raise InputError(reason, source=source, place=f"{place}.function", hint=hint)
     if tool.effect and tool.read_only:
         hint = "leave out effect or read_only, or set one of them to false"
         raise InputError("a tool that only reads has no effect", source=source, place=place, hint=hint)

@@ -17,7 +17,7 @@ from offbook.explore.explorer import Subject
 from offbook.explore.options import Invariant
 from offbook.explore.settings import ExploreSettings
 from offbook.messages import JsonObject
-from offbook.recording.tool_names import called_tool_names, replayable_tool_names
+from offbook.recording.tool_names import answered_tool_names, called_tool_names, replayable_tool_names
 from offbook.text import did_you_mean_file
 
 if TYPE_CHECKING:
@@ -208,6 +208,9 @@ def check_real_tools(spec: ProgramSpec, settings: ExploreSettings) -> None:
             f'where [tools.{tools[0]}] function = "module:name" names them; or --run-tools, if that does no harm: with '
             f"a test account, a sandbox or a dry run; or -o read_only={','.join(tools)}, as far as they only read"
         )
+        if answered_tool_names(spec.recording).issuperset(tools):
+            allow = f"--run-tools, or [tools.{tools[0]}] run = true"
+            hint = f"what it returned cannot be rebuilt from a recording; if it does no harm, let it run: {allow}"
         raise InputError(reason, source="explore", hint=hint)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from math import inf
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Self, TypedDict
 
 from msgspec import Struct
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from offbook.recording.latency import LatencyModel
     from offbook.recording.redact.redactor import Redactor
     from offbook.session.recorder import RecordMode
+    from offbook.settings import ToolSettings
     from offbook.wire.session import WireCall
 
 DEFAULT_RESPONSE = "Mock response"
@@ -62,10 +63,23 @@ def ignore_call(call: WireCall) -> None:
 
 
 class ProgramToolOptions(Struct, frozen=True, kw_only=True):
-    """How the function tools of a program are answered: all run for real if `run_all`, else those that `run` names."""
+    """How the function tools of a program are answered: all run for real if `run_all`, else those that `run` names.
+
+    Those that change something, `effects`, are refused where others run because their results cannot be rebuilt.
+    """
 
     run_all: bool = False
     run: frozenset[str] = frozenset()
+    effects: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, tools: Mapping[str, ToolSettings], *, run_all: bool) -> Self:
+        """Return the options of declared tools."""
+        return cls(
+            run_all=run_all,
+            run=frozenset(name for name, tool in tools.items() if tool.run),
+            effects=frozenset(name for name, tool in tools.items() if tool.effect),
+        )
 
     def runs(self, tool: str) -> bool:
         """Return whether a tool runs for real, whatever is recorded."""

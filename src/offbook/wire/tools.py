@@ -188,7 +188,8 @@ class ProgramTools:
     def remarks(self) -> list[str]:
         """What could not be taken over, runs for real because of its results, and returned something else today."""
         opaque = [
-            f"{tool} returned a {kind}, which cannot be rebuilt: in a replay, {tool} runs for real"
+            f"{tool} returned a {kind}, which cannot be rebuilt: in a replay, {tool} "
+            f"{'is refused, as it has an effect' if tool in self._options.effects else 'runs for real'}"
             if self.is_live
             else f"{tool} ran for real: it returned a {kind}, which cannot be rebuilt from a recording"
             for tool, kind in self._opaque.items()
@@ -282,6 +283,11 @@ class ProgramTools:
                 self._differing.append(f"{call} ran for real, and is not recorded")
             return self._run(replace(call, recorded=recorded))
         found, outcome = self._find(call, is_lost=fault is not None and fault.breaks_response)
+        if found.is_opaque and call.tool in self._options.effects:
+            kind = found.result_type
+            raise RecordingMismatchError(
+                f"{call} returned a {kind}, which cannot be rebuilt", kind="missing", key=call.tool
+            )
         if found.is_opaque:
             return self._run(replace(call, recorded=found))
         return self._finish(call, found, outcome)
@@ -427,6 +433,8 @@ def _fault_of(attempt: ToolAttempt) -> ToolFault | None:
 
 def _difference(recorded: ToolExchange, did: ToolExchange) -> str:
     """Return how a result differs from the recorded one, which has no secrets; empty if it does not."""
+    if did.is_opaque and did.result_type == recorded.result_type:  # their texts may differ by order, or an address
+        return ""
     today, before = (_outcome_text(each) for each in (redactor_in_force().redact_tool(did), recorded))
     return "" if today == before else f"{today} today; recorded: it {before}"
 

@@ -190,28 +190,70 @@ def test_a_tool_that_nobody_announces_is_named_with_what_finds_it(project, write
     assert code == 0
     assert "the calls of look, refund, send_mail were not replayed" in err
     assert f'say where it is: [tools.look] function = "module:name"; to find it: offbook tools {PROGRAM[0]}' in err
-    assert "were not" not in project("exec", "--replay", "run.json", "--quiet", *PROGRAM)[2]
+    assert "were not" in project("exec", "--replay", "run.json", "--quiet", *PROGRAM)[2]
 
 
-def test_a_tool_whose_result_cannot_be_rebuilt_runs_in_a_replay_and_is_named(write, monkeypatch, run_programs):
-    for name, text in {"agent.py": AGENT, "shop.py": SHOP, "offbook.toml": CONFIG}.items():
-        write(
-            name, text.replace('return {"refunded": order}', "return {order}").replace("json.dumps(TOOLS", "str(TOOLS")
+@pytest.fixture
+def returning(write, monkeypatch, run_programs):
+    """Record a program whose tool `refund` returns something else, as the source has it; gives what was said."""
+
+    def record(returned, config=CONFIG):
+        agent = AGENT.replace('return {"refunded": order}', f"return {returned}").replace(
+            "json.dumps(TOOLS", "str(TOOLS"
         )
-    with offbook.serving(responses={"any": [asks_for(refund={"order": 7}), {"content": "Done."}]}) as upstream:
-        monkeypatch.setenv("OPENAI_BASE_URL", f"{upstream.url}/v1")
-        monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
-        _, _, err = run_programs("exec", "--record", "run.json", *PROGRAM)
+        for name, text in {"agent.py": agent, "shop.py": SHOP, "offbook.toml": config}.items():
+            write(name, text)
+        with offbook.serving(responses={"any": [asks_for(refund={"order": 7}), {"content": "Done."}]}) as upstream:
+            monkeypatch.setenv("OPENAI_BASE_URL", f"{upstream.url}/v1")
+            monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+            code, out, err = run_programs("exec", "--record", "run.json", *PROGRAM)
+        monkeypatch.delenv("OPENAI_BASE_URL")
+        assert (code, out) == (0, "Done.\n"), err
+        return err
+
+    return record
+
+
+def test_a_tool_whose_result_cannot_be_rebuilt_runs_in_a_replay_and_is_named(returning, run_programs):
+    err = returning("{order}", CONFIG.replace("effect = true", "effect = false"))
     assert "refund returned a set, which cannot be rebuilt: in a replay, refund runs for real" in err
-    monkeypatch.delenv("OPENAI_BASE_URL")
-    code, out, err = run_programs("exec", "--replay", "run.json", *PROGRAM)
+    code, out, err = run_programs("exec", "--replay", "run.json", "--quiet", *PROGRAM)
     assert code == 0
     assert out == "Done.\n"
     assert "refund ran for real: it returned a set, which cannot be rebuilt from a recording" in err
+    assert Path("ledger").read_text() == "refund 7\nrefund 7\n"
+
+
+@pytest.mark.parametrize("returned", ["{order}", '{"fee": float("nan")}', '"half a character: \\ud83d"', "b'7'"])
+def test_a_tool_with_an_effect_whose_result_cannot_be_rebuilt_is_refused(returning, run_programs, returned):
+    assert "which cannot be rebuilt: in a replay, refund is refused, as it has an effect" in returning(returned)
+    code, _, err = run_programs("exec", "--replay", "run.json", *PROGRAM)
+    assert code == 3
+    assert "let it run for real: --run-tools, or [tools.refund] run = true" in err
     code, _, err = run_programs("explore", "--replay", "run.json", *PROGRAM)
     assert code == 2
     assert "no result of refund can be replayed" in err
-    assert Path("ledger").read_text() == "refund 7\nrefund 7\n"
+    assert "what it returned cannot be rebuilt from a recording" in err
+    assert Path("ledger").read_text() == "refund 7\n"
+
+
+@pytest.mark.parametrize("place", ["shop.refund", "shop:", ":refund"])
+def test_a_function_is_a_module_and_a_name(project, write, place):
+    write("offbook.toml", CONFIG.replace("agent:refund", place))
+    code, _, err = project("exec", "--replay", "run.json", *PROGRAM)
+    assert code == 2
+    assert f"offbook.toml:3: tools.refund.function: expected module:name, got {place!r}" in err
+
+
+def test_a_module_that_is_never_loaded_is_named(project, write):
+    write("offbook.toml", CONFIG.replace("agent:refund", "agnt:refund"))
+    code, _, err = project("exec", "--replay", "run.json", "--fault", "tool=refund call=1: tool_lost", *PROGRAM)
+    assert code == 3
+    assert "[tools.refund] names agnt:refund, which was not called" in err
+    assert "never fired: refund was not taken over" in err
+    code, _, err = project("explore", "--replay", "run.json", *PROGRAM)
+    assert code == 2
+    assert "recorded, but not taken over in this run, so that the program ran it for real: refund" in err
 
 
 def test_a_call_whose_arguments_do_not_fit_raises_as_ever_and_is_no_call_of_the_tool(project, write):

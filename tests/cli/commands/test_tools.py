@@ -227,7 +227,7 @@ the top level of a module
         "Done.",
         "offbook: 1 tool found, 1 not found; paste the tables into offbook.toml, or add --write",
     ]
-    assert "run.json has no results of refund; then record it again: offbook exec --record run.json" in err
+    assert "run.json has no results of refund: with the tables in offbook.toml, record it again: offbook exec" in err
 
 
 @pytest.fixture

@@ -44,6 +44,8 @@ class Framework(Struct, frozen=True):
 
 
 CONFORMANCE = Path(sys.executable)
+"""The environment of all tests."""
+
 FRAMEWORKS = (
     Framework(
         "LangChain, LangGraph",
@@ -68,3 +70,6 @@ FRAMEWORKS = (
     Framework("MCP SDK 2", "mcp2", ("mcp==2.3.0",), ROOT / ".scratch/mcp2/bin/python"),
     Framework("FastMCP", "fastmcp", ("fastmcp==4.1.2",), ROOT / ".scratch/mcp2/bin/python"),
 )
+
+TRIED = tuple(each for each in FRAMEWORKS if each.shared is not None or each.is_installed)
+"""Those of CI, and the others once `make works-with` has made their environments."""

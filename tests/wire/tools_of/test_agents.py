@@ -16,7 +16,7 @@ import pytest
 
 import offbook
 
-from .catalog import FRAMEWORKS, Framework
+from .catalog import TRIED, Framework
 
 PROGRAMS = Path(__file__).parent / "agents"
 COMMAND = Path(sys.executable).parent / "offbook"
@@ -97,7 +97,7 @@ class Recorded:
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(each, id=each.name, marks=pytest.mark.xdist_group(each.name)) for each in FRAMEWORKS],
+    params=[pytest.param(each, id=each.name, marks=pytest.mark.xdist_group(each.name)) for each in TRIED],
 )
 def agent(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     framework: Framework = request.param

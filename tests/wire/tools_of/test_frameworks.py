@@ -17,13 +17,13 @@ from offbook.subjects.program.guest import frameworks as guest
 from offbook.subjects.program.guest.take_over import HOOKED
 from tests.wire.documented_table import DocumentedTable
 
-from .catalog import FRAMEWORKS
+from .catalog import FRAMEWORKS, TRIED
 from .standin import Recorded, answering
 
 ROOT = Path(__file__).parents[3]
 PROGRAMS = Path(__file__).parent / "programs"
 SITE = ROOT / "src/offbook/subjects/program/guest/site"
-BY_NAME = {each.name: each for each in FRAMEWORKS if (PROGRAMS / f"with_{each.name}.py").exists()}
+BY_NAME = {each.name: each for each in TRIED if (PROGRAMS / f"with_{each.name}.py").exists()}
 
 
 def run(python: Path, program: Path, recorded: Recorded, folder: Path, **variables: str) -> tuple[Any, list[Any]]:
@@ -81,6 +81,8 @@ def run_with_framework(folder: Path, module: str, source: str, program: str) -> 
     """Run a program with a framework that is only a module; returns what it printed and what was recorded."""
     path = folder.joinpath(*module.split(".")).with_suffix(".py")
     path.parent.mkdir(parents=True, exist_ok=True)
+    for package in path.relative_to(folder).parents[:-1]:
+        (folder / package / "__init__.py").touch()  # a package, and not one that the environment may have
     path.write_text(dedent(source))
     (folder / "program.py").write_text(dedent(program))
     recorded = Recorded()

@@ -276,6 +276,8 @@ class WireSummary(Struct, frozen=True):
             self._say(_describe_cache(self.tally.cache))
         if not self.is_quiet:
             self._print_happenings()
+        for remark in self.tally.remarks:
+            self._say(remark)
         self._print_problems()
         if self.tally.unused and (self.is_strict or not self.is_quiet):
             unused = describe_unused_wire(
@@ -288,13 +290,11 @@ class WireSummary(Struct, frozen=True):
             self._say(f"{decision.reason}\n  hint: {decision.hint}", is_wrong=True)
 
     def _print_happenings(self) -> None:
-        """Print the faults that fired, the effects that were reported, and what is to be known about tools."""
+        """Print the faults that fired, and the effects that were reported."""
         if self.tally.faults.fired:
             self._say(_describe_fired(self.tally.faults.fired))
         if self.tally.effects:
             self._say(_describe_effects(self.tally.effects))
-        for remark in self.tally.remarks:
-            self._say(remark)
 
     def _print_network(self, network: NetworkTally) -> None:
         """Print the hosts that were refused, and those whose clients do not trust the authority of the run."""
@@ -313,7 +313,9 @@ class WireSummary(Struct, frozen=True):
         self.print_unrecorded()
         faults = self.tally.faults
         for line, described in zip(faults.unfired, faults.describe_unfired(), strict=True):
-            self._say(f"the fault {described}{_step_hint(line)}", is_wrong=True)
+            tool = parse_fault(line).at.tool
+            why = f"{line!r} never fired: {tool} was not taken over" if tool in self.tally.untaken else described
+            self._say(f"the fault {why}{_step_hint(line)}", is_wrong=True)
 
     def print_unrecorded(self) -> None:
         """Print how many calls could not be recorded, and why, if there are any."""

@@ -86,7 +86,7 @@ def run_program(command: list[str], options: ExecArguments, *, given: ExecArgume
 def _checked(options: ExecArguments, given: ExecArguments, command: list[str]) -> ExecArguments:
     """Return the options that have an effect, if those that are `given` fit together and there is a command."""
     if given.replay is given.record is None:
-        _refuse_misplaced(command)
+        refuse_misplaced(command, "exec")
     if not command:
         raise InputError("a command is missing", source="exec", hint="offbook exec --replay PATH -- COMMAND …")
     check_placeholder(command, options.mcp)
@@ -98,7 +98,7 @@ def _checked(options: ExecArguments, given: ExecArguments, command: list[str]) -
     return replace(options.fitting(given), base_url_vars=(*agent_variables(command), *options.base_url_vars))
 
 
-def _refuse_misplaced(words: Sequence[str]) -> None:
+def refuse_misplaced(words: Sequence[str], name: str) -> None:
     """Raise InputError if a recording comes in the place of the command, or its option after it."""
     option = next((word for word in words[:-1] if word in ("--replay", "--recording", "--record")), "")
     is_first = bool(words) and words[0].endswith(".json")
@@ -107,7 +107,7 @@ def _refuse_misplaced(words: Sequence[str]) -> None:
     place = words.index(option) if option else 0
     recording = words[place + 1] if option else words[0]
     rest = [*words[:place], *words[place + 2 :]] if option else [word for word in words[1:] if word != "--"]
-    hint = f"type: {shlex.join(['offbook', 'exec', option or '--replay', recording, '--', *rest])}"
+    hint = f"type: {shlex.join(['offbook', name, option or '--replay', recording, '--', *rest])}"
     raise InputError("the recording comes before the command", source=recording, hint=hint)
 
 
@@ -216,7 +216,7 @@ def _run(command: list[str], options: ExecArguments, *, report: WireReportFile) 
         reported = effects.read(server, is_cut_off=end.is_late or end.code > SIGNALLED)
     tally = tally_wire_calls(server, usage, options.fault_plan(), reported)
     tally = replace(tally, network=network.tally, cache=mcp.cache_counts(tally.cache))
-    if options.mcp is None and not options.run_tools:
+    if options.mcp is None and not options.run_tools and not any(Path(word).name == "offbook" for word in command[:3]):
         tally = _with_unseen(tally, options, command)
     return end, replace(tally, ignored_mcp=mcp.are_ignored(unused_tools))
 
@@ -230,9 +230,11 @@ def _with_unseen(tally: WireTally, options: ExecArguments, command: Sequence[str
     recorded = frozenset[str]() if options.replay is None else answered_tool_names(options.replay)
     if unrecorded := [name for name in unseen if name not in recorded]:
         what = "not recorded" if options.record else "not replayed: if the program has such a tool, it ran for real"
-        remark = f"the calls of {', '.join(unrecorded)} were {what}\n  hint: {place_hint(unrecorded[0], command)}"
+        remark = (
+            f"the calls of {', '.join(unrecorded)} were {what}\n  hint: {place_hint(unrecorded[0], options, command)}"
+        )
         tally = replace(tally, remarks=[*tally.remarks, remark])
-    return replace(tally, unseen=[name for name in unseen if name in recorded])
+    return replace(tally, untaken=unseen, unseen=[name for name in unseen if name in recorded])
 
 
 def _print_not_started(name: str, error: OSError) -> int:

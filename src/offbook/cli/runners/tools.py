@@ -18,6 +18,7 @@ from offbook.cli import FAILED, FINE, MISMATCH, TIMED_OUT
 from offbook.cli.options import check_placeholder
 from offbook.cli.output.console import echo, echo_json, print_message
 from offbook.cli.run_program import ChildExit, run_child
+from offbook.cli.runners.exec import refuse_misplaced
 from offbook.cli.runners.mcp_servers import McpServers
 from offbook.cli.runners.wire import child_environment, discard_empty_recording, wire_options_of
 from offbook.config.tool_functions import add_tool_lines, function_line, tool_table
@@ -60,7 +61,7 @@ class ToolsRun:
     """
 
     def __init__(self, command: list[str], *, replay: str | None, record: str | None, intercept: bool) -> None:
-        _check(command)
+        _check(command, has_recording=replay is not None or record is not None)
         self._command, self._project = command, find_project()
         self._is_kept = record is not None
         if record is not None:
@@ -196,14 +197,17 @@ class ToolsRun:
             message += f"; written to {written}"
         elif new:
             message += "; paste the tables into offbook.toml, or add --write"
+        elif unknown := sum(each.status == "not asked" for each in found):
+            message = f"{pluralize(unknown, 'tool')} not known: use a run in which the model asks for them"
         elif not lost:
             message = "no tool needs a line in offbook.toml" if found else "the model asked for no tool"
         print_message("offbook: ", message, is_err=True)
         recording = self._options.recording if self._is_kept or self._options.replay else ""
         if recording and (missing := set(new) - answered_tool_names(recording)):
             again = ["offbook", "exec", "--record", recording, "--record-mode", "fresh", "--", *self._command]
-            message = f"{recording} has no results of {', '.join(sorted(missing))}; then record it again: "
-            print_message("offbook: ", message + shlex.join(again), is_err=True)
+            lacks = f"{recording} has no results of {', '.join(sorted(missing))}"
+            message = f"{lacks}: with the tables in offbook.toml, record it again: {shlex.join(again)}"
+            print_message("offbook: ", message, is_err=True)
 
     def _exit_code(self, found: Sequence[FoundTool], end: ChildExit, *, missed: int) -> int:
         """Return the exit code, and say on stderr what went wrong."""
@@ -215,10 +219,14 @@ class ToolsRun:
             return _failed(f"the program failed with exit code {end.code}", FAILED)
         if not self._asked.was_called:
             return _failed("the program made no model call that offbook could see; try --intercept", MISMATCH)
-        return FAILED if any(each.status == "not found" for each in found) else FINE
+        is_known = any(each.status not in ("not found", "not asked") for each in found)
+        has_lost = any(each.status == "not found" for each in found)
+        return FAILED if has_lost or (found and not is_known) else FINE
 
 
-def _check(command: Sequence[str]) -> None:
+def _check(command: Sequence[str], *, has_recording: bool) -> None:
+    if not has_recording:
+        refuse_misplaced(command, "tools")
     if not command:
         raise InputError("a command is missing", source="tools", hint="offbook tools -- python my_agent.py")
     if shutil.which(command[0]) is None and not Path(command[0]).exists():

@@ -98,13 +98,10 @@ def wire_options_of(
         allow_hosts=options.allow_hosts if isinstance(options, ServeArguments) else (),
         allow_origins=options.allow_origins if isinstance(options, ServeArguments) else (),
         has_tools=options.mcp is not None or isinstance(options, ExecArguments),
-        tools=_program_tools(options) if isinstance(options, ExecArguments) else None,
+        tools=ProgramToolOptions.of(options.tools, run_all=options.run_tools)
+        if isinstance(options, ExecArguments)
+        else None,
     )
-
-
-def _program_tools(options: ExecArguments) -> ProgramToolOptions:
-    named = frozenset(name for name, tool in options.tools.items() if tool.run)
-    return ProgramToolOptions(run_all=options.run_tools, run=named)
 
 
 def events_of(options: WireArguments) -> EventOptions:
@@ -229,7 +226,8 @@ class WireTally(Struct, frozen=True):
     `effects` are the side effects that the program has reported. It `got_no_answer` if real APIs answered no call.
     `cache` is what a shared recording was used for. `tool_turns` are the tool calls of each answer that has some.
     If it `ignored_mcp`, the program reached none of the MCP servers that the recording is about. `tools` are the names
-    of its function tools that were taken over, `unseen` those that it ran for real though they are recorded, and
+    of its function tools that were taken over, `untaken` those of others that its model was told the results of,
+    `unseen` those of them that are recorded, and
     `remarks` say what else is to be known about them.
     """
 
@@ -246,6 +244,7 @@ class WireTally(Struct, frozen=True):
     tool_turns: Sequence[Sequence[RecordedToolCall]] = ()
     ignored_mcp: bool = False
     tools: frozenset[str] = frozenset()
+    untaken: Sequence[str] = ()
     unseen: Sequence[str] = ()
     remarks: Sequence[str] = ()
 
@@ -345,7 +344,7 @@ class ExitPolicy(Struct, frozen=True):
             return self._mismatch(tally)
         if tally.unseen:
             reason = f"the program ran {', '.join(tally.unseen)} for real: it is recorded, but was not taken over"
-            return ExitDecision(MISMATCH, reason, place_hint(tally.unseen[0], self.command))
+            return ExitDecision(MISMATCH, reason, place_hint(tally.unseen[0], self.options, self.command))
         if end.code != FINE and tally.got_no_answer:
             return ExitDecision(end.code, _NO_ANSWER, _NO_ANSWER_HINT)
         return self._success(tally) if end.code == FINE else ExitDecision(end.code)
@@ -388,9 +387,11 @@ class ExitPolicy(Struct, frozen=True):
         return f"record it again, or undo the change: {again}"
 
 
-def place_hint(tool: str, command: Sequence[str]) -> str:
+def place_hint(tool: str, options: WireArguments, command: Sequence[str]) -> str:
     """Say how a tool is taken over that no framework announces."""
     finding = shlex.join(["offbook", "tools", "--", *command])
+    if tool in options.tools and (named := options.tools[tool].function):
+        return f"[tools.{tool}] names {named}, which was not called; to find what was: {finding}"
     return f'say where it is: [tools.{tool}] function = "module:name"; to find it: {finding}'
 
 

@@ -26,6 +26,7 @@ from offbook.recording.format.exchange import ToolExchange
 from offbook.recording.match.continuation import Continuation, gave_up_mark
 from offbook.recording.tool_names import answered_tool_names
 from offbook.session.script import ModelScript, Script
+from offbook.settings import unknown_tools
 from offbook.subjects.crash import first_life
 from offbook.subjects.program.fork_server import UnfitProgramError
 from offbook.subjects.program.kept_folders import KeptFolders
@@ -134,9 +135,7 @@ class ProgramSubject:
             retry_after_ms=RETRY_AFTER_MS,
             has_tools=True,
             can_crash=True,
-            tools=ProgramToolOptions(
-                run_all=settings.runs_tools, run=frozenset(name for name, tool in settings.tools.items() if tool.run)
-            ),
+            tools=ProgramToolOptions.of(settings.tools, run_all=settings.runs_tools),
         )
         network = NetworkOptions(
             intercepts=settings.intercept, hosts=settings.intercept_hosts, blocks=settings.block_network
@@ -311,11 +310,15 @@ class ProgramSubject:
         if self._settings.runs_tools:
             return
         recorded = answered_tool_names(self._replay)
-        for name in (tool.tool for tool in observer.inferred_tools(observed=self._taken)):
-            if name in recorded and not self._is_of_mcp(name):
-                reason = f"{name} is recorded, but ran for real: it was not taken over in this run"
-                hint = f'say where it is, [tools.{name}] function = "module:name", or allow it: --run-tools'
-                raise InputError(reason, source="explore", hint=hint)
+        inferred = dict.fromkeys(tool.tool for tool in observer.inferred_tools(observed=self._taken))
+        names = [name for name in inferred if name in recorded and not self._is_of_mcp(name)]
+        if names:
+            reason = (
+                f"recorded, but not taken over in this run, so that the program ran it for real: {', '.join(names)}"
+            )
+            hint = f'say where it is, [tools.{names[0]}] function = "module:name", or allow it: --run-tools'
+            noted = " ".join(unknown_tools(self._settings.tools, {*recorded, *inferred}))
+            raise InputError(reason, source="explore", hint=noted or hint)
 
     def _diverged(self, session: WireSession) -> str:
         """Return the first model call that was not recorded. The clean run must have no unrecorded call at all."""

@@ -91,7 +91,10 @@ class TakeOver:
         found: object = module
         for part in path.split("."):
             found = getattr(found, part, None)
-        if not self.tools.take(found, tool):
+        if module.__name__ in sys.stdlib_module_names - {"__main__"}:
+            what = "it is a part of Python, which offbook needs itself"
+            self.tools.notes.append({"tool": tool, "function": f"{module.__name__}:{path}", "problem": what})
+        elif not self.tools.take(found, tool):
             what = f"it is a {type(found).__name__}, not a function"
             if found is None or callable(found):
                 what = "there is no such function" if found is None else "it is a generator, or not written in Python"

@@ -12,7 +12,9 @@ import builtins
 import dataclasses
 import inspect
 import json
+import math
 import os
+import re
 import socket
 import sys
 import threading
@@ -204,10 +206,20 @@ def _arguments(bound: inspect.BoundArguments, select: Selection) -> dict[str, An
     return {str(name): form[0] for name, form in forms.items() if form is not None}
 
 
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+def _is_encodable(value: object) -> bool:
+    """Return whether JSON can have a number or a text: neither an infinite one, nor half a character."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return not isinstance(value, str) or value.isascii() or not _SURROGATES.search(value)
+
+
 def _json_form(value: object, depth: int = 0) -> tuple[Any] | None:
     """Return a value as JSON has it, in a tuple; None if it is not made of what JSON has, or contains itself."""
     if value is None or isinstance(value, bool | int | float | str):
-        return (value,)
+        return (value,) if _is_encodable(value) else None
     if depth > MAX_DEPTH:
         return None
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -217,7 +229,7 @@ def _json_form(value: object, depth: int = 0) -> tuple[Any] | None:
     if isinstance(value, list | tuple):
         items = _json_forms(value, depth)
         return None if items is None else (items,)
-    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+    if isinstance(value, dict) and all(isinstance(key, str) and _is_encodable(key) for key in value):
         items = _json_forms(value.values(), depth)
         return None if items is None else (dict(zip(value, items, strict=True)),)
     return None
@@ -251,7 +263,7 @@ def _described(value: object) -> dict[str, Any]:
 
 def _text_of(value: object) -> str:
     try:
-        return str(value)
+        return str(value).encode(errors="replace").decode()
     except Exception:
         return f"<{type(value).__name__}>"
 
@@ -373,7 +385,7 @@ class _Reply:
     """An HTTP response with a length, in pieces."""
 
     def __init__(self) -> None:
-        self._data, self._length = bytearray(), -1
+        self._data, self._length, self._is_fine = bytearray(), -1, True
 
     @property
     def is_complete(self) -> bool:
@@ -385,10 +397,15 @@ class _Reply:
         self._data += piece
         if self._length < 0 and b"\r\n\r\n" in self._data:
             head, _, self._data = self._data.partition(b"\r\n\r\n")
+            self._is_fine = b" 200 " in head[:16]
             lines = dict(line.lower().split(b":", 1) for line in bytes(head).split(b"\r\n")[1:])
             self._length = int(lines.get(b"content-length", b"0"))
 
     @property
     def body(self) -> dict[str, Any]:
+        if not self._is_fine:
+            raise ToolRefusedError(
+                f"offbook could not read a message about a tool: {_text_of(bytes(self._data[:200]))}"
+            )
         found: dict[str, Any] = json.loads(self._data) if self._data else {}
         return found
