@@ -199,7 +199,7 @@ def returning(write, monkeypatch, run_programs):
 
     def record(returned, config=CONFIG):
         agent = AGENT.replace('return {"refunded": order}', f"return {returned}").replace(
-            "json.dumps(TOOLS", "str(TOOLS"
+            "json.dumps(TOOLS", "ascii(TOOLS"
         )
         for name, text in {"agent.py": agent, "shop.py": SHOP, "offbook.toml": config}.items():
             write(name, text)
