@@ -17,6 +17,19 @@ NODE_AI_VERSION := 6.0.326
 NODE_AI_OPENAI_VERSION := 3.0.139
 NODE_ZOD_VERSION := 4.6.7
 NODE_SDKS_STAMP := $(NODE_SDKS)/.ready-$(NODE_OPENAI_VERSION)-$(NODE_ANTHROPIC_VERSION)-$(NODE_WS_VERSION)-$(NODE_AI_VERSION)-$(NODE_AI_OPENAI_VERSION)-$(NODE_ZOD_VERSION)
+# frameworks for agents, and the Node that the newest of them need
+NODE_AGENTS := .scratch/node_agents
+NODE_AGENTS_NODE_VERSION := 22.23.3
+NODE_AGENTS_AI_VERSION := 7.0.173
+NODE_AGENTS_AI_OPENAI_VERSION := 4.0.118
+NODE_AGENTS_OPENAI_VERSION := 0.20.0
+NODE_AGENTS_MASTRA_VERSION := 1.71.0
+NODE_AGENTS_LANGCHAIN_VERSION := 1.5.14
+NODE_AGENTS_LANGCHAIN_CORE_VERSION := 1.2.13
+NODE_AGENTS_LANGCHAIN_OPENAI_VERSION := 1.5.8
+# what LangChain needs in turn: newer ones need packages that are not published everywhere
+NODE_AGENTS_LANGGRAPH := @langchain/langgraph@1.4.18 @langchain/langgraph-sdk@1.12.0 @langchain/langgraph-checkpoint@1.1.5
+NODE_AGENTS_STAMP := $(NODE_AGENTS)/.ready-$(NODE_AGENTS_NODE_VERSION)-$(NODE_AGENTS_AI_VERSION)-$(NODE_AGENTS_AI_OPENAI_VERSION)-$(NODE_AGENTS_OPENAI_VERSION)-$(NODE_AGENTS_MASTRA_VERSION)-$(NODE_AGENTS_LANGCHAIN_VERSION)-$(NODE_OPENAI_VERSION)-$(NODE_ZOD_VERSION)
 # what looks for pages that not everybody can use
 AXE_VERSION := 4.14.0
 AXE := .scratch/axe
@@ -37,11 +50,11 @@ MCP_CONFORMANCE := .scratch/mcp_conformance
 MCP_CONFORMANCE_STAMP := $(MCP_CONFORMANCE)/.ready-$(MCP_CONFORMANCE_VERSION)-$(MCP_CONFORMANCE_NODE_VERSION)
 NPM := $(shell command -v npm)
 # slow to start, and quick to change with what others release: CI runs them beside the tests
-CONFORMANCE := tests/integrations tests/wire/frameworks tests/wire/intercept_clients tests/wire/node tests/wire/protocols tests/report/exploration/test_page_in_browser.py tests/report/scenarios/test_page_in_browser.py tests/mcp/clients tests/mcp/agents tests/mcp/protocol tests/view/pages tests/workers/cluster
+CONFORMANCE := tests/integrations tests/wire/frameworks tests/wire/intercept_clients tests/wire/node tests/wire/protocols tests/wire/tools_of tests/report/exploration/test_page_in_browser.py tests/report/scenarios/test_page_in_browser.py tests/mcp/clients tests/mcp/agents tests/mcp/protocol tests/view/pages tests/workers/cluster
 # explored with every fault, which takes minutes; its programs wait more than they work, hence more workers than cores
 ZOO := tests/explore/test_agents.py tests/docs/test_tutorials.py
 # tests that try a sample of their cases in 'make test', and every case in 'make zoo'
-SAMPLED := tests/cli/commands/test_init.py tests/cli/commands/test_resume_crashes.py tests/explore/test_sharing.py tests/mcp/test_shared.py tests/recording/test_concurrent_writers.py tests/recording/test_crashes.py tests/subjects/test_function_sdks.py
+SAMPLED := tests/cli/commands/test_init.py tests/cli/commands/test_resume_crashes.py tests/explore/test_sharing.py tests/explore/test_tools_of_programs.py tests/mcp/test_shared.py tests/recording/test_concurrent_writers.py tests/recording/test_crashes.py tests/subjects/test_function_sdks.py
 # looks at what docs-site has built
 SITE := tests/docs/test_site.py
 # tests that fork: apart from the others, so that a fork copies the tables of a small process
@@ -59,7 +72,7 @@ ZOO_WORKERS := $(shell echo $$((2 * $$(nproc))))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup aimock axe node-sdks mcp-clients demo test check layers types tests conformance zoo coverage bench soak docs docs-site screenshots constraints format clean
+.PHONY: help setup aimock axe node-sdks node-agents mcp-clients demo test check layers types tests conformance works-with zoo coverage bench soak docs docs-site screenshots constraints format clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -89,6 +102,13 @@ node-sdks: $(NODE_SDKS_STAMP) ## Install the vendors' SDKs for Node that the wir
 
 $(NODE_SDKS_STAMP):
 	npm install --prefix $(NODE_SDKS) --no-audit --no-fund --silent openai@$(NODE_OPENAI_VERSION) @anthropic-ai/sdk@$(NODE_ANTHROPIC_VERSION) ws@$(NODE_WS_VERSION) ai@$(NODE_AI_VERSION) @ai-sdk/openai@$(NODE_AI_OPENAI_VERSION) zod@$(NODE_ZOD_VERSION)
+	@touch $@
+
+node-agents: $(NODE_AGENTS_STAMP) ## Install the frameworks for Node whose tools are taken over in tests
+
+# they disagree about the versions of packages that the program brings, which npm would look for without an end
+$(NODE_AGENTS_STAMP):
+	npm install --prefix $(NODE_AGENTS) --no-audit --no-fund --silent --legacy-peer-deps node@$(NODE_AGENTS_NODE_VERSION) ai@$(NODE_AGENTS_AI_VERSION) @ai-sdk/openai@$(NODE_AGENTS_AI_OPENAI_VERSION) @openai/agents@$(NODE_AGENTS_OPENAI_VERSION) @mastra/core@$(NODE_AGENTS_MASTRA_VERSION) openai@$(NODE_OPENAI_VERSION) zod@$(NODE_ZOD_VERSION) $(NODE_AGENTS_LANGGRAPH) langchain@$(NODE_AGENTS_LANGCHAIN_VERSION) @langchain/core@$(NODE_AGENTS_LANGCHAIN_CORE_VERSION) @langchain/openai@$(NODE_AGENTS_LANGCHAIN_OPENAI_VERSION)
 	@touch $@
 
 axe: $(AXE_STAMP) ## Install the accessibility checker that pages are tested with
@@ -136,8 +156,13 @@ tests: setup $(if $(NPM),$(AIMOCK_STAMP))
 	$(PYTEST) --numprocesses $(OTHER_WORKERS) $(addprefix --ignore=,$(FORKING) $(SDKS)) tests; others=$$?; \
 	wait $$! && exit $$((forking | others))
 
-conformance: setup $(GROUP_STAMP)-conformance $(GROUP_STAMP)-cluster $(if $(NPM),$(AIMOCK_STAMP) $(AXE_STAMP) $(NODE_SDKS_STAMP) $(MCP_CLIENTS_STAMP) $(MCP_CONFORMANCE_STAMP)) ## Run Node SDKs, frameworks, MCP clients and a browser against us
+conformance: setup $(GROUP_STAMP)-conformance $(GROUP_STAMP)-cluster $(if $(NPM),$(AIMOCK_STAMP) $(AXE_STAMP) $(NODE_SDKS_STAMP) $(NODE_AGENTS_STAMP) $(MCP_CLIENTS_STAMP) $(MCP_CONFORMANCE_STAMP)) ## Run Node SDKs, frameworks, MCP clients and a browser against us
 	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup $(CONFORMANCE)
+
+works-with: setup ## Take over the tools of every framework, each in an environment that is kept, and print what works
+	@$(BIN)/python -m tests.wire.tools_of.environments
+	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup --junit-xml .scratch/works-with.xml tests/wire/tools_of; result=$$?; \
+	$(BIN)/python -m tests.wire.tools_of.table .scratch/works-with.xml && exit $$result
 
 zoo: setup $(GROUP_STAMP)-conformance $(if $(NPM),$(NODE_SDKS_STAMP)) ## Explore agents with planted defects and their sound twins, with every fault
 	OFFBOOK_TEST_EVERY_CASE=1 $(BIN)/python -m pytest --numprocesses $(ZOO_WORKERS) --dist worksteal --timeout 1200 $(ZOO) $(SAMPLED)

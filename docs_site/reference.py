@@ -34,6 +34,7 @@ _EXPLAINED = {
     "offbook settings": "config",
     "offbook exec": "wire/exec",
     "offbook explore": "explore",
+    "offbook tools": "wire/exec",
     "offbook serve": "wire/serve",
     "offbook mcp": "mcp",
     "offbook mcp mock": "mcp/mock",

@@ -81,6 +81,13 @@ def made_tool_calls(messages: Sequence[JsonObject]) -> Iterator[tuple[JsonObject
                 yield call, function
 
 
+def answered_tools(messages: Sequence[JsonObject]) -> set[str]:
+    """Return the names of the tools whose results are in a conversation."""
+    names = {call.get("id"): str(function.get("name")) for call, function in made_tool_calls(messages)}
+    told = [each.get("tool_call_id") for each in messages if each.get("role") == "tool"]
+    return {names[each] for each in told if each in names}
+
+
 class Message(Struct, frozen=True):
     """One message of a conversation. Content is text or a list of parts, which pass through unchanged."""
 

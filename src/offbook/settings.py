@@ -168,6 +168,10 @@ class ToolSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     ] = False
     undoes: Annotated[str | None, Option("The tool undoes what this other tool did.")] = None
     optional: Annotated[bool, Option("A run may go on without the tool.")] = False
+    function: Annotated[
+        str | None, Option("Where a program has the tool that no framework announces, as `module:name`.")
+    ] = None
+    run: Annotated[bool, Option("Run the tool for real in a replay.")] = False
 
 
 class ProjectFile(NamedTuple):
@@ -317,6 +321,9 @@ def _tool(name: str, declared: Any, *, source: str) -> ToolSettings:
         reason, path = explain_msgspec_error(error)
         reason = with_value(reason, declared.get(path.removeprefix(".")))
         raise InputError(reason, source=source, place=f"{place}{path}") from None
+    if tool.function is not None and not all(tool.function.rpartition(":")[::2]):
+        reason, hint = f"expected module:name, got {tool.function!r}", 'such as "shop.payments:refund"'
+        raise InputError(reason, source=source, place=f"{place}.function", hint=hint)
     if tool.effect and tool.read_only:
         hint = "leave out effect or read_only, or set one of them to false"
         raise InputError("a tool that only reads has no effect", source=source, place=place, hint=hint)

@@ -54,7 +54,7 @@ COMMANDS = {
     "replay": (["replay", "flow.yaml", "--recording", "run.json"], REPLAYS, 0),
     "run": (["run", "flow.yaml", "--mock-responses", "run.json"], RUNS, 0),
     "exec": (
-        ["exec", "--replay", "run.json", "--time-limit", "60", "-o", "latency_model=constant", "--", "true"],
+        ["exec", "--replay", "run.json", "-o", "time_limit=60", "-o", "latency_model=constant", "--", "true"],
         TESTING | {"jsonschema", "offbook.workflow", "pydantic", "uvicorn"},
         3,
     ),

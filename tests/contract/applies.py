@@ -8,7 +8,7 @@ import pytest
 from tests.contract.faces import FACES
 
 MCP = ("mcp_stdio", "mcp_http")
-TOOLS = ("tools", *MCP)
+TOOLS = ("tools", *MCP, "program_tools")
 WIRE = ("server", "httpx2", "httpx", "requests", "aiohttp")
 
 MODELS = ("provider", *WIRE)
@@ -42,6 +42,7 @@ LEFT_OUT = {
     "null fields": on(TOOLS, "a null argument is a value") | on("websocket", "events have no messages of models"),
     "protocols": on("provider", "a provider has no protocol") | on(TOOLS, NO_PROTOCOLS) | on("websocket", NO_PROTOCOLS),
     "streams": on(TOOLS, "a tool call is not streamed") | on("websocket", "everything is a stream of frames"),
+    "the hint of a miss": on("program_tools", "a program is run by a command, whose options the hint names"),
     "sessions of their own": on(("provider", "tools"), OBJECT),
     "sessions": on(("provider", "tools"), OBJECT)
     | on("websocket", "a client that connects again starts from the handshake"),
@@ -57,7 +58,7 @@ LEFT_OUT = {
     | on((*TOOLS, "websocket"), NEVER_OVERUSED),
     "chaos": on(TOOLS, "chaos concerns model calls") | on("websocket", "the handshake is drawn for, too"),
     "latency of faults": on(
-        ("server", "httpx", "requests", "aiohttp", *MCP, "websocket"), "their clock is the real one"
+        ("server", "httpx", "requests", "aiohttp", *MCP, "program_tools", "websocket"), "their clock is the real one"
     )
     | on("tools", "tool_timeout is the fault of tools that waits"),
     "a connection": on((*MODELS, *TOOLS), "a call stands for itself"),
@@ -66,7 +67,6 @@ LEFT_OUT = {
     "failed calls": on(TOOLS, "an error of a tool is an answer of it")
     | on("websocket", "the handshake of a session has an answer"),
     "faults while recording": on("websocket", "faults do not fire while a session is recorded"),
-    "recorded elsewhere": on("tools", "a tool of this process has no server"),
     "retries": on("websocket", AGAIN),
     "calls that are noted": on(TOOLS, "a tool call is noted with its result"),
     "default answers that are noted": on(TOOLS, "a tool call is noted with its result") | on("websocket", NO_MESSAGE),
@@ -89,7 +89,7 @@ DEVIATES = {
 }
 
 
-MODELS_AND_TOOLS = (("provider", "tools"), ("httpx2", "tools"), ("server", "mcp_http"))
+MODELS_AND_TOOLS = (("provider", "tools"), ("httpx2", "tools"), ("server", "mcp_http"), ("server", "program_tools"))
 PAIRS = {
     "faces together": (
         ("provider", "httpx2"),

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from offbook.explore import Divergence, FunctionSubject
 from offbook.faults import FaultPlan, parse_fault
+from offbook.settings import ToolSettings
 from offbook.subjects.program.program import ProgramSubject
 from offbook.subjects.specs import ExploreSettings
 from tests.contract import explored_agent
@@ -18,6 +19,7 @@ DEFAULT = "the default"
 PROGRAMS = {
     "server": {},
     "websocket": {},
+    "program_tools": {},
     "mcp_stdio": {"command": "none"},
     "mcp_http": {"url": "http://127.0.0.1:1/mcp"},
 }
@@ -93,7 +95,12 @@ class Explored:
             command,
             replay=self._recording,
             mcp=str(mcp) if configs else None,
-            settings=ExploreSettings(on_divergence=self._policy, default_response=DEFAULT, deadline_s=30.0),
+            settings=ExploreSettings(
+                on_divergence=self._policy,
+                default_response=DEFAULT,
+                deadline_s=30.0,
+                tools={"greet": ToolSettings(function="explored_tool:greet")},
+            ),
         )
 
 

@@ -179,6 +179,15 @@ class Socket:
             self._socket = None
 
 
+def ask_function(text):
+    import explored_tool  # noqa: PLC0415 - it is next to the program
+
+    try:
+        return ["answer", explored_tool.greet(text)]
+    except Exception as error:
+        return ["miss" if type(error).__name__ == "ToolRefusedError" else "error", str(error)]
+
+
 def base_url():
     return os.environ["OPENAI_BASE_URL"]
 
@@ -200,6 +209,7 @@ def run_program(faces, agent):
         "server": partial(ask_over_http, **{"stream": True} if agent["streams"] else {}),
         "mcp_http": ask_mcp_over_http,
         "mcp_stdio": process.ask,
+        "program_tools": ask_function,
         "websocket": socket.ask,
     }
     outcomes = converse(agent, lambda text, _: asks[asked_by(faces, text)](text))

@@ -36,7 +36,12 @@ from offbook import (
     replay_tools,
 )
 from offbook.faults import parse_fault
+from offbook.subjects.program.guest.tools import ToolRefusedError
+from offbook.subjects.program.guest.tools import Tools as GuestTools
 from offbook.tools import run_tools
+from offbook.wire.options import ProgramToolOptions, WireOptions
+from offbook.wire.server.control import TOOLS_PATH
+from offbook.wire.server.wire_server import WireServer
 from tests.contract.explored_agent import (
     McpProcess,
     Socket,
@@ -469,7 +474,15 @@ class ToolFace(Face):
         return {"_version": 2, "_tools": tools}
 
 
-class ToolsFace(ToolFace):
+class FunctionFace(ToolFace):
+    """Tools that are functions. They have no server, so that what they record does not answer tools of one."""
+
+    @classmethod
+    def family_faces(cls):
+        return [face for face in FACES.values() if issubclass(face, FunctionFace)]
+
+
+class ToolsFace(FunctionFace):
     """Tools of this process, replayed or recorded."""
 
     name, mode_option = "tools", "record"
@@ -575,6 +588,43 @@ class McpHttpFace(McpFace):
             return Outcome("error", str(error))
 
 
+class ProgramToolsFace(FunctionFace):
+    """Functions of a program, each of which asks about its calls over HTTP."""
+
+    name = "program_tools"
+
+    def start(self):
+        options = WireOptions(**self.setup.wire_options, has_tools=True, tools=ProgramToolOptions())
+        self.inspected = self.injected = self.enter(WireServer(options))
+
+    def answer_to(self, text, key):
+        try:
+            return said(self._tools[key](text=text))
+        except ToolRefusedError as error:
+            return Outcome("miss", str(error))
+        except Exception as error:
+            return Outcome("error", str(error))
+
+    @property
+    def _tools(self):
+        """The functions of the session, taken over."""
+        url = self.inspected.session_url(self.session) if self.session else self.inspected.url
+        taken, functions = GuestTools(f"{url}{TOOLS_PATH}"), live_tools(self.live, KEYS)
+        for function in functions:
+            assert taken.take(function, function.__name__)
+        return {function.__name__: function for function in functions}
+
+    def unused(self):
+        return [(each.key.removeprefix("_tools."), each.position) for each in self.inspected.unused_exchanges()]
+
+    @property
+    def fired(self):
+        return [str(line) for line in self.inspected.fired()]
+
+    def overused(self):
+        return [(entry.key, entry.served) for entry in self.inspected.overused_exchanges()]
+
+
 class WebSocketFace(Face):
     """A session over WebSocket: one connection, on which each text is a message. A book is its chain of messages."""
 
@@ -636,6 +686,7 @@ FACES = {
         ToolsFace,
         McpStdioFace,
         McpHttpFace,
+        ProgramToolsFace,
         WebSocketFace,
     )
 }

@@ -414,6 +414,37 @@ def test_a_repetition_that_is_only_inferred_comes_with_advice():
     assert 'offbook.effect("refund", …)' in assessment.evidence[1]
 
 
+ASKS = clean_run(effects=(ASKED,), calls=(model_call(asks_for=(("refund", {"order_id": 42}),)),))
+CUT = replace(FAILED, chunks=("text", "tool_call"))
+UNKNOWN = model_call(asks_for=(("fault_tool", {}),))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "call", "fields", "clean"),
+    [
+        ("undecided", CUT, {}, ASKS),
+        ("undecided", CUT, {"error": DECLARED}, ASKS),
+        ("undecided", UNKNOWN, {}, ASKS),
+        ("crashed", CUT, {"error": UNDECLARED}, ASKS),
+        ("recovered", FAILED, {}, ASKS),
+        ("recovered", CUT, {}, replace(ASKS, effects=(PAID,))),
+        ("recovered", replace(CUT, number=2), {}, ASKS),
+    ],
+    ids=["cut", "cut, then gave up", "unknown tool", "crashed", "no part of a call", "observed", "another call"],
+)
+def test_a_tool_that_nobody_sees_may_have_run_if_a_broken_call_arrived(verdict, call, fields, clean):
+    assessment = assess(fired_run(calls=(call, AGAIN), effects=clean.effects, **fields), clean)
+    assert assessment.verdict == verdict
+    told = [line for line in assessment.evidence if line.startswith("cannot see refund")]
+    assert bool(told) == (verdict == "undecided")
+
+
+def test_a_recovery_is_hedged_if_nobody_saw_its_effects():
+    hedge = "as far as the conversation shows: nobody saw refund run"
+    assert assess(fired_run(effects=(ASKED,)), clean_run(effects=(ASKED,))).evidence[-1] == hedge
+    assert hedge not in assess(fired_run(effects=(PAID,)), PAYING).evidence
+
+
 def test_every_finding_of_a_run_is_in_the_evidence():
     assessment = assess(fired_run(result="None"), PAYING)
     assert assessment.title == "missing effect"

@@ -290,6 +290,19 @@ def test_a_fault_that_never_fired_says_how_many_calls_there_were_and_the_nearest
 
 
 @pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("delivered_twice", "only an MCP server can deliver an answer twice; a function returns once"),
+        ("held_until tool=mail call=2", "call 2 of mail did not end while the answer was held"),
+    ],
+)
+def test_a_fault_of_order_that_changed_nothing_at_its_call_says_so(fault, reason):
+    line = parse_fault(f"tool=refund call=1: {fault}")
+    assert describe_unfired(line, reached_by(ToolSite("refund", 1))) == f"{str(line)!r} never fired: {reason}"
+    assert "never called" in describe_unfired(line, ReachedSites())
+
+
+@pytest.mark.parametrize(
     ("at", "reason"), [("call=1", "the run made no model call"), ("tool=mail", "mail was never called")]
 )
 def test_a_run_without_calls_has_no_nearest_place(at, reason):

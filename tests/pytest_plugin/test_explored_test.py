@@ -369,7 +369,7 @@ def test_servers_are_refused_before_anything_is_recorded(project, used):
     result = project.record()
     result.assert_outcomes(failed=1)
     assert "are not explored in a test" in printed_output(result)
-    assert "offbook explore --replay PATH --run-tools -- COMMAND" in printed_output(result)
+    assert "offbook explore --replay PATH -- COMMAND" in printed_output(result)
 
 
 REMEMBERS = """

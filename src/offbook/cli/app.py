@@ -81,7 +81,7 @@ def _propose_replay(error: Any, known: list[str]) -> None:
 
 _RECORDING_OPTIONS = ("--replay", "--recording", "--mock-responses")
 """How commands call the recording that they answer from."""
-_WITH_RECORDING = "exec, explore, replay, run, serve, test"
+_WITH_RECORDING = "exec, explore, replay, run, serve, test, tools"
 _RECORDING_ARGUMENTS = ("file", "files", "recording", "old", "source", "places")
 
 
@@ -285,7 +285,8 @@ class MainGroup(LazyGroup):
         "init": LazyCommand("init", "init", "Write a small project with an agent, a recording and tests."),
         "run": LazyCommand("run", "run", "Run a workflow: live, recorded or mocked."),
         "replay": LazyCommand("replay", "replay", "Run a program or a workflow from a recording, offline."),
-        "exec": LazyCommand("exec", "execute", "Run any program, and record or replay its model calls."),
+        "exec": LazyCommand("exec", "execute", "Record or replay the model and tool calls of any program."),
+        "tools": LazyCommand("tools", "tools", "Propose the tools of offbook.toml for a hand-written agent."),
         "serve": LazyCommand("serve", "serve", "Serve the model APIs from a recording, or record them."),
         "explore": LazyCommand("explore", "explore", "Replay a recorded run with each fault at each call."),
         "test": LazyCommand("test", "run_tests", "Run scenarios with the agents of the config."),
@@ -302,7 +303,7 @@ class MainGroup(LazyGroup):
     }
     sections: ClassVar = {
         "Start here": ("demo", "init", "settings"),
-        "Any agent": ("exec", "replay", "explore", "serve", "mcp"),
+        "Any agent": ("exec", "replay", "explore", "tools", "serve", "mcp"),
         "Scenarios": ("test", "prompts"),
         "Recordings and reports": ("view", "recording", "merge", "mcp-server"),
         "Workflows": ("run", "resume", "runs", "validate", "graph", "schema"),

@@ -98,8 +98,9 @@ def run_child(
     *,
     time_limit_s: float | None = None,
     grace_s: float = GRACE_S,
+    stdout: int | None = None,
 ) -> ChildExit:
-    """Run `command` with our stdin, stdout and stderr until it ends.
+    """Run `command` with our stdin, stdout (or the descriptor `stdout`) and stderr until it ends.
 
     At its time limit it gets SIGTERM, and what has not ended `grace_s` later gets SIGKILL. If it has its own process
     group, so do the processes that it started.
@@ -112,7 +113,7 @@ def run_child(
     """
     limits = [] if time_limit_s is None else [(time_limit_s, SIGTERM), (time_limit_s + grace_s, SIGKILL)]
     with SignalPipe(SIGCHLD, *FORWARDED_SIGNALS) as signals:
-        child = _Child(command, environment, is_apart=not _is_in_foreground())
+        child = _Child(command, environment, is_apart=not _is_in_foreground(), stdout=stdout)
         is_late = child.wait(signals, limits)
     code = child.code
     return ChildExit(SIGNALLED - code if code < 0 else code, is_late)
@@ -121,10 +122,13 @@ def run_child(
 class _Child:
     """A running command; if it `is_apart`, in its own process group."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], *, is_apart: bool) -> None:
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], *, is_apart: bool, stdout: int | None
+    ) -> None:
         self._is_apart, self._may_stop = is_apart, False
-        group = 0 if is_apart else None
-        self._process = subprocess.Popen(command, env=environment, close_fds=False, process_group=group)  # noqa: S603 - the command of the user
+        self._process = subprocess.Popen(  # noqa: S603 - the command of the user
+            command, env=environment, close_fds=False, process_group=0 if is_apart else None, stdout=stdout
+        )
 
     @property
     def code(self) -> int:

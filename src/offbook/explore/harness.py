@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequenc
 from contextvars import ContextVar
 from functools import cached_property
 from math import inf
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -23,6 +22,7 @@ from offbook.events import BreakerChanged, Event, FallbackTaken, RetryScheduled
 from offbook.explore.inferred_tools import InferredTool, inferred_effects, inferred_runs, offered_tool
 from offbook.explore.observer import (
     CLEAN_LIMITS,
+    NO_DECLARATIONS,
     RAISING_HOST,
     CallLimits,
     ObservedCall,
@@ -86,7 +86,6 @@ if TYPE_CHECKING:
 
     from offbook.wire.intercept.in_process import InProcessInterception
 
-NO_DECLARATIONS: Mapping[str, ToolDeclaration] = MappingProxyType({})
 
 _TOLERANCE_S = 1e-6
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeAlias
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from offbook.clock import SYSTEM_CLOCK
 from offbook.codecs.base import Codec, retry_after_s
@@ -14,13 +15,14 @@ from offbook.errors import OffbookError
 from offbook.explore.inferred_tools import InferredTool, ToolResult, Turn, infer_tools
 from offbook.explore.run import CallOutcome, ChunkKind, ChunkKinds, Follows, ModelCall, ToolRun
 from offbook.faults.site import Site
-from offbook.messages import Accumulator, JsonObject, Response, StreamDelta, ToolCall, made_tool_calls
+from offbook.messages import Accumulator, JsonObject, Response, StreamDelta, ToolCall, made_tool_calls, result_text
 from offbook.recording.format.exchange import json_arguments
 from offbook.recording.format.wire_record import WireRecord
 from offbook.session.injector import refuse_crash
 from offbook.session.script import ModelScript
+from offbook.text import shorten
 from offbook.tools import ToolDef
-from offbook.tools.effects import Effect, EffectOutcome, count_collected
+from offbook.tools.effects import UNDECLARED, Effect, EffectOutcome, ToolDeclaration, count_collected
 from offbook.vendors import CODECS
 from offbook.wire.request import HttpRequest, ParsedRequest
 from offbook.wire.response import JSON_TYPE, HttpResponse, recorded_response, spoils_answer, stream_events
@@ -28,6 +30,7 @@ from offbook.wire.session import CallAttempt, WireOutcome
 
 if TYPE_CHECKING:
     from offbook.mcp.session import McpToolCall
+    from offbook.wire.tools import ProgramToolCall
 
 
 class EndlessRunError(BaseException):
@@ -392,12 +395,17 @@ class ObservedTool:
         return Effect(tool=self.tool.name, arguments=self.arguments, outcome=outcome)
 
 
+MAX_RESULT_CHARS = 4_000
+NO_DECLARATIONS: Mapping[str, ToolDeclaration] = MappingProxyType({})
+
+
 class RunObserver:
     """Observes the calls of one run. Its session tells of those over HTTP and MCP, its harness of those in-process.
 
     `script` is that of the clean run. More calls than `limits` allow make the run `endless`, which says so, and its
     `host` ends it; further calls are ignored. Calls over HTTP and MCP are noted by the time that `now_s` returns. Only
-    virtual time `knows_pauses`. `sent` keeps the requests of a clean run.
+    virtual time `knows_pauses`. `sent` keeps the requests of a clean run. `tools_took_s` is how long the function tools
+    of a program took, as the plan says.
     """
 
     def __init__(
@@ -409,7 +417,12 @@ class RunObserver:
         now_s: Callable[[], float] = SYSTEM_CLOCK.monotonic_s,
         knows_pauses: bool = False,
         sent: SentRequests | None = None,
+        declarations: Mapping[str, ToolDeclaration] = NO_DECLARATIONS,
     ) -> None:
+        self._declarations = declarations
+        self._program_tools: list[ProgramToolCall] = []
+        self.tools_took_s = 0.0
+        self._last_program_tool: LastCall | None = None
         self.endless, self.host, self.sent = "", host, sent
         self._script, self._limits, self._now_s, self._knows_pauses = script, limits, now_s, knows_pauses
         self._counts = Counter[str]()
@@ -455,6 +468,48 @@ class RunObserver:
         if self._allows("tool", self._limits.tools):
             self._mcp_calls.append(_McpCall(call, self._now_s()))
 
+    def tool_ended(self, call: ProgramToolCall) -> None:
+        """Note that a function tool of a program has been answered, or has run."""
+        if not self._allows("tool", self._limits.tools):
+            return
+        self._program_tools.append(call)
+        self.tools_took_s += call.wait_s
+        last, ends_s = self._last_program_tool, self._now_s() + call.wait_s
+        if last is None or last.at_s < ends_s:  # another one that runs at the same time may take longer
+            self._last_program_tool = LastCall(f"call {call.call} of {call.tool}", ends_s)
+        self._effect_count += call.did is not None and self._declaration(call.tool).has_effect
+
+    def _declaration(self, tool: str) -> ToolDeclaration:
+        return self._declarations.get(tool, UNDECLARED)
+
+    @property
+    def program_tools(self) -> list[ProgramToolCall]:
+        """The calls of the function tools of a program so far, in the order in which they ended."""
+        return self._program_tools.copy()
+
+    def program_runs(self) -> list[ToolRun]:
+        """Return the calls of the function tools of a program as the program saw them."""
+        return [
+            ToolRun(
+                tool=call.tool,
+                call=call.call,
+                arguments=call.arguments,
+                result="" if call.got.result is UNSET else shorten(result_text(call.got.result), MAX_RESULT_CHARS),
+                error=None if call.got.error is None else call.got.error.message,
+                has_run=call.did is not None,
+                side_effect=self._declaration(call.tool).has_effect,
+            )
+            for call in self._program_tools
+        ]
+
+    def program_effects(self) -> list[Effect]:
+        """Return the effects of the function tools of a program, where they happened."""
+        return [
+            Effect(tool=call.tool, arguments=call.arguments, outcome="done" if call.did.error is None else "failed")
+            for call in self._program_tools
+            if call.did is not None and self._declaration(call.tool).has_effect
+        ]
+
     def start_call(self) -> None:
         """Count a model call of this process. It is noted when it has `ended`."""
         self._allows("model", self._limits.models)
@@ -496,10 +551,11 @@ class RunObserver:
 
     @property
     def last_call(self) -> LastCall | None:
-        """The last call over HTTP or MCP; None if there was none."""
+        """The last call over HTTP or MCP, or of a tool of a program; None if there was none."""
         models = [LastCall(f"call {each.site.overall}", each.at_s) for each in self._http_calls[-1:]]
         tools = [each.last_call for each in self._mcp_calls[-1:]]
-        return max([*models, *tools], key=lambda each: each.at_s, default=None)
+        own = [] if self._last_program_tool is None else [self._last_program_tool]
+        return max([*models, *tools, *own], key=lambda each: each.at_s, default=None)
 
     @property
     def pending(self) -> PendingAnswer | None:

@@ -48,6 +48,9 @@ MCP_VARIANTS = (
 )
 """The variants for a program whose MCP servers are stood in for, too: their tools can fail."""
 
+PROGRAM_VARIANTS = WIRE_VARIANTS + fault_variants(TOOL_FAULT_TYPES.values(), in_real_time=True)
+"""The variants for a program whose function tools are taken over."""
+
 CRASH_VARIANTS = fault_variants([Crash])
 """The variants for what can be started again after a crash."""
 

@@ -22,6 +22,7 @@ from offbook.tools.effects import Effect, ToolDeclaration
 
 _ToolChunk = Literal["tool_call", "tool_key", "tool_value"]
 ChunkKind = Literal["text", "reasoning", _ToolChunk, "other"]
+TOOL_CHUNKS: frozenset[ChunkKind] = frozenset(get_args(_ToolChunk))
 """What a chunk of a streamed answer carries. A chunk of a tool call continues a key or a value of its arguments, or
 begins something new. `other` are the events around those, which only the wire has."""
 
@@ -106,7 +107,7 @@ def places_in(chunks: Sequence[ChunkKind]) -> Iterator[tuple[str, int]]:
 
 
 def _places_in_tool_calls(chunks: Sequence[ChunkKind]) -> Iterator[tuple[str, int]]:
-    places = [place for place, kind in enumerate(chunks) if kind in get_args(_ToolChunk) and place > 0]
+    places = [place for place, kind in enumerate(chunks) if kind in TOOL_CHUNKS and place > 0]
     if len(places) <= MAX_TOOL_PLACES:
         yield from ((f"tool call {number}", place) for number, place in enumerate(places, 1))
         return

@@ -27,7 +27,7 @@ from offbook.explore.effects import (
     without_volatile,
 )
 from offbook.explore.options import Invariant, broken_invariants
-from offbook.explore.run import ModelCall, Run, RunFailure, ToolRun
+from offbook.explore.run import TOOL_CHUNKS, ModelCall, Run, RunFailure, ToolRun
 from offbook.faults import PlannedFault, parse_fault
 from offbook.faults.fault import FaultTrait
 from offbook.faults.tools import InjectedText
@@ -270,8 +270,10 @@ class _Claims:
             yield Assessment("undecided", (run.diverged,))
         elif run.error is not None:
             yield self._failure(run.error)
+            yield from self._unseen()
         elif not run.hung:
             yield from self._success(difference)
+            yield from self._unseen()
 
     def _more_effects(self, difference: EffectDifference) -> Iterator[Assessment]:
         if self._has_fired("asks_for_more"):  # the model asked for it, and the question is when the agent stops
@@ -291,6 +293,18 @@ class _Claims:
         undeclared = compare_effects(runs, clean, {}, stable=self._stable).repeated
         yield from _possible_repeats(undeclared, "", _declaration_advice)
         yield from self._obeyed()
+
+    def _unseen(self) -> Iterator[Assessment]:
+        """Yield the tools that nobody saw run, and of which a broken call has arrived: what the program did is open."""
+        inferred = {effect.tool for effect in self._clean.effects if effect.source == "inferred"}
+        asked = {call.number: {tool for tool, _ in call.asks_for} for call in self._clean.calls}
+        known = set[str]().union(*asked.values())
+        for call in self._run.calls:
+            is_partial = call.outcome == "failed" and not TOOL_CHUNKS.isdisjoint(call.chunks)
+            is_other = any(tool not in known for tool, _ in call.asks_for)
+            for tool in sorted(asked.get(call.number, set()) & inferred) if is_partial or is_other else ():
+                text = f"cannot see {tool}: a broken call of it arrived, and the program may have run it"
+                yield Assessment("undecided", (text, self._advice(tool)))
 
     def _changed_keys(self, difference: EffectDifference) -> Iterator[Assessment]:
         """Yield the tools with an idempotency key that have repeated their effect because they got different keys."""
@@ -327,7 +341,7 @@ class _Claims:
 
     def _advice(self, tool: str) -> str:
         """Say how to be certain about a tool of a program."""
-        report = f'report what {tool} really does with offbook.effect("{tool}", …)'
+        report = f'say where it is: [tools.{tool}] function = "module:name", or report it: offbook.effect("{tool}", …)'
         has_effect = self._declarations.get(tool, UNDECLARED).has_effect
         return report if has_effect else f"{report}, or declare it: -o read_only={tool} or -o idempotent={tool}"
 
@@ -368,6 +382,8 @@ class _Claims:
             yield from self._went_on_without()
             lacking = () if self._was_told else self._answers.describe()
             closing = [f"{text}; nothing was left to do" for call, text in lacking if not self._answers.is_needed(call)]
+            if unseen := sorted({effect.tool for effect in clean.effects if effect.source == "inferred"}):
+                closing.append(f"as far as the conversation shows: nobody saw {', '.join(unseen)} run")
             yield Assessment("recovered", (_recovery_text(run, clean), *closing))
         else:
             yield Assessment("different result", tuple(self._other_result(difference)))

@@ -51,6 +51,11 @@ class OrderFault(DeclaredFault, frozen=True):
     runs_tool: ClassVar[bool] = True
     wait_s: ClassVar[float] = 0.0
 
+    @property
+    def unmet(self) -> str:
+        """Why it changed nothing, if it did not."""
+        return ""
+
     async def apply(self, call: FaultedCall) -> Reply:
         """Let the call of a model happen in this order."""
         return cast("Reply", await self.reorder(call.clean, call.hold))
@@ -83,6 +88,11 @@ class HeldUntil(OrderFault, frozen=True, tag="held_until"):
     def target(self) -> CallTarget:
         return CallTarget(self.tool, self.step, self.call)
 
+    @property
+    def unmet(self) -> str:
+        of = f" of {self.tool or self.step}" if self.tool or self.step else ""
+        return f"call {self.call}{of} did not end while the answer was held" if self.call else ""
+
     @classmethod
     def example(cls, field: str = "") -> dict[str, Any]:
         return super().example(field) | super().example("call")
@@ -111,6 +121,10 @@ class DeliveredTwice(OrderFault, frozen=True, tag="delivered_twice"):
 
     fits_any_call: ClassVar[bool] = False
     is_for_tools: ClassVar[bool] = True
+
+    @property
+    def unmet(self) -> str:
+        return "only an MCP server can deliver an answer twice; a function returns once"
 
     @classmethod
     def variants(cls) -> tuple[FaultVariant[Self], ...]:

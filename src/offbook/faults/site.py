@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from offbook.errors import InputError
 from offbook.faults.catalog import FAULT_TYPES, TOOL_FAULT_TYPES, AnyPlannedFault
 from offbook.faults.fault import MAX_COUNT, Count, field_words, join_words
+from offbook.faults.order import OrderFault
 from offbook.faults.stream import StreamStall
 from offbook.text import did_you_mean, pluralize
 
@@ -178,6 +179,14 @@ class ReachedSites:
             own.update({call: max(attempt, own.get(call, 0)) for call, attempt in calls.items()})
         self._tools.update({tool: max(calls, self._tools.get(tool, 0)) for tool, calls in others._tools.items()})
 
+    def has(self, at: At) -> bool:
+        """Return whether a call has reached these sites, whichever attempt it was."""
+        number = at.call or at.since
+        if at.tool is not None:
+            return self._tools.get(at.tool, 0) >= (number or 1)
+        calls = self._calls_of(at)
+        return bool(calls) and (number is None or number in calls)
+
     def explain(self, at: At) -> str:
         """Return why no fault fired at these sites: how many calls there were, and the nearest place; or nothing."""
         if at.tool is not None:
@@ -219,9 +228,15 @@ class ReachedSites:
         return f"{at.tool} was called {'once' if made == 1 else f'{made:,} times'}; the last place is '{last}'"
 
 
+def why_unfired(line: PlannedFault, reached: ReachedSites) -> str:
+    """Return why a planned fault never fired: it changed nothing at its call, or there was no such call."""
+    unmet = line.fault.unmet if isinstance(line.fault, OrderFault) and reached.has(line.at) else ""
+    return unmet or reached.explain(line.at)
+
+
 def describe_unfired(line: PlannedFault, reached: ReachedSites) -> str:
     """Return that a planned fault never fired, and why."""
-    return ": ".join(filter(None, [f"{str(line)!r} never fired", reached.explain(line.at)]))
+    return ": ".join(filter(None, [f"{str(line)!r} never fired", why_unfired(line, reached)]))
 
 
 _DIGITS = 6

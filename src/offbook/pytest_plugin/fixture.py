@@ -86,7 +86,7 @@ UNEXPLORED = frozenset(("serving", "mcp"))
 def refuse_unexplored(name: str) -> Never:
     """Refuse what an explored test cannot use, also while it is recorded."""
     __tracebackhide__ = True
-    hint = "explore it as a program: offbook explore --replay PATH --run-tools -- COMMAND"
+    hint = "explore it as a program: offbook explore --replay PATH -- COMMAND"
     what = "MCP servers" if name == "mcp" else "servers for other programs"
     raise InputError(f"{what} are not explored in a test", source=f"offbook.{name}", hint=hint)
 

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from offbook.messages import JsonObject
 from offbook.recording.format.document import Document
-from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.keys import is_mcp_key
 from offbook.recording.stores.locate import open_store
 
@@ -52,6 +52,24 @@ def recorded_tool_names(location: str | os.PathLike[str]) -> RecordedToolNames:
 def called_tool_names(location: str | os.PathLike[str]) -> tuple[str, ...]:
     """Return the `called` tools alone, without a look into the requests. Raises like `recorded_tool_names`."""
     return _called(_documents(location))
+
+
+def answered_tool_names(location: str | os.PathLike[str]) -> frozenset[str]:
+    """Return the tools whose results are recorded. Raises like `recorded_tool_names`."""
+    return frozenset(tool for tool, _ in _tool_entries(location))
+
+
+def replayable_tool_names(location: str | os.PathLike[str]) -> frozenset[str]:
+    """Return the tools of which every recorded result can be rebuilt. Raises like `recorded_tool_names`."""
+    opaque = {tool for tool, exchange in _tool_entries(location) if exchange.is_opaque}
+    return answered_tool_names(location) - opaque
+
+
+def _tool_entries(location: str | os.PathLike[str]) -> Iterator[tuple[str, ToolExchange]]:
+    for document in _documents(location):
+        for tool, entry in document.tools.items():
+            if not is_mcp_key(tool):
+                yield from ((tool, each) for each in (entry if isinstance(entry, list) else [entry]))
 
 
 def _documents(location: str | os.PathLike[str]) -> list[Document]:

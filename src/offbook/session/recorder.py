@@ -18,6 +18,7 @@ from offbook.events import NULL_SINK, Sink
 from offbook.recording.call_cache import OWN_TURN, CallCache, CallTurn, call_name
 from offbook.recording.format.document import rules_from_meta
 from offbook.recording.format.exchange import Exchange, ToolExchange
+from offbook.recording.format.keys import quote_name, unfit_tool_reason
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules
 from offbook.recording.redact.redactor import Redactor
 from offbook.recording.redact.rules import redactor_in_force
@@ -193,12 +194,22 @@ class Recorder:
         redactor = self._redactor.knowing(credentials)
         key = redactor.text(tool)
         redacted = redactor.redact_tool(replace(exchange, recorded_at=timestamp(self.clock)))
+        return self._append_tool(key, redacted, turn)
+
+    def copy_tool(self, stored: StoredExchange[ToolExchange]) -> None:
+        """Record an exchange of a tool of another recording as it is. Raises like `record`."""
+        self._append_tool(stored.key, stored.exchange, OWN_TURN)
+
+    def _append_tool(self, key: str, exchange: ToolExchange, turn: CallTurn) -> RecordedAs:
         with self._writing():
+            if reason := unfit_tool_reason(key):
+                place = f"tool {quote_name(key)}"
+                raise InputError(f"the name {reason}", source=self._store.location, place=place, hint="rename it")
             if self._first_to is not None:
-                self._first_to.append_tool(key, redacted)
+                self._first_to.append_tool(key, exchange)
             if self.cache is not None:
-                return RecordedAs(key, self.cache.append_tool(key, redacted, call=turn.call))
-            self._writer.append_tool(key, redacted)
+                return RecordedAs(key, self.cache.append_tool(key, exchange, call=turn.call))
+            self._writer.append_tool(key, exchange)
             return RecordedAs(key)
 
     @property

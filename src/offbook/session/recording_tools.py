@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
-from collections import Counter
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,8 +14,8 @@ from msgspec.structs import replace
 from offbook.clock import SYSTEM_CLOCK, Clock, pauses_until
 from offbook.errors import InputError
 from offbook.messages import JsonObject, ToolCall
-from offbook.recording.call_cache import ANSWERED, OWN_TURN, CallTurn, WaitingCall, call_name
-from offbook.recording.format.exchange import ToolExchange, hash_arguments, json_arguments, json_form, recorded_error
+from offbook.recording.call_cache import ANSWERED, OWN_TURN, CallTurn, ToolCallNames, WaitingCall
+from offbook.recording.format.exchange import ToolExchange, json_arguments, json_form, recorded_error
 from offbook.recording.redact.redactor import Redactor
 from offbook.session.recorder import ExchangeWriter, Recorder, RecordMode
 from offbook.session.replayed_tools import ClosableToolbox, ReplayedTools, replay_tools
@@ -80,26 +78,6 @@ class _PendingToolCall(Struct, frozen=True):
     turn: CallTurn
 
 
-class _CallNumbers:
-    """Numbers equal calls of a tool. Processes that run the same program give the same numbers to the same calls."""
-
-    def __init__(self) -> None:
-        self._lock, self._counts = threading.Lock(), Counter[tuple[str, str]]()
-
-    def start(self, tool: str, arguments: JsonObject) -> str:
-        """Count a call, and return its name."""
-        fingerprint = hash_arguments(json_arguments(arguments))
-        with self._lock:
-            number = self._counts[tool, fingerprint]
-            self._counts[tool, fingerprint] += 1
-        return call_name(tool, f"{fingerprint} {number}")
-
-    def undo(self, tool: str, arguments: JsonObject) -> None:
-        """Let the next call have the number of one that was not recorded."""
-        with self._lock:
-            self._counts[tool, hash_arguments(json_arguments(arguments))] -= 1
-
-
 class _NoWait:
     """A call whose turn is known at once."""
 
@@ -124,7 +102,7 @@ class RecordingTools(ClosableToolbox):
         replay: ReplayedTools | None,
     ) -> None:
         self._recording, self._replay, self._clock = recording, replay, recording.clock
-        self._numbers = _CallNumbers()
+        self._names = ToolCallNames()
         super().__init__([self.wrap(tool) for tool in tools.values()])
 
     def keep(self) -> None:
@@ -164,7 +142,7 @@ class RecordingTools(ClosableToolbox):
             return _NoWait(ANSWERED if is_answered else OWN_TURN)
         if not is_answered:
             tool.bind(arguments)  # raises before anybody waits for this call
-        name = self._numbers.start(tool.name, arguments)
+        name = self._names.start(tool.name, json_arguments(arguments))
         if is_answered:
             return _NoWait(ANSWERED)
         return WaitingCall(recording.cache, name, lambda: replay.answers(tool.name, arguments))
@@ -210,7 +188,7 @@ class RecordingTools(ClosableToolbox):
                 self._record(call, ToolExchange(error=recorded_error(error)))
             else:
                 call.turn.release()
-                self._numbers.undo(call.tool, call.arguments)
+                self._names.undo(call.tool, call.arguments)
             raise
 
     def _record_result(self, call: _PendingToolCall, result: object) -> None:

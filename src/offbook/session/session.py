@@ -12,7 +12,7 @@ from msgspec import Struct
 from offbook.faults import At, Crash, FaultPlan, PlannedFault, ToolSite
 from offbook.faults.catalog import AnyFault, AnyOrderFault, AnyPlannedFault, AnyToolFault
 from offbook.faults.log import FaultLog
-from offbook.faults.order import CallOrder, HeldUntil, Wait, wait_on_loop
+from offbook.faults.order import CallOrder, HeldUntil, OpenCall, Wait, wait_on_loop
 from offbook.faults.site import Site
 from offbook.session.log import Faulted, Log
 from offbook.session.numbers import CallNumbers
@@ -136,13 +136,17 @@ class Session(Faulted):
         """Note in `order` which calls are under way, whatever the plan: calls elsewhere may wait for them."""
         self.order, self._shares_order = order, True
 
+    async def hold(self, call: OpenCall, fault: AnyPlannedFault | None) -> None:
+        """Hold the answer to a call that is under way as long as its fault says."""
+        if isinstance(fault, HeldUntil):
+            await self.order.holder(call, partial(self.take_back, call.place, fault))(fault.target)
+
     @asynccontextmanager
     async def in_order(self, site: Site | ToolSite, fault: AnyPlannedFault | None) -> AsyncIterator[None]:
         """Hold the answer to a call as long as its fault says, and note that it is under way until the block ends."""
         call = self.order.start(site)
         try:
-            if isinstance(fault, HeldUntil):
-                await self.order.holder(call, partial(self.take_back, site, fault))(fault.target)
+            await self.hold(call, fault)
             yield
         finally:
             self.order.end(call)

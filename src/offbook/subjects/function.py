@@ -7,8 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from offbook.explore.explorer import Exploration, Explorer
-from offbook.explore.harness import NO_DECLARATIONS, Harness, HarnessFactory
+from offbook.explore.harness import Harness, HarnessFactory
 from offbook.explore.monitor import MonitoredFunction
+from offbook.explore.observer import NO_DECLARATIONS
 from offbook.explore.options import (
     DEFAULT_DEADLINES,
     EXPLORE_DIVERGENCE,

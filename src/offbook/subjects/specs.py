@@ -17,7 +17,7 @@ from offbook.explore.explorer import Subject
 from offbook.explore.options import Invariant
 from offbook.explore.settings import ExploreSettings
 from offbook.messages import JsonObject
-from offbook.recording.tool_names import called_tool_names
+from offbook.recording.tool_names import answered_tool_names, called_tool_names, replayable_tool_names
 from offbook.text import did_you_mean_file
 
 if TYPE_CHECKING:
@@ -169,6 +169,10 @@ def _open_program(spec: ProgramSpec, settings: ExploreSettings, notices: Notices
     )
 
 
+STEERING_TOOLS = frozenset(("exit_loop", "final_answer", "final_result", "transfer_to_agent"))
+"""Tools of frameworks that end or redirect a run. They are never taken over, and so never recorded."""
+
+
 def real_tools(spec: ProgramSpec, settings: ExploreSettings) -> list[str]:
     """Return the tools that the program would run for real: those that its recording calls, unless they only read or
     we stand in for their MCP server.
@@ -176,7 +180,10 @@ def real_tools(spec: ProgramSpec, settings: ExploreSettings) -> list[str]:
     Raises:
         InputError: the recording, or the config of the MCP servers, cannot be read.
     """
-    names = [name for name in called_tool_names(spec.recording) if name not in settings.read_only_names]
+    answered = replayable_tool_names(spec.recording)
+    harmless = answered | settings.read_only_names | {name for name, tool in settings.tools.items() if tool.run}
+    harmless |= STEERING_TOOLS if answered else frozenset()
+    names = [name for name in called_tool_names(spec.recording) if name not in harmless]
     if spec.mcp is None:
         return names
     from offbook.subjects.program.tools import load_mcp_tools  # noqa: PLC0415 - only programs with MCP servers need it
@@ -193,11 +200,17 @@ def check_real_tools(spec: ProgramSpec, settings: ExploreSettings) -> None:
     """
     tools = [] if settings.runs_tools else real_tools(spec, settings)
     if tools:
-        reason = f"the program would run its tools for real in every case: {', '.join(tools)}"
-        hint = (
-            "--run-tools, if that does no harm: with a test account, a sandbox or a dry run; "
-            f"or -o read_only={','.join(tools)}, as far as they only read"
+        reason = (
+            f"no result of {', '.join(tools)} can be replayed: the program would run its tools for real in every case"
         )
+        hint = (
+            "record it again, with offbook exec: tools of frameworks are recorded, and functions of a loop of your own "
+            f'where [tools.{tools[0]}] function = "module:name" names them; or --run-tools, if that does no harm: with '
+            f"a test account, a sandbox or a dry run; or -o read_only={','.join(tools)}, as far as they only read"
+        )
+        if answered_tool_names(spec.recording).issuperset(tools):
+            allow = f"--run-tools, or [tools.{tools[0]}] run = true"
+            hint = f"what it returned cannot be rebuilt from a recording; if it does no harm, let it run: {allow}"
         raise InputError(reason, source="explore", hint=hint)
 
 

@@ -109,7 +109,7 @@ class LibraryTools:
         recorded = self._file(recording)
         report = self._folder / EXPLORATIONS / f"{recorded.path.stem}.json"
         report.parent.mkdir(parents=True, exist_ok=True)
-        options = ["--replay", str(recorded.path), "--run-tools", "--faults", faults, "--budget", budget]
+        options = ["--replay", str(recorded.path), "--faults", faults, "--budget", budget]
         options += ["-o", f"declared={declared}"] if declared else []
         arguments = ["explore", *options, "--reporter", f"json={report}", "--quiet", "--", *command]
         ended = await asyncio.to_thread(self._run, arguments)

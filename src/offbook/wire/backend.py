@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Set
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence, Set
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -27,9 +27,9 @@ from offbook.recording.stores.store import PositionedReader
 from offbook.session.log import Log, Served
 from offbook.session.script import ScriptedModels
 from offbook.session.session import NO_FAULTS
-from offbook.session.sources import CachedModels, ClaimedModels, RecordedModels
+from offbook.session.sources import CachedModels, CachedTools, ClaimedModels, RecordedModels, RecordedTools
 from offbook.session.tape import Tape
-from offbook.wire.options import DEFAULT_RESPONSE, WireOptions, parse_fault_plan
+from offbook.wire.options import DEFAULT_RESPONSE, ProgramToolOptions, WireOptions, parse_fault_plan
 from offbook.wire.recordings import (
     OverusedExchange,
     RecordingSet,
@@ -51,7 +51,9 @@ from offbook.wire.session import (
 )
 
 if TYPE_CHECKING:
+    from offbook.session.recorder import Recorder
     from offbook.wire.proxy.recorder import WireRecorder
+    from offbook.wire.tools import ProgramTools
 
 MAX_SESSIONS = 10_000
 MAX_SESSION_NAME_CHARS = 2_000
@@ -90,6 +92,7 @@ class SessionTotals:
         self.unrecorded: Counter[str] = Counter()
         self.faults = FaultLog()
         self.uses: dict[Tape, RecordingUse] = {}
+        self.tool_uses: dict[Tape, RecordingUse] = {}
 
     @property
     def tries(self) -> int:
@@ -100,15 +103,17 @@ class SessionTotals:
         """Add a session, which must be added only once."""
         if session.outcomes:
             self._count(session, calls=session.call_count)
-            if session.source is not None:
-                self._use(session.source.tape, {session.name}, session.source.used_ids)
+            for uses, source in ((self.uses, session.source), (self.tool_uses, session.tool_source)):
+                if source is not None:
+                    _use(uses, source.tape, {session.name}, source.used_ids)
 
     def plus(self, sessions: Iterable[WireSession]) -> SessionTotals:
         """Return the totals of these and further sessions."""
         totals = SessionTotals()
         totals._count(self, calls=self.calls)
-        for tape, use in self.uses.items():
-            totals._use(tape, use.sessions, use.ids)
+        for uses, ours in ((totals.uses, self.uses), (totals.tool_uses, self.tool_uses)):
+            for tape, use in ours.items():
+                _use(uses, tape, use.sessions, use.ids)
         for session in sessions:
             totals.add(session)
         return totals
@@ -122,11 +127,12 @@ class SessionTotals:
         self.faults.update(other.faults)
         del self.faults.fired[:-MAX_CALLS]
 
-    def _use(self, tape: Tape, sessions: set[str], ids: Set[int]) -> None:
-        use = self.uses.setdefault(tape, RecordingUse(set(), set()))
-        use.ids.update(ids)
-        if len(use.sessions) < MAX_NAMED_SESSIONS:
-            use.sessions.update(sessions)
+
+def _use(uses: dict[Tape, RecordingUse], tape: Tape, sessions: set[str], ids: Set[int]) -> None:
+    use = uses.setdefault(tape, RecordingUse(set(), set()))
+    use.ids.update(ids)
+    if len(use.sessions) < MAX_NAMED_SESSIONS:
+        use.sessions.update(sessions)
 
 
 class SessionRegistry:
@@ -142,8 +148,11 @@ class SessionRegistry:
         plan: FaultPlan = NO_FAULTS,
         *,
         has_tools: bool = False,
+        create_tools: Callable[[WireSession], ProgramTools] | None = None,
     ) -> None:
         self._create, self._plan, self.has_tools = create, plan, has_tools
+        self._create_tools = create_tools
+        self._tools: dict[str, ProgramTools] = {}
         self.past = SessionTotals()
         self._sessions: dict[str, WireSession] = {}
         self._by_use: dict[str, WireSession] = {}
@@ -164,6 +173,18 @@ class SessionRegistry:
         if session is not self._latest:
             self._latest = self._by_use[name] = self._by_use.pop(name)
         return session
+
+    def tools_of(self, session: WireSession) -> ProgramTools | None:
+        """Return what answers the function tools of the program of a session; None if they are not taken over."""
+        tools = self._tools.get(session.name)
+        if self._create_tools is not None and (tools is None or tools.session is not session):
+            tools = self._tools[session.name] = self._create_tools(session)
+        return tools
+
+    @property
+    def program_tools(self) -> list[ProgramTools]:
+        """The function tools of the programs of all sessions, as far as somebody has asked about one."""
+        return list(self._tools.values())
 
     def find(self, name: str) -> WireSession | None:
         """Return the session of that name, if there is one."""
@@ -192,6 +213,7 @@ class SessionRegistry:
         session = self._sessions.pop(name, None)
         if session is not None:
             del self._by_use[name]
+            self._tools.pop(name, None)
             self._latest = None
             if not session.is_explored:  # there are thousands, and each has faults of its own, which its run reports
                 self.past.add(session)
@@ -217,21 +239,37 @@ class WireBackend:
         forked = None if options.live_from is None else _forked_recording(options, latency)
         self.recorder = _open_recorder(options, NO_RULES if forked is None else forked.encoder("").tape.rules)
         self.cache = None if self.recorder is None else self.recorder.cache
-        self._recordings = forked
+        self._recordings, self._latency = forked, latency
+        self._tool_recorder: Recorder | None = None
+        self._tool_answers: Tape | None = None
         try:
             self._recordings = forked or _recording_set(options, self.recorder, latency)
+            self._open_tool_recorder()
         except InputError:
             self.close()
             raise
         self._parser = RequestParser(NO_RULES if self.recorder is None else self.recorder.rules)
         self._request_memory = RequestMemory()
         self._group = ""
-        self.sessions = SessionRegistry(self._session, plan, has_tools=options.has_tools)
+        create_tools = None if options.tools is None else self._program_tools
+        self.sessions = SessionRegistry(self._session, plan, has_tools=options.has_tools, create_tools=create_tools)
 
     @property
     def is_live(self) -> bool:
         """Whether calls without a recorded answer go upstream."""
         return self.recorder is not None and self.recorder.is_live
+
+    @property
+    def cache_counts(self) -> CacheCounts | None:
+        """What a shared recording was used for, by models and by tools; None if it is not shared."""
+        tools = None if self._tool_recorder is None else self._tool_recorder.cache
+        counts = None if self.cache is None else self.cache.counts
+        return counts if counts is None or tools is None else counts.plus(tools.counts)
+
+    @property
+    def takes_tools(self) -> bool:
+        """Whether programs ask about the calls of their tools."""
+        return self._options.tools is not None
 
     @property
     def got_no_answer(self) -> bool:
@@ -240,15 +278,19 @@ class WireBackend:
 
     def keep_recording(self) -> None:
         """Let a recording that is to be replaced stay as it was, because the run has failed."""
-        if self.recorder is not None:
-            self.recorder.keep()
+        for recorder in (self.recorder, self._tool_recorder):
+            if recorder is not None:
+                recorder.keep()
 
     def close(self) -> None:
         """Close the recording."""
         if self._recordings is not None:
             self._recordings.close()
-        if self.recorder is not None:
-            self.recorder.close()
+        if self._tool_answers is not None:
+            self._tool_answers.reader.close()
+        for recorder in (self.recorder, self._tool_recorder):
+            if recorder is not None:
+                recorder.close()
 
     def share_sessions(self, group: str) -> None:
         """Let all processes of the group answer sessions as one, through the recording.
@@ -293,6 +335,49 @@ class WireBackend:
             explored_run=explored_run,
             memory=self._request_memory,
         )
+
+    def _open_tool_recorder(self) -> None:
+        """Open the recorder of a program's tools, and what answers before they run, if it records."""
+        options = self._options
+        if options.tools is None or options.record is None:
+            return
+        from offbook.session.recorder import Recorder  # noqa: PLC0415 - only recording needs it
+
+        self._tool_recorder = Recorder(
+            options.record, mode=options.record_mode, kind="tools", redactor=options.redactor, sink=options.sink
+        )
+        if self._tool_recorder.has_answers and self._tool_recorder.cache is None:
+            self._tool_answers = Tape(self._tool_recorder.answers(), strict=True)
+
+    def _program_tools(self, session: WireSession) -> ProgramTools:
+        from offbook.wire.tools import ProgramTools  # noqa: PLC0415 - only programs that we start have such tools
+
+        default = self._options.default_response
+        return ProgramTools(
+            session,
+            self._tool_source(session),
+            options=self._options.tools or ProgramToolOptions(),
+            recorder=self._tool_recorder,
+            latency=self._latency,
+            default_response=DEFAULT_RESPONSE if default is None else default,
+            sink=guard_sink(self._options.sink),
+        )
+
+    def _tool_source(self, session: WireSession) -> RecordedTools | None:
+        """Return what has the recorded results of the tools of a session."""
+        if session.tool_script is not None:
+            from offbook.wire.tools import SessionTools  # noqa: PLC0415 - only explored programs have scripts
+
+            return SessionTools(session, session.tool_script)
+        if self._options.live_from is not None and session.source is not None and self._tool_recorder is not None:
+            from offbook.wire.proxy.fork import ForkedTools  # noqa: PLC0415 - few runs fork
+
+            return ForkedTools(session.source.tape, recorder=self._tool_recorder)
+        if self._tool_recorder is not None:
+            if self._tool_recorder.cache is not None:
+                return CachedTools(self._tool_recorder.cache)
+            return None if self._tool_answers is None else RecordedTools(self._tool_answers)
+        return None if session.source is None else RecordedTools(session.source.tape)
 
     def _session_type(self) -> Callable[..., WireSession]:
         if self._options.live_from is None or self.recorder is None:
@@ -394,7 +479,7 @@ class CallInspection(Served):
     @property
     def cache_counts(self) -> CacheCounts | None:
         """What a shared recording was used for; None if the recording is not shared."""
-        return None if self._backend.cache is None else self._backend.cache.counts
+        return self._backend.cache_counts
 
     def totals(self) -> SessionTotals:
         """Return the totals of all sessions, including deleted ones but for those of explored runs."""
@@ -402,8 +487,16 @@ class CallInspection(Served):
 
     def unused_exchanges(self) -> list[UnusedExchange]:
         """Return the exchanges that no session was served, of the recordings in use. Call it before closing."""
-        replayed = self._backend.replayed
-        return [] if replayed is None else replayed.left_after(self.totals().uses)
+        replayed, totals = self._backend.replayed, self.totals()
+        if replayed is None:
+            return []
+        tools = replayed.tools_left_after(totals.tool_uses, servers=self.mcp_names) if self._backend.takes_tools else []
+        return replayed.left_after(totals.uses) + tools
+
+    @property
+    def mcp_names(self) -> Sequence[str]:
+        """The MCP servers that are stood in for."""
+        return ()
 
     def overused_exchanges(self) -> list[OverusedExchange]:
         """Return what a session was served more often than it was recorded. Call it before closing."""
@@ -430,6 +523,15 @@ class CallInspection(Served):
     ) -> WireSession:
         """Create a session with its own faults, which replaces one of that name."""
         return self._backend.start(name, faults, explored_run)
+
+    @property
+    def program_tools(self) -> list[ProgramTools]:
+        """The function tools of the programs of all sessions, as far as somebody has asked about one."""
+        return self._backend.sessions.program_tools
+
+    def tools_of(self, session: WireSession) -> ProgramTools | None:
+        """Return what answers the function tools of the program of a session; None if they are not taken over."""
+        return self._backend.sessions.tools_of(session)
 
     def end_session(self, name: str) -> None:
         """Delete a session, if there is one of that name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from math import inf
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Self, TypedDict
 
 from msgspec import Struct
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from offbook.recording.latency import LatencyModel
     from offbook.recording.redact.redactor import Redactor
     from offbook.session.recorder import RecordMode
+    from offbook.settings import ToolSettings
     from offbook.wire.session import WireCall
 
 DEFAULT_RESPONSE = "Mock response"
@@ -61,6 +62,30 @@ def ignore_call(call: WireCall) -> None:
     """Ignore a call."""
 
 
+class ProgramToolOptions(Struct, frozen=True, kw_only=True):
+    """How the function tools of a program are answered: all run for real if `run_all`, else those that `run` names.
+
+    Those that change something, `effects`, are refused where others run because their results cannot be rebuilt.
+    """
+
+    run_all: bool = False
+    run: frozenset[str] = frozenset()
+    effects: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, tools: Mapping[str, ToolSettings], *, run_all: bool) -> Self:
+        """Return the options of declared tools."""
+        return cls(
+            run_all=run_all,
+            run=frozenset(name for name, tool in tools.items() if tool.run),
+            effects=frozenset(name for name, tool in tools.items() if tool.effect),
+        )
+
+    def runs(self, tool: str) -> bool:
+        """Return whether a tool runs for real, whatever is recorded."""
+        return self.run_all or tool in self.run
+
+
 class WireOptions(Struct, frozen=True, kw_only=True):
     """What answers calls, and how.
 
@@ -91,6 +116,7 @@ class WireOptions(Struct, frozen=True, kw_only=True):
         allow_origins: origins besides loopback whose pages may use this server: `https://app.test`, or `*`.
         has_tools: whether the server stands in for MCP servers, too, so that faults of tools can fire.
         can_crash: whether programs can be killed, and started again.
+        tools: how the function tools of a program are answered that asks about each call; None if none does.
     """
 
     recording: str | os.PathLike[str] | None = None
@@ -117,6 +143,7 @@ class WireOptions(Struct, frozen=True, kw_only=True):
     allow_origins: Iterable[str] = ()
     has_tools: bool = False
     can_crash: bool = False
+    tools: ProgramToolOptions | None = None
 
     @property
     def is_strict(self) -> bool:

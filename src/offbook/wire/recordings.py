@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from offbook.recording.edit import merge_documents
 from offbook.recording.format.document import Document, check_strict
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.file import document_from_dict
-from offbook.recording.format.keys import short_key
+from offbook.recording.format.keys import is_mcp_key, short_key, tool_key
 from offbook.recording.latency import Latency
 from offbook.recording.match.cursor import ExchangeMatch, unserved
 from offbook.recording.stores.locate import is_folder, open_store, recordings_in
@@ -179,6 +180,23 @@ class RecordingSet:
                     known.append((tape, stored))
         return unused
 
+    def tools_left_after(
+        self, uses: Mapping[Tape, RecordingUse], *, servers: Iterable[str] = ()
+    ) -> list[UnusedExchange]:
+        """Return the tool calls that no program used, tape by tape; all if none has asked. Those of MCP `servers`, and
+        what was recorded of others, are not a program's own."""
+        uses, of_servers = uses or {self._whole.tape: RecordingUse(set(), set())}, tuple(f"{name}." for name in servers)
+        unused: list[UnusedExchange] = []
+        for tape, use in uses.items():
+            session = min(use.sessions) if len(use.sessions) == 1 else ""
+            for position, stored in unserved(tape.reader.tools, use.ids):
+                is_mcp = is_mcp_key(stored.key) or stored.exchange.wire is not None
+                if not is_mcp and not stored.key.startswith(of_servers):
+                    file = self._files.get(id(stored.exchange), tape.reader.source)
+                    about = describe_exchange(stored.exchange)
+                    unused.append(UnusedExchange(tool_key(stored.key), position, about, file, session))
+        return unused
+
     def needs_positions(self) -> bool:
         """Return whether an answer depends on the calls before, so that processes must share how far sessions are.
 
@@ -223,7 +241,11 @@ class RecordingSet:
     @cached_property
     def _files(self) -> dict[int, str]:
         """The files of a folder, by the identities of their exchanges."""
-        return {id(stored.exchange): reader.source for reader in self._named.values() for stored in reader}
+        return {
+            id(stored.exchange): reader.source
+            for reader in self._named.values()
+            for stored in chain[StoredExchange[Any]](reader, reader.tools)
+        }
 
     def _encoder_of(self, reader: RecordingReader) -> AnswerEncoder:
         tape = Tape(reader, strict=self._strict)

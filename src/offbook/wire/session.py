@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,16 +23,16 @@ from offbook.faults.catalog import AnyOrderFault
 from offbook.faults.log import FaultLog
 from offbook.faults.site import Site
 from offbook.messages import Request, Response
-from offbook.recording.format.exchange import Exchange, RecordedToolCall
+from offbook.recording.format.exchange import Exchange, RecordedToolCall, ToolExchange
 from offbook.recording.format.wire_record import WEBSOCKET_METHOD
 from offbook.recording.match.continuation import Continuation
 from offbook.recording.match.cursor import ExchangeMatch
 from offbook.recording.match.fingerprint import NormaliseRules
 from offbook.session.log import Log, Served
 from offbook.session.numbers import CallNumbers
-from offbook.session.script import ModelScript, OnMiss, ScriptedModels
+from offbook.session.script import ModelScript, OnMiss, Script, ScriptedModels
 from offbook.session.session import NO_FAULTS, Session
-from offbook.session.sources import RecordedModels
+from offbook.session.sources import RecordedModels, RecordedTools
 from offbook.text import shorten
 from offbook.tools.effects import Effect
 from offbook.wire.faults import FaultTarget, apply_fault, with_retry_after
@@ -41,6 +41,9 @@ from offbook.wire.recordings import AnswerEncoder
 from offbook.wire.request import HttpRequest, ParsedRequest, RequestParser
 from offbook.wire.response import NO_ANSWER, HttpResponse, refusal_response, spoils_answer
 from offbook.wire.server.session_clock import LOOP_CLOCK, ResponseClock
+
+if TYPE_CHECKING:
+    from offbook.wire.tools import ProgramToolCall
 
 logger = logging.getLogger("offbook.wire")
 
@@ -203,6 +206,9 @@ class CallObserver(Protocol):
     def reported(self, effects: Sequence[Effect]) -> None:
         """Called with effects that the program has reported over HTTP."""
 
+    def tool_ended(self, call: ProgramToolCall) -> None:
+        """Called when a function tool of the program has been answered, or has run."""
+
     def crash(self) -> None:
         """Called where the plan has a crash: it is to kill the program, which gets no answer then."""
 
@@ -245,6 +251,8 @@ class NullCallObserver:
 
     def reported(self, effects: Sequence[Effect]) -> None: ...
 
+    def tool_ended(self, call: ProgramToolCall) -> None: ...
+
     def crash(self) -> None: ...
 
 
@@ -255,6 +263,7 @@ class ExploredRun(Struct, frozen=True):
     """One run of an exploration: see `ScriptedModels`. The parts of its answers are due on `clock`.
 
     If the run also has calls that do not come over HTTP, `numbers` and `fault_log` are those of all its calls.
+    `tool_script` is that of the function tools of a program.
     """
 
     script: ModelScript
@@ -265,6 +274,7 @@ class ExploredRun(Struct, frozen=True):
     clock: ResponseClock = LOOP_CLOCK
     numbers: CallNumbers | None = None
     fault_log: FaultLog | None = None
+    tool_script: Script[ToolExchange] | None = None
 
 
 class WireSession(Session, Served):
@@ -275,7 +285,8 @@ class WireSession(Session, Served):
     and `failures` the failures of real APIs that were recorded, by their descriptions; `cost_usd` is what their answers
     have cost, and `tool_turns` are the tool calls of each answer with some. A session that `is_live` leaves calls
     without a recorded answer to the real API. `source` finds recorded answers, and `encoder` encodes them; both are
-    None if there is no recording yet.
+    None if there is no recording yet. `tool_source` has the recorded results of the program's own tools, if it asks for
+    them.
     `diverged` is the first miss of a model call: other calls, such as for a list of models, change no conversation.
     `effects` are the side effects that the program has reported over HTTP, `refused_effects` the reports that could not
     be read.
@@ -310,6 +321,7 @@ class WireSession(Session, Served):
             wait=self.clock.wait,
         )
         self.name, self.is_live, self.source, self._encoder = name, is_live, source, encoder
+        self.tool_source: RecordedTools | None = None
         self.calls: deque[WireCall] = deque(maxlen=MAX_CALLS)
         self.misses: deque[Miss] = deque(maxlen=MAX_CALLS)
         self.diverged = ""
@@ -332,6 +344,11 @@ class WireSession(Session, Served):
         """Whether the numbers of its calls, or their answers, depend on the order in which they begin."""
         has_plan = self.plan is not NO_FAULTS or self.is_explored or self.needs_numbers
         return has_plan or (self.source is not None and self.source.tape.answers_in_order)
+
+    @property
+    def tool_script(self) -> Script[ToolExchange] | None:
+        """The script of the function tools of an explored program."""
+        return None if self._explored_run is None else self._explored_run.tool_script
 
     @property
     def is_explored(self) -> bool:
@@ -450,9 +467,11 @@ class WireSession(Session, Served):
         self.call_count += 1
         self._add(call, outcome)
 
-    def note_tool_miss(self, call: WireCall, error: RecordingMismatchError) -> RecordingMismatchError:
-        """Note a request to an MCP server that the recording has no answer for, and return the error for its client."""
-        error = self._after_faults(error.replace(hint=_MISS_HINTS[error.kind]))
+    def note_tool_miss(
+        self, call: WireCall, error: RecordingMismatchError, *, hint: str = ""
+    ) -> RecordingMismatchError:
+        """Note a tool call, or another request to an MCP server, that is not recorded; return the client's error."""
+        error = self._after_faults(error.replace(hint=hint or _MISS_HINTS[error.kind]))
         self._note_miss(error, call=0, place=call.place, number=call.number, attempt=1, method=call.method)
         self.diverged = self.diverged or str(error)
         if self._explored_run is None:
@@ -530,7 +549,9 @@ class WireSession(Session, Served):
 
     @property
     def log(self) -> Log:
-        return Log.of([*([] if self.source is None else [self.source.log]), super().log])
+        models = [] if self.source is None else [self.source.log]
+        tools = [] if self.tool_source is None else [self.tool_source.log.placed(of_tools=True)]
+        return Log.of([*models, *tools, super().log])
 
     def _answer_from_recording(self, attempt: CallAttempt) -> HttpResponse:
         source, encoder = self._require_recording()

@@ -228,13 +228,13 @@ class ExecArguments(WireArguments, frozen=True, kw_only=True):
     intercept: Intercept = False
     intercept_hosts: InterceptHosts = ()
     block_network: BlockNetwork = False
+    run_tools: Annotated[bool, Option("In a replay, run the program's tools for real.", "--run-tools")] = False
     allow_no_calls: Annotated[bool, Option("Do not exit with 3 if there was no call.")] = False
     time_limit: Annotated[
         float | None,
         Option(
             "Stop the program after this time, and exit with 124.",
-            "--time-limit",
-            was="--deadline --timeout",
+            was="--time-limit --deadline --timeout",
             metavar="SECONDS",
         ),
     ] = None

@@ -231,7 +231,7 @@ RECORDINGS_OF_TOOLS = {"none.json": {}, "tools.json": {"_tools": {"stamp": [{"ar
     [
         (["any.json"], ["--replay", "any.json"]),
         (["--recording", "any.json"], ["--replay", "any.json"]),
-        (["--time-limit", "20", "any.json", "--quiet"], ["--replay", "any.json", "--quiet"]),
+        (["-o", "time_limit=20", "any.json", "--quiet"], ["--replay", "any.json", "--quiet"]),
         (
             ["any.json", "--fault", "call=1: http_error 500"],
             ["--replay", "any.json", "--fault", "call=1: http_error 500"],

@@ -116,9 +116,9 @@ def test_tools_that_only_read_are_not_said_to_run_for_real(run, write):
     asks = {"content": "", "tool_calls": [{"id": "a", "name": name, "arguments": {}} for name in ("find", "pay")]}
     write("run.json", json.dumps({"_version": 2, "any": [{**asks, "tool_calls": asks["tool_calls"]}]}))
     run_it = ("exec", "--replay", "run.json", "-o", "allow_no_calls=true", "--", "true")
-    assert "the recording asks for find, pay" in run(*run_it)[2]
+    assert "no result of find, pay is recorded" in run(*run_it)[2]
     write("offbook.toml", "[tools.find]\nread_only = true\n")
-    assert "the recording asks for pay\n" in run(*run_it)[2]
+    assert "no result of pay is recorded" in run(*run_it)[2]
 
 
 def test_a_tool_that_only_reads_has_no_effect_wherever_both_are_said(run, write):
@@ -165,8 +165,8 @@ def test_the_keys_that_commands_know_are_those_of_the_sections():
 @pytest.mark.parametrize(
     ("typed", "error"),
     [
-        (["exec", "--deadline", "3"], "there is no flag --deadline\n  hint: use --time-limit 3"),
-        (["exec", "-o", "explore.deadline=3"], "no option 'explore.deadline'\n  hint: use --time-limit 3"),
+        (["exec", "--deadline", "3"], "there is no flag --deadline\n  hint: use -o exec.time_limit=3"),
+        (["exec", "-o", "explore.deadline=3"], "no option 'explore.deadline'\n  hint: use -o exec.time_limit=3"),
         (["exec", "--crash"], "there is no flag --crash\n  hint: it is an option of offbook explore: --crash"),
         (["exec", "-o", "budget=3"], "no option 'budget'\n  hint: it is an option of offbook explore: --budget"),
         (["explore", "-o", "json=true"], "-o json=true: it is a flag\n  hint: give --json"),

@@ -25,10 +25,12 @@ def _agents():
     skip_or_fail(f"{missing[0]} is missing: make mcp-clients" if missing else "", "NODE")
 
 
-def execute(folder, framework, *arguments, **variables):
-    """Run the agent of a framework by `offbook exec`."""
+def execute(folder, framework, *arguments, is_mcp=True, **variables):
+    """Run the agent of a framework by `offbook exec`, which stands in for its servers if `is_mcp`."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
-    command = [COMMAND, "exec", *arguments, "--mcp", ".mcp.json", "--", *framework.command, "{mcp}"]
+    config = "{mcp}" if is_mcp else ".mcp.json"
+    arguments = [*arguments, *(["--mcp", ".mcp.json"] if is_mcp else [])]
+    command = [COMMAND, "exec", *arguments, "--", *framework.command, config]
     return subprocess.run(
         command,
         cwd=folder,
@@ -71,6 +73,20 @@ def test_an_agent_is_recorded_and_replayed_without_its_servers_and_keys(tmp_path
     replayed = execute(tmp_path, framework, "--replay", "run.json", "--strict-unused")
     assert replayed.returncode == 0, replayed.stderr
     assert replayed.stdout == ANSWER, replayed.stderr
+
+
+@every_framework
+def test_the_tools_of_a_server_without_a_stand_in_are_recorded_once_and_replayed(tmp_path, framework):
+    write_config(tmp_path, notes={"command": str(MCP2), "args": [str(PYTHON_SERVER)]})
+    with serving(responses=script("add"), strict=True) as model:
+        words = ("--record", "run.json", "--upstream", f"openai={model.url}/v1")
+        recorded = execute(tmp_path, framework, *words, is_mcp=False, OPENAI_API_KEY="sk-a-real-key")
+    assert recorded.stdout == ANSWER, recorded.stderr
+    tools = json.loads((tmp_path / "run.json").read_text())["_tools"]
+    assert {tool: [each["arguments"] for each in calls] for tool, calls in tools.items()} == {"add": [NUMBERS]}
+    replayed = execute(tmp_path, framework, "--replay", "run.json", "--strict-unused", is_mcp=False)
+    assert replayed.returncode == 0, replayed.stderr
+    assert replayed.stdout == ANSWER
 
 
 @every_framework

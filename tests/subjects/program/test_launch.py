@@ -362,7 +362,7 @@ def test_if_a_forked_case_differs_from_a_fresh_one_all_cases_are_started_anew_an
     code = (
         """
 import sys
-if "_offbook_guest" in sys.modules and os.path.exists("armed"): sys.exit(9)
+if "_offbook_guest.server" in sys.modules and os.path.exists("armed"): sys.exit(9)
 """
         + STUBBORN
     )

@@ -67,11 +67,12 @@ await ask();
     "an environment of its own": (
         """
 import { execFileSync } from "node:child_process";
-const code = "console.log([process.env.NODE_OPTIONS, process.env.NODE_COMPILE_CACHE])";
-console.log(process.env.NODE_OPTIONS, Object.keys(process.env).filter((name) => name.includes("CLOCK")));
+const own = (text) => text.replace(/--require "[^"]*node_tools.cjs"/, "tools");
+const code = `console.log([(${own})(process.env.NODE_OPTIONS), process.env.NODE_COMPILE_CACHE])`;
+console.log(own(process.env.NODE_OPTIONS), Object.keys(process.env).filter((name) => name.includes("CLOCK")));
 console.log(execFileSync(process.execPath, ["-e", code]).toString(), process.execArgv, await ask());
 """,
-        {"exit": 0, "stdout": "undefined []\n[ undefined, undefined ]\n [] Hello\n"},
+        {"exit": 0, "stdout": "tools []\n[ 'tools', undefined ]\n [] Hello\n"},
     ),
 }
 

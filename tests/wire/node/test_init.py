@@ -14,4 +14,4 @@ def test_a_fresh_agent_passes_its_tests_at_once_without_a_key(driver, tmp_path, 
     Path("node_modules").symlink_to(SDKS)
     code, output = finished("npm", "test")
     assert code == 0, output
-    assert "2 calls, 2 served" in output
+    assert "3 calls, 3 served" in output

@@ -20,15 +20,15 @@ def execute(
         list[str] | None, typer.Argument(metavar="-- COMMAND", help="The program and its arguments.")
     ] = None,
 ) -> None:
-    """Run any program, and record or replay its model calls.
+    """Record or replay the model and tool calls of any program.
 
     Its calls to OpenAI, Anthropic, Gemini, Ollama, Bedrock, Azure and Vertex AI
-    go to a local server. The program keeps its input, output, signals and exit
-    code; offbook writes to stderr.
+    go to a local server, and its function tools are taken over. The program
+    keeps its input, output, signals and exit code; offbook writes to stderr.
 
     Exits with 3 if the recording had no answer for a call, even if the program
-    succeeded, and if the program made no call, or reached none of its recorded
-    MCP servers here; with 1 if a planned fault never
+    succeeded, if it ran a recorded tool for real that could not be taken over,
+    and if it made no call, or reached none of its recorded MCP servers here; with 1 if a planned fault never
     fired, a call could not be recorded, no recorded call got an answer, or the
     tool calls are not those of --golden; with
     124 at the time limit; with 2 on bad input; with 126 or 127 if the program
@@ -41,6 +41,8 @@ def execute(
       offbook exec --replay run.json -- python my_agent.py
 
       offbook exec --replay run.json --fault 'call=3: timeout' -- node x.mjs
+
+      offbook exec --replay run.json --fault 'tool=refund call=1: tool_lost' -- python my_agent.py
 
       offbook exec --replay run.json --live-from call=4 --model gpt-5-mini -- python my_agent.py
 

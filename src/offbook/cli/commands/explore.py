@@ -30,9 +30,9 @@ def explore(
     verdict is worse than in that earlier report; with 2 on bad input, or if the run fails without a fault; with 130 if
     interrupted, and reports then hold the cases that ended.
 
-    A program runs its tools for real in every case: it needs --run-tools, unless they only read, or are those of MCP
-    servers that offbook stands in for (--mcp). offbook.toml says what tools do, and sets options that seldom change:
-    offbook settings lists them.
+    The tools of a program are answered from the recording, and do not run. Those without a recorded result need
+    --run-tools, unless they only read, or are those of MCP servers that offbook stands in for (--mcp). offbook.toml
+    says where tools are and what they do, and sets options that seldom change: offbook settings lists them.
 
     [bold]Examples[/bold]
 
@@ -40,11 +40,11 @@ def explore(
 
       offbook explore sim_refund.py
 
-      offbook explore --replay runs/today.json --run-tools -- python my_agent.py
+      offbook explore --replay runs/today.json -- python my_agent.py
 
       offbook explore --replay runs/today.json --mcp .mcp.json -- python my_agent.py {mcp}
 
-      offbook explore --replay runs/today.json --crash --keep state/ --run-tools -- python my_agent.py
+      offbook explore --replay runs/today.json --crash --keep state/ -- python my_agent.py
     """
     from msgspec.structs import replace
 

@@ -268,17 +268,16 @@ class WireSummary(Struct, frozen=True):
 
     def print(self, decision: ExitDecision | None = None) -> None:
         """Print the summary, and the reason and hint of the decision."""
-        fired = self.tally.faults.fired
         if self.tally.failed or not self.is_quiet:
             self._say(
                 f"{self._describe_calls()} ({self.recorded_in or self.recording})", is_wrong=bool(self.tally.failed)
             )
         if self.tally.cache is not None and not self.is_quiet:
             self._say(_describe_cache(self.tally.cache))
-        if fired and not self.is_quiet:
-            self._say(_describe_fired(fired))
-        if self.tally.effects and not self.is_quiet:
-            self._say(_describe_effects(self.tally.effects))
+        if not self.is_quiet:
+            self._print_happenings()
+        for remark in self.tally.remarks:
+            self._say(remark)
         self._print_problems()
         if self.tally.unused and (self.is_strict or not self.is_quiet):
             unused = describe_unused_wire(
@@ -289,6 +288,13 @@ class WireSummary(Struct, frozen=True):
             self._say(describe_overused(self.tally.overused, self.recording), is_wrong=self.is_strict)
         if decision is not None and decision.reason:
             self._say(f"{decision.reason}\n  hint: {decision.hint}", is_wrong=True)
+
+    def _print_happenings(self) -> None:
+        """Print the faults that fired, and the effects that were reported."""
+        if self.tally.faults.fired:
+            self._say(_describe_fired(self.tally.faults.fired))
+        if self.tally.effects:
+            self._say(_describe_effects(self.tally.effects))
 
     def _print_network(self, network: NetworkTally) -> None:
         """Print the hosts that were refused, and those whose clients do not trust the authority of the run."""
@@ -307,7 +313,9 @@ class WireSummary(Struct, frozen=True):
         self.print_unrecorded()
         faults = self.tally.faults
         for line, described in zip(faults.unfired, faults.describe_unfired(), strict=True):
-            self._say(f"the fault {described}{_step_hint(line)}", is_wrong=True)
+            tool = parse_fault(line).at.tool
+            why = f"{line!r} never fired: {tool} was not taken over" if tool in self.tally.untaken else described
+            self._say(f"the fault {why}{_step_hint(line)}", is_wrong=True)
 
     def print_unrecorded(self) -> None:
         """Print how many calls could not be recorded, and why, if there are any."""

@@ -28,14 +28,17 @@ from offbook.cli.runners.wire import (
     child_environment,
     discard_empty_recording,
     events_of,
+    place_hint,
     print_notes,
     tally_wire_calls,
     wire_options_of,
     with_record_mode,
 )
 from offbook.errors import InputError
+from offbook.messages import answered_tools
 from offbook.recording.replace_on_close import keep_recording, kept_beside
 from offbook.recording.stores.locate import open_store
+from offbook.recording.tool_names import answered_tool_names, recorded_tool_names
 from offbook.settings import unknown_tools
 from offbook.text import format_usd, pluralize
 from offbook.tools.child_process import program_hint
@@ -44,6 +47,7 @@ from offbook.wire.intercept.program_network import ProgramNetwork
 from offbook.wire.proxy.upstream import missing_key_advice
 from offbook.wire.server.wire_server import WireServer
 from offbook.wire.settings import ExecArguments
+from offbook.wire.tool_variables import tool_variables
 
 if TYPE_CHECKING:
     from offbook.scenarios.trajectory.golden import GoldenFile
@@ -82,19 +86,19 @@ def run_program(command: list[str], options: ExecArguments, *, given: ExecArgume
 def _checked(options: ExecArguments, given: ExecArguments, command: list[str]) -> ExecArguments:
     """Return the options that have an effect, if those that are `given` fit together and there is a command."""
     if given.replay is given.record is None:
-        _refuse_misplaced(command)
+        refuse_misplaced(command, "exec")
     if not command:
         raise InputError("a command is missing", source="exec", hint="offbook exec --replay PATH -- COMMAND …")
     check_placeholder(command, options.mcp)
     if options.time_limit is not None and not options.time_limit > 0:
         reason = f"{options.time_limit:g} is not a time limit"
-        raise InputError(reason, source="--time-limit", hint="use a number above 0")
+        raise InputError(reason, source="time_limit", hint="use a number above 0")
     given.check_together()
     named_base_urls(options.base_url_vars, "")
     return replace(options.fitting(given), base_url_vars=(*agent_variables(command), *options.base_url_vars))
 
 
-def _refuse_misplaced(words: Sequence[str]) -> None:
+def refuse_misplaced(words: Sequence[str], name: str) -> None:
     """Raise InputError if a recording comes in the place of the command, or its option after it."""
     option = next((word for word in words[:-1] if word in ("--replay", "--recording", "--record")), "")
     is_first = bool(words) and words[0].endswith(".json")
@@ -103,7 +107,7 @@ def _refuse_misplaced(words: Sequence[str]) -> None:
     place = words.index(option) if option else 0
     recording = words[place + 1] if option else words[0]
     rest = [*words[:place], *words[place + 2 :]] if option else [word for word in words[1:] if word != "--"]
-    hint = f"type: {shlex.join(['offbook', 'exec', option or '--replay', recording, '--', *rest])}"
+    hint = f"type: {shlex.join(['offbook', name, option or '--replay', recording, '--', *rest])}"
     raise InputError("the recording comes before the command", source=recording, hint=hint)
 
 
@@ -177,8 +181,6 @@ def _print_ending(options: ExecArguments, tally: WireTally, end: ChildExit, deci
 
 def _seen_tools(options: ExecArguments, tally: WireTally) -> set[str]:
     """Return the tools that the run called or offered to the model, as far as its recording shows."""
-    from offbook.recording.tool_names import recorded_tool_names  # few runs declare tools
-
     called = {call.name for turn in tally.tool_turns for call in turn}
     with suppress(InputError):  # there may be no recording, as when no call was made
         called |= recorded_tool_names(options.recording).known
@@ -203,6 +205,7 @@ def _run(command: list[str], options: ExecArguments, *, report: WireReportFile) 
         try:
             environment = child_environment(os.environ, server, network, options.base_url_vars)
             environment |= effects.variables | mcp.point_to(server)
+            environment |= tool_variables(environment, server.url, options.tools)
             end = run_child(mcp.command(command), environment, time_limit_s=options.time_limit)
         except OSError as error:
             raise typer.Exit(_print_not_started(command[0], error)) from None
@@ -213,7 +216,25 @@ def _run(command: list[str], options: ExecArguments, *, report: WireReportFile) 
         reported = effects.read(server, is_cut_off=end.is_late or end.code > SIGNALLED)
     tally = tally_wire_calls(server, usage, options.fault_plan(), reported)
     tally = replace(tally, network=network.tally, cache=mcp.cache_counts(tally.cache))
+    if options.mcp is None and not options.run_tools and not any(Path(word).name == "offbook" for word in command[:3]):
+        tally = _with_unseen(tally, options, command)
     return end, replace(tally, ignored_mcp=mcp.are_ignored(unused_tools))
+
+
+def _with_unseen(tally: WireTally, options: ExecArguments, command: Sequence[str]) -> WireTally:
+    """Return the tally with the tools that the program ran unseen: its model was told what they returned."""
+    told = {name for call in tally.calls if call.request is not None for name in answered_tools(call.request.messages)}
+    asked = dict.fromkeys(call.name for turn in tally.tool_turns for call in turn if call.name in told)
+    harmless = {name for name, tool in options.tools.items() if tool.read_only or tool.run}
+    unseen = [name for name in asked if name not in tally.tools and name not in harmless]
+    recorded = frozenset[str]() if options.replay is None else answered_tool_names(options.replay)
+    if unrecorded := [name for name in unseen if name not in recorded]:
+        what = "not recorded" if options.record else "not replayed: if the program has such a tool, it ran for real"
+        remark = (
+            f"the calls of {', '.join(unrecorded)} were {what}\n  hint: {place_hint(unrecorded[0], options, command)}"
+        )
+        tally = replace(tally, remarks=[*tally.remarks, remark])
+    return replace(tally, untaken=unseen, unseen=[name for name in unseen if name in recorded])
 
 
 def _print_not_started(name: str, error: OSError) -> int:

@@ -71,7 +71,7 @@ from offbook.workflow.file.load import load_workflow
 
 WORKFLOW_SUFFIXES = (".yaml", ".yml")
 RECORDINGS_FOLDER = "recordings"
-USAGE = "offbook explore FLOW.yaml --recording PATH, or SIM.py, or --replay PATH --run-tools -- COMMAND"
+USAGE = "offbook explore FLOW.yaml --recording PATH, or SIM.py, or --replay PATH -- COMMAND"
 
 
 def subject_of(options: ExploreArguments, file: str | None, command: Sequence[str] | None) -> AnySubjectSpec:
@@ -116,7 +116,7 @@ def _scenario(options: ExploreArguments, file: str) -> ScenarioSpec:
     if not path.is_file():
         raise InputError("there is no such file", source=file, hint=did_you_mean_file(file))
     if b"scenario" not in path.read_bytes():  # importing a program would run it
-        hint = f"to explore a program: offbook explore --replay PATH --run-tools -- python {file}"
+        hint = f"to explore a program: offbook explore --replay PATH -- python {file}"
         raise InputError("it declares no scenarios", source=file, hint=hint)
     config = config_of(file, options.config)
     with import_from([config.folder, path.resolve().parent]):
@@ -167,7 +167,7 @@ def _check_chosen(spec: AnySubjectSpec, options: ExploreArguments) -> None:
         from offbook.subjects.program.process import check_command
         from offbook.wire.options import parse_fault_plan
 
-        parse_fault_plan(options.fault, has_tools=spec.mcp is not None, can_crash=True)
+        parse_fault_plan(options.fault, has_tools=True, can_crash=True)
         check_command(spec.command)
 
 

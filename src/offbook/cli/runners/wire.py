@@ -38,7 +38,7 @@ from offbook.vendors import (
 )
 from offbook.wire.backend import SessionTotals
 from offbook.wire.intercept.program_network import ProgramNetwork
-from offbook.wire.options import END_WAIT_S, WireOptions, ignore_call
+from offbook.wire.options import END_WAIT_S, ProgramToolOptions, WireOptions, ignore_call
 from offbook.wire.recordings import OverusedExchange, UnusedExchange
 from offbook.wire.server.wire_server import WireServer
 from offbook.wire.session import Miss, WireCall
@@ -97,7 +97,10 @@ def wire_options_of(
         upstream_end_wait_s=END_WAIT_S if options.upstream_end_wait_s is None else options.upstream_end_wait_s,
         allow_hosts=options.allow_hosts if isinstance(options, ServeArguments) else (),
         allow_origins=options.allow_origins if isinstance(options, ServeArguments) else (),
-        has_tools=options.mcp is not None,
+        has_tools=options.mcp is not None or isinstance(options, ExecArguments),
+        tools=ProgramToolOptions.of(options.tools, run_all=options.run_tools)
+        if isinstance(options, ExecArguments)
+        else None,
     )
 
 
@@ -170,13 +173,17 @@ def print_notes(options: WireArguments) -> None:
         InputError: the recording cannot be read.
     """
     if options.replay is not None and options.mcp is None:
-        from offbook.recording.tool_names import called_tool_names
+        from offbook.recording.tool_names import answered_tool_names, called_tool_names
 
-        declared = options.tools
-        called = called_tool_names(options.replay)
-        tools = [name for name in called if name not in declared or not declared[name].read_only]
-        if tools:
-            message = f"the program runs its tools for real; the recording asks for {', '.join(tools)}"
+        runs_all = isinstance(options, ExecArguments) and options.run_tools
+        quiet = {name for name, tool in options.tools.items() if tool.read_only or tool.run}
+        quiet |= set() if runs_all else answered_tool_names(options.replay)
+        if tools := ", ".join(name for name in called_tool_names(options.replay) if name not in quiet):
+            message = (
+                f"no result of {tools} is recorded: a tool is refused if it can be taken over, and else runs for real"
+            )
+            if runs_all:
+                message = f"the program runs its tools for real; the recording asks for {tools}"
             print_message("offbook: ", message, is_err=True)
         if not options.is_folder:
             _warn_of_edits(options.replay)
@@ -218,7 +225,10 @@ class WireTally(Struct, frozen=True):
 
     `effects` are the side effects that the program has reported. It `got_no_answer` if real APIs answered no call.
     `cache` is what a shared recording was used for. `tool_turns` are the tool calls of each answer that has some.
-    If it `ignored_mcp`, the program reached none of the MCP servers that the recording is about.
+    If it `ignored_mcp`, the program reached none of the MCP servers that the recording is about. `tools` are the names
+    of its function tools that were taken over, `untaken` those of others that its model was told the results of,
+    `unseen` those of them that are recorded, and
+    `remarks` say what else is to be known about them.
     """
 
     totals: SessionTotals
@@ -233,6 +243,10 @@ class WireTally(Struct, frozen=True):
     network: NetworkTally | None = None
     tool_turns: Sequence[Sequence[RecordedToolCall]] = ()
     ignored_mcp: bool = False
+    tools: frozenset[str] = frozenset()
+    untaken: Sequence[str] = ()
+    unseen: Sequence[str] = ()
+    remarks: Sequence[str] = ()
 
     @property
     def failed(self) -> int:
@@ -262,6 +276,8 @@ class WireTally(Struct, frozen=True):
         rest |= {"effects": self.effects} if self.effects else {}
         rest |= {"cache": self.cache} if self.cache is not None else {}
         rest |= {"network": self.network} if self.network is not None else {}
+        rest |= {"unseen": self.unseen} if self.unseen else {}
+        rest |= {"remarks": self.remarks} if self.remarks else {}
         document.update(msgspec.to_builtins(rest))
         return document
 
@@ -284,7 +300,12 @@ def tally_wire_calls(
     tally = WireTally(
         totals, server.calls, server.misses, *usage, faults, effects, server.got_no_answer, server.cache_counts
     )
-    return replace(tally, tool_turns=[turn for session in server.sessions for turn in session.tool_turns])
+    return replace(
+        tally,
+        tool_turns=[turn for session in server.sessions for turn in session.tool_turns],
+        tools=frozenset(name for tools in server.program_tools for name in tools.taken),
+        remarks=[remark for tools in server.program_tools for remark in tools.remarks],
+    )
 
 
 def _call_document(call: WireCall) -> dict[str, Any]:
@@ -305,10 +326,11 @@ class ExitPolicy(Struct, frozen=True):
     """Decides the exit code of a command.
 
     A command that was stopped at its time limit is late, whatever it did before. A miss counts more than the exit code
-    of the command; the hint to record again is left out if a fault had fired before every miss. Without a miss, the
-    exit code of a command that failed stands. One that succeeded is refused if it made no call, or reached none of its
-    MCP servers here (unless `allow_no_calls`), if no call got an answer or one could not be recorded, if a planned
-    fault never fired, or, with `strict_unused`, if exchanges were not used, or more often than they were recorded.
+    of the command, and so does a recorded tool that ran for real unseen; the hint to record again is left out if a
+    fault had fired before every miss. Without either, the exit code of a command that failed stands. One that succeeded
+    is refused if it made no call, or reached none of its MCP servers here (unless `allow_no_calls`), if no call got an
+    answer or one could not be recorded, if a planned fault never fired, or, with `strict_unused`, if exchanges were not
+    used, or more often than they were recorded.
     """
 
     options: ExecArguments
@@ -320,6 +342,9 @@ class ExitPolicy(Struct, frozen=True):
             return ExitDecision(TIMED_OUT, "the command reached its time limit and was stopped", _TIME_LIMIT_HINT)
         if tally.totals.outcomes["missed"]:
             return self._mismatch(tally)
+        if tally.unseen:
+            reason = f"the program ran {', '.join(tally.unseen)} for real: it is recorded, but was not taken over"
+            return ExitDecision(MISMATCH, reason, place_hint(tally.unseen[0], self.options, self.command))
         if end.code != FINE and tally.got_no_answer:
             return ExitDecision(end.code, _NO_ANSWER, _NO_ANSWER_HINT)
         return self._success(tally) if end.code == FINE else ExitDecision(end.code)
@@ -362,6 +387,14 @@ class ExitPolicy(Struct, frozen=True):
         return f"record it again, or undo the change: {again}"
 
 
+def place_hint(tool: str, options: WireArguments, command: Sequence[str]) -> str:
+    """Say how a tool is taken over that no framework announces."""
+    finding = shlex.join(["offbook", "tools", "--", *command])
+    if tool in options.tools and (named := options.tools[tool].function):
+        return f"[tools.{tool}] names {named}, which was not called; to find what was: {finding}"
+    return f'say where it is: [tools.{tool}] function = "module:name"; to find it: {finding}'
+
+
 def _no_call_hint(network: NetworkTally | None) -> str:
     if network is None or not network.passed:
         return _BASE_URL_HINT
@@ -382,5 +415,5 @@ _NO_ANSWER_HINT = (
 )
 _TIME_LIMIT_HINT = (
     "a call with a timeout or a stall lasts as long as its client waits, with most SDKs ten minutes: let it wait"
-    " for less, or give a longer --time-limit"
+    " for less, or give a longer time_limit"
 )

@@ -295,6 +295,11 @@ class ToolExchange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return hash_arguments(self.arguments)
 
     @property
+    def is_opaque(self) -> bool:
+        """Whether the result cannot be rebuilt: a program's tool then runs in a replay."""
+        return self.result_type is not None and ":" not in self.result_type
+
+    @property
     def answer(self) -> Any:
         """A copy of the result that the caller may change; None if there is none."""
         return None if self.result is UNSET else msgspec.json.decode(msgspec.json.encode(self.result))

@@ -106,7 +106,7 @@ VERDICT_STYLES: dict[str, VerdictStyle] = {
         "»", "s", "bold red", "it sent a call again too often, too soon, in vain or without its conversation"
     ),
     "crashed": VerdictStyle("!", "!", "bold red", "an error that was not declared ended it"),
-    "undecided": VerdictStyle("?", "?", "cyan", "it made a request that was never recorded, and nothing answered"),
+    "undecided": VerdictStyle("?", "?", "cyan", "it went where nobody could see: an unrecorded request, or a tool"),
     "failed partway": VerdictStyle(
         "÷", "/", "blue", "it gave up with a declared error, after it had changed something"
     ),

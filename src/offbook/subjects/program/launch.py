@@ -488,7 +488,7 @@ class _NodeLife(VirtualLife):
         link = self._link.fileno()
         settings = {"link": link, "address": address, "port": port, "now_s": clock.now_s, "environment": given}
         own = {
-            OPTIONS: f"{given[OPTIONS] or ''} --require {json.dumps(str(NODE_GUEST))}".strip(),
+            OPTIONS: f"--require {json.dumps(str(NODE_GUEST))} {given[OPTIONS] or ''}".strip(),
             COMPILE_CACHE: compile_cache,
             CLOCK: json.dumps(settings),
         }

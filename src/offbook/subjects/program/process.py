@@ -152,7 +152,8 @@ class RunClock:
         patience, last = self._patience, self._observer.last_call
         limit_s = patience.idle_s if self._observer.pending is None else patience.wait_s
         since_s = self._started_s if last is None else max(self._started_s, last.at_s)
-        return min(limit_s + since_s, self._started_s + patience.total_s)
+        most_s = patience.total_s + self._observer.tools_took_s  # a tool that takes long is not the program's doing
+        return min(limit_s + since_s, self._started_s + most_s)
 
     def left_s(self) -> float:
         """Return how long it may go on until this is asked again: 0 or less if it has hung."""

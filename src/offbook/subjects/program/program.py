@@ -18,12 +18,15 @@ from msgspec.structs import replace
 from offbook.errors import InputError
 from offbook.explore.inferred_tools import InferredTool, inferred_effects, inferred_runs
 from offbook.explore.observer import CLEAN_LIMITS, CallLimits, RunObserver, max_calls_after
-from offbook.explore.options import CRASH_VARIANTS, MCP_VARIANTS, WIRE_VARIANTS, FaultVariant
+from offbook.explore.options import CRASH_VARIANTS, MCP_VARIANTS, PROGRAM_VARIANTS, FaultVariant
 from offbook.explore.run import ErrorKind, Run, RunFailure, ToolRun, normalize_text, normalize_texts, overlaps_of
 from offbook.explore.settings import DEFAULT_SETTINGS, ExploreSettings
 from offbook.faults import Crash, FaultPlan
+from offbook.recording.format.exchange import ToolExchange
 from offbook.recording.match.continuation import Continuation, gave_up_mark
-from offbook.session.script import ModelScript
+from offbook.recording.tool_names import answered_tool_names
+from offbook.session.script import ModelScript, Script
+from offbook.settings import unknown_tools
 from offbook.subjects.crash import first_life
 from offbook.subjects.program.fork_server import UnfitProgramError
 from offbook.subjects.program.kept_folders import KeptFolders
@@ -44,9 +47,10 @@ from offbook.subjects.program.results import NO_PRODUCTS, Products, ProgramProdu
 from offbook.tools.effects import EFFECTS_URL_VARIABLE, EFFECTS_VARIABLE, Effect, prefer_reported
 from offbook.vendors import agent_variables, api_key_variables, base_url_variables, named_base_urls, plain_environment
 from offbook.wire.intercept.program_network import NetworkOptions, ProgramNetwork
-from offbook.wire.options import WireOptions
+from offbook.wire.options import ProgramToolOptions, WireOptions
 from offbook.wire.server.wire_server import WireServer
 from offbook.wire.session import ExploredRun, WireSession
+from offbook.wire.tool_variables import tool_variables
 
 if TYPE_CHECKING:
     from offbook.subjects.program.tools import McpStandIn
@@ -116,7 +120,8 @@ class ProgramSubject:
         self._notices = notices
         self._ledger = None if settings.effects is None else Ledger(settings.effects)
         self._products = ProgramProducts(settings.results, settings.check)
-        self._script = ModelScript()
+        self._script, self._tool_script = ModelScript(), Script[ToolExchange]()
+        self._taken = frozenset[str]()
         self._limits: CallLimits | None = None
         self._reporting = frozenset[str]()
         self._running: set[ProgramLife] = set()
@@ -128,8 +133,9 @@ class ProgramSubject:
             strict=True,
             default_response=settings.default_response,
             retry_after_ms=RETRY_AFTER_MS,
-            has_tools=self._mcp is not None,
+            has_tools=True,
             can_crash=True,
+            tools=ProgramToolOptions.of(settings.tools, run_all=settings.runs_tools),
         )
         network = NetworkOptions(
             intercepts=settings.intercept, hosts=settings.intercept_hosts, blocks=settings.block_network
@@ -167,7 +173,7 @@ class ProgramSubject:
     @property
     def variants(self) -> Sequence[FaultVariant]:
         """The faults that can fire: those of models, and with MCP servers those of their tools; others run inside."""
-        return (*(WIRE_VARIANTS if self._mcp is None else MCP_VARIANTS), *CRASH_VARIANTS)
+        return (*(PROGRAM_VARIANTS if self._mcp is None else MCP_VARIANTS), *CRASH_VARIANTS)
 
     @property
     def restored(self) -> list[str]:
@@ -218,7 +224,12 @@ class ProgramSubject:
             launched = launcher.launch(place, command, environment, is_clean=self._limits is None)
             lives = ProgramLives(launched.start, files)
             observer = RunObserver(
-                self._script, lives, limits=self._limits or CLEAN_LIMITS, now_s=launched.now_s, sent=launched.sent
+                self._script,
+                lives,
+                limits=self._limits or CLEAN_LIMITS,
+                now_s=launched.now_s,
+                sent=launched.sent,
+                declarations=self._declarations,
             )
             explored_run = replace(self._explored_run(observer, plan, continuation), clock=launched.response_clock)
             session = self._server.start_session(name, faults=plan, explored_run=explored_run)
@@ -233,6 +244,10 @@ class ProgramSubject:
                 session.follow(plan.without_crashes())
                 ended = self._live(lives.restart(), observer, session, files)
             continued_by = "" if self._mcp is None else self._mcp.end_run(session)
+            if (tools := self._server.tools_of(session)) is not None:
+                continued_by = continued_by or tools.continued_by
+                for remark in tools.remarks if self._limits is None else ():
+                    self._notices.warn(remark)
             self._server.end_session(name)
             ended = replace(ended, continued_by=ended.continued_by or continued_by)
             if not ended.hung:
@@ -266,6 +281,7 @@ class ProgramSubject:
             on_miss="stop" if on_divergence == "live" else on_divergence,
             continuation=continuation,
             mark=gave_up_mark(plan),
+            tool_script=self._tool_script,
         )
 
     def _note_clean_run(self, ended: _EndedRun) -> None:
@@ -273,7 +289,10 @@ class ProgramSubject:
             self._products.check_clean(ended.products)
             if self._mcp is not None:
                 self._mcp.check_reached()
-        most = max_calls_after(len(ended.observer.calls) + len(ended.observer.tool_calls))
+        tool_count = len(ended.observer.tool_calls) + len(ended.observer.program_tools)
+        most = max_calls_after(len(ended.observer.calls) + tool_count)
+        self._taken = frozenset(call.tool for call in ended.observer.program_tools)
+        self._check_taken(ended.observer)
         self._limits = CallLimits(models=most, tools=most)
         self._reporting = frozenset(effect.tool for effect in ended.reported)
         self._settings.check_tools(self._replay, [*self._reporting, *self._listed_tools])
@@ -285,6 +304,21 @@ class ProgramSubject:
             hint = "the path is relative to the working directory, or starts with $TMPDIR/"
             reason = "the run without a fault reported no effect there"
             raise InputError(reason, source=f"effects={self._ledger.path}", hint=hint)
+
+    def _check_taken(self, observer: RunObserver) -> None:
+        """Raise InputError if a tool ran for real though its calls are recorded: nobody has asked about it here."""
+        if self._settings.runs_tools:
+            return
+        recorded = answered_tool_names(self._replay)
+        inferred = dict.fromkeys(tool.tool for tool in observer.inferred_tools(observed=self._taken))
+        names = [name for name in inferred if name in recorded and not self._is_of_mcp(name)]
+        if names:
+            reason = (
+                f"recorded, but not taken over in this run, so that the program ran it for real: {', '.join(names)}"
+            )
+            hint = f'say where it is, [tools.{names[0]}] function = "module:name", or allow it: --run-tools'
+            noted = " ".join(unknown_tools(self._settings.tools, {*recorded, *inferred}))
+            raise InputError(reason, source="explore", hint=noted or hint)
 
     def _diverged(self, session: WireSession) -> str:
         """Return the first model call that was not recorded. The clean run must have no unrecorded call at all."""
@@ -347,6 +381,7 @@ class ProgramSubject:
             EFFECTS_VARIABLE: str(files.effects.path),
             **({EFFECTS_URL_VARIABLE: f"{url}/_offbook/effects"} if waits_for_effects else {}),
             **({} if self._mcp is None else self._mcp.variables(files.mcp_config)),
+            **tool_variables(self._inherited, url, self._settings.tools),
         }
         plain = plain_environment(self._inherited, url, is_replayed=True)
         return self._network.environment_of(own, self._server.url, plain=plain, session=name)
@@ -372,7 +407,8 @@ class ProgramSubject:
     def _run_of(self, ended: _EndedRun) -> Run:
         calls, session, aliases = ended.observer.calls, ended.session, ended.aliases
         retries = ended.observer.retries
-        inferred = ended.observer.inferred_tools()
+        taken = self._taken | {call.tool for call in ended.observer.program_tools}
+        inferred = ended.observer.inferred_tools(observed=taken)
         tools = [_with_aliases(each, aliases) for each in inferred if not self._is_of_mcp(each.tool)]
         observed = [_with_aliases(each, aliases) for each in self._observed_effects(ended.observer)]
         result = {"exit": ended.exit.code, "stdout": normalize_text(ended.exit.stdout, aliases)}
@@ -401,11 +437,11 @@ class ProgramSubject:
         return self._mcp is not None and bool(self._mcp.tools.find(tool))
 
     def _observed_effects(self, observer: RunObserver) -> list[Effect]:
-        return [] if self._mcp is None else self._mcp.effects(observer.tool_calls)
+        return [*([] if self._mcp is None else self._mcp.effects(observer.tool_calls)), *observer.program_effects()]
 
     def _observed_tools(self, observer: RunObserver, aliases: Mapping[str, str]) -> list[ToolRun]:
         runs = [] if self._mcp is None else self._mcp.tool_runs(observer.tool_calls)
-        return [_with_aliases(run, aliases) for run in runs]
+        return [_with_aliases(run, aliases) for run in (*runs, *observer.program_runs())]
 
     def _effects(self, reported: Sequence[Effect], tools: Sequence[InferredTool]) -> tuple[Effect, ...]:
         inferred = inferred_effects(tools, self._declarations)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from msgspec import UNSET, Struct
 
-from offbook.errors import InputError, RecordingMismatchError
-from offbook.explore.observer import RunObserver
+from offbook.errors import InputError
+from offbook.explore.observer import MAX_RESULT_CHARS, RunObserver
 from offbook.explore.run import ToolRun
 from offbook.explore.settings import ExploreSettings
 from offbook.mcp.answer import McpAnswer, McpSource
@@ -22,15 +22,14 @@ from offbook.mcp.replay import McpArguments, McpReplay, annotations_of, call_out
 from offbook.mcp.session import McpToolCall
 from offbook.messages import JsonObject, result_text
 from offbook.recording.format.exchange import ToolExchange
-from offbook.recording.match.cursor import ExchangeMatch
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import ExchangeIndex
-from offbook.session.script import Script, ScriptedModels, ScriptedTools
+from offbook.session.script import Script
 from offbook.text import shorten
 from offbook.tools.effects import Effect, EffectOutcome, ToolDeclaration
 from offbook.wire.session import WireSession
+from offbook.wire.tools import SessionTools
 
-MAX_RESULT_CHARS = 4_000
 UNLISTED = ToolDeclaration(side_effect=True)
 """What a tool declares that says nothing: the specification takes it to change something."""
 
@@ -133,7 +132,9 @@ class McpStandIn:
 
         The first run is a strict replay, and writes the script that later ones follow.
         """
-        self._runs[session.name] = _McpRun(observer, _RunTools(session, self._script))
+        assert session.source is not None
+        tools = SessionTools(session, self._script, alike=McpArguments(session.source.tape))
+        self._runs[session.name] = _McpRun(observer, tools)
 
     def check_reached(self) -> None:
         """Raise InputError if no run has reached a server here: it then calls the real ones."""
@@ -185,25 +186,9 @@ class McpStandIn:
         return McpReplay(server, run.tools, default=self._settings.default_response if is_default else "ok")
 
 
-class _RunTools(ScriptedTools):
-    """Answers the MCP tools of one run, and notes in its session what was never recorded."""
-
-    def __init__(self, session: WireSession, script: Script[ToolExchange]) -> None:
-        assert isinstance(session.source, ScriptedModels)
-        super().__init__(session.source, script, alike=McpArguments(session.source.tape))
-        self._session = session
-
-    def continued(
-        self, tool: str, arguments: JsonObject, refusal: RecordingMismatchError
-    ) -> ExchangeMatch[ToolExchange]:
-        noted = refusal.replace(fired=[str(planned) for planned in self._session.fired], hint="")
-        self._session.diverged = self._session.diverged or str(noted)
-        return super().continued(tool, arguments, refusal)
-
-
 class _McpRun(Struct):
     observer: RunObserver
-    tools: _RunTools
+    tools: SessionTools
 
 
 def _effect_outcome(answer: McpAnswer) -> EffectOutcome:

@@ -10,10 +10,12 @@ import orjson
 from msgspec.structs import replace
 
 from offbook.errors import InputError
-from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.wire_record import WEBSOCKET_METHOD
 from offbook.recording.match.cursor import ExchangeMatch
-from offbook.session.sources import RecordedModels
+from offbook.session.recorder import Recorder
+from offbook.session.sources import RecordedModels, RecordedTools
+from offbook.session.tape import Tape
 from offbook.wire.proxy.recorder import WireRecorder
 from offbook.wire.proxy.upstream import SentRequest
 from offbook.wire.request import unpacked_body
@@ -49,6 +51,19 @@ class ForkedSession(WireSession):
         super()._use(source, match)
         if match.stored is not None:
             self._recorder.copy(match.stored)
+
+
+class ForkedTools(RecordedTools):
+    """Answers the tools of a forked run from the recording that it leaves, and copies what it serves."""
+
+    def __init__(self, tape: Tape, *, recorder: Recorder) -> None:
+        super().__init__(tape)
+        self._recorder = recorder
+
+    def use(self, match: ExchangeMatch[ToolExchange]) -> None:
+        super().use(match)
+        if match.stored is not None:
+            self._recorder.copy_tool(match.stored)
 
 
 def with_model(sent: SentRequest, model: str) -> SentRequest:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import orjson
@@ -15,11 +15,14 @@ from offbook.errors import InputError
 from offbook.faults import FaultPlan
 from offbook.text import did_you_mean, suggestion
 from offbook.tools.effects import parse_effects
-from offbook.wire.backend import SessionRegistry, split_session_path
+from offbook.wire.backend import AcceptedCall, SessionRegistry, split_session_path
 from offbook.wire.options import parse_fault_plan
 from offbook.wire.request import HttpRequest
 from offbook.wire.response import NO_ANSWER, HttpResponse, whole_response
 from offbook.wire.session import WireSession
+
+if TYPE_CHECKING:
+    from offbook.wire.tools import ToolAnswer, ToolMessage
 
 CONTROL_PREFIX = "/_offbook"
 DEFAULT_SESSION = "default"
@@ -27,6 +30,8 @@ DEFAULT_SESSION = "default"
 
 _SESSIONS = f"{CONTROL_PREFIX}/sessions"
 _EFFECTS = f"{CONTROL_PREFIX}/effects"
+TOOLS_PATH = f"{CONTROL_PREFIX}/tools"
+"""Where a program asks about the calls of its tools."""
 _ENDPOINTS = f"GET {CONTROL_PREFIX}/health, GET {_SESSIONS}, GET, PUT or DELETE {_SESSIONS}/NAME, and POST {_EFFECTS}"
 _EXAMPLE = 'like {"faults": ["call=3: http_error 500"]}'
 
@@ -37,11 +42,13 @@ class _SessionBody(Struct):
     faults: list[str] = field(default_factory=list)
 
 
-def control_response(request: HttpRequest, sessions: SessionRegistry, *, has_peers: bool = False) -> HttpResponse:
+async def control_response(request: HttpRequest, sessions: SessionRegistry, *, has_peers: bool = False) -> HttpResponse:
     """Answer a request below `/_offbook`. Of several processes, none knows the calls of the others."""
-    if split_session_path(request.path)[1] == _EFFECTS:
-        return _answer_effects(request, sessions)
-    request = replace(request, path=split_session_path(request.path)[1])
+    path = split_session_path(request.path)[1]
+    if path in (_EFFECTS, TOOLS_PATH):
+        is_effects = path == _EFFECTS
+        return _answer_effects(request, sessions) if is_effects else await _answer_tools(request, sessions)
+    request = replace(request, path=path)
     method = "GET" if request.method == "HEAD" else request.method
     if has_peers and (request.path == _SESSIONS or request.path.startswith(f"{_SESSIONS}/")):
         reason = "several processes answer, and each knows its own calls alone"
@@ -88,6 +95,46 @@ def _answer_effects(request: HttpRequest, sessions: SessionRegistry) -> HttpResp
         session.refused_effects.append(error)
         return _error_json(error, 400)
     return NO_ANSWER if is_killed else HttpResponse(204)
+
+
+def accept_tools(request: HttpRequest, sessions: SessionRegistry) -> AcceptedCall | None:
+    """Answer what the program of a session asks about its tools, if that is what a request does.
+
+    Returns None for any other request, and if the answer may have to wait; nothing has happened then.
+    """
+    if not request.path.endswith(TOOLS_PATH) or split_session_path(request.path)[1] != TOOLS_PATH:
+        return None
+    session = sessions.for_request(request)[0]
+    tools = sessions.tools_of(session)
+    message = None if tools is None or tools.may_wait else _tool_message(request)
+    if tools is None or message is None:
+        return None
+    return AcceptedCall(session, request, None, _tool_response(tools.answer(message)))
+
+
+async def _answer_tools(request: HttpRequest, sessions: SessionRegistry) -> HttpResponse:
+    """Like `accept_tools`, and wait for the answer."""
+    tools = sessions.tools_of(sessions.for_request(request)[0])
+    if request.method != "POST" or tools is None:
+        return _no_endpoint(request, 404 if tools is None else 405)
+    message = _tool_message(request)
+    if message is None:
+        return _error_json(InputError("the body is not what a program asks about its tools"), 400)
+    return _tool_response(await tools.answer_in_order(message))
+
+
+def _tool_message(request: HttpRequest) -> ToolMessage | None:
+    """Return what a program asks; None if its body cannot be read."""
+    from offbook.wire.tools import ToolMessage  # noqa: PLC0415 - only programs that we start have such tools
+
+    try:
+        return decode(request.body, ToolMessage)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _tool_response(answer: ToolAnswer | None) -> HttpResponse:
+    return NO_ANSWER if answer is None else whole_response(200, msgspec.json.encode(answer))
 
 
 def session_summary(session: WireSession) -> dict[str, Any]:

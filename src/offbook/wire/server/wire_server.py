@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from socket import socket
 from types import TracebackType
@@ -39,7 +39,7 @@ from offbook.wire.server.connection import (
     has_left,
     send_response,
 )
-from offbook.wire.server.control import CONTROL_PREFIX, control_response
+from offbook.wire.server.control import CONTROL_PREFIX, accept_tools, control_response
 from offbook.wire.server.listener import ServerThread, bind_socket, default_limits
 from offbook.wire.server.session_clock import Activity
 from offbook.wire.session import WireSession
@@ -80,6 +80,11 @@ class Mount(Protocol):
 
     prefix: str
     login_prefix: str
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of the MCP servers."""
+        ...
 
     def respond(self, request: HttpRequest, session: WireSession) -> HttpResponse | None:
         """Return the response to a request, or None if it must be forwarded; nothing has happened then."""
@@ -139,7 +144,7 @@ class WireApp:
             return
         request = HttpRequest(scope["method"], scope["path"], query, headers, body)
         if _is_control_path(request.path):
-            answer = control_response(request, self._sessions, has_peers=self._has_peers)
+            answer = await control_response(request, self._sessions, has_peers=self._has_peers)
             await send_response(answer, scope, receive, send)
         elif self._is_mounted(request):
             await self._answer_mounted(request, scope, receive, send)
@@ -148,10 +153,12 @@ class WireApp:
 
     def accept(self, request: HttpRequest) -> AcceptedCall | None:
         """Have the session of a request answer it; None if the request is not for a session."""
-        if self._access.refusal(request.headers, request.query) is not None or _is_control_path(request.path):
+        if self._access.refusal(request.headers, request.query) is not None:
             return None
         if len(request.body) > self._limits.body_bytes:
             return None
+        if _is_control_path(request.path):
+            return accept_tools(request, self._sessions)
         return self._accept_mounted(request) if self._is_mounted(request) else accept(self._sessions, request)
 
     def numbering_session(self, request: HttpRequest) -> WireSession | None:
@@ -309,6 +316,10 @@ class WireServer(CallInspection):
         for part in (self._mount, self._proxy):
             if part is not None:
                 await part.close()
+
+    @property
+    def mcp_names(self) -> Sequence[str]:
+        return () if self._mount is None else self._mount.names
 
     @property
     def is_live(self) -> bool:

@@ -320,6 +320,12 @@ class Idleness {
     this.#again();
   }
 
+  /** Let time pass while the program's thread does nothing else. */
+  sleep(milliseconds) {
+    const dueMs = this.#clocks.nowMs + milliseconds;
+    while (this.#clocks.nowMs < dueMs) this.#move(this.#ask(IDLE, dueMs - this.#clocks.nowMs));
+  }
+
   #again() {
     clearImmediate(this.#next);
     this.#next = setImmediate(() => this.#look());
@@ -429,6 +435,8 @@ if (settings !== undefined && activeHandles && activeRequests && activeResources
   if (lists.areKnown()) {
     const awaited = new Awaited(settings.address, settings.port);
     const clocks = new Clocks(settings.now_s * 1000);
-    new Idleness(settings.link, lists, clocks, awaited, threads).watch();
+    const idleness = new Idleness(settings.link, lists, clocks, awaited, threads);
+    Object.defineProperty(globalThis, Symbol.for("offbook.sleep"), { value: (milliseconds) => idleness.sleep(milliseconds) });
+    idleness.watch();
   }
 }

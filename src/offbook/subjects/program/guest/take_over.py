@@ -1,0 +1,132 @@
+"""Starts the takeover of tools in this process: of the frameworks that it loads, and of functions that are named.
+
+Every Python process of a run loads this when it starts, so that it loads nothing itself before a tool is there.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from .imports import ModuleHooks
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from .tools import Tools
+
+URL_VARIABLE = "OFFBOOK_TOOLS_URL"
+FUNCTIONS_VARIABLE = "OFFBOOK_TOOL_FUNCTIONS"
+"""The environment variable with the functions that are tools, as `refund=shop.payments:refund`, one a line."""
+
+HOOKED = (
+    "agents.tool",
+    "agno.tools",
+    "autogen_core.tools",
+    "claude_agent_sdk",
+    "crewai.tools.base_tool",
+    "dspy",
+    "fastmcp.tools",
+    "google.adk.tools.function_tool",
+    "haystack.tools.tool",
+    "langchain_core.tools.base",
+    "llama_index.core.tools",
+    "mcp.client.session",
+    "mcp.server.fastmcp.tools",
+    "mcp.server.mcpserver.tools",
+    "pydantic_ai.tools",
+    "semantic_kernel.functions",
+    "smolagents.tools",
+    "strands.tools",
+)
+"""The modules of frameworks that take in tools: see `frameworks.py`."""
+
+
+class TakeOver:
+    """The takeover in this process. Its parts are loaded with the first tool."""
+
+    def __init__(self) -> None:
+        self._made: Tools | None = None
+        lines = os.environ.get(FUNCTIONS_VARIABLE, "").splitlines()
+        self._functions = dict(line.split("=", 1) for line in lines if "=" in line)
+        self._own = set[str]()
+
+    @property
+    def tools(self) -> Tools:
+        """The tools that are taken over."""
+        if self._made is None:
+            import atexit
+
+            from .tools import Tools
+
+            self._made = Tools(os.environ[URL_VARIABLE])
+            atexit.register(self._made.send_notes)
+        return self._made
+
+    def install(self) -> None:
+        """Take over tools from now on."""
+        hooks = ModuleHooks()
+        for name in HOOKED:
+            hooks.add(name, self._take_framework)
+        for module in {place.partition(":")[0] for place in self._functions.values()} - {"__main__"}:
+            hooks.add(module, self._take_functions)
+        if self._functions:
+            import atexit
+
+            sys.addaudithook(self._watch_main)
+            atexit.register(self._note_missing)
+
+    def _take_framework(self, module: ModuleType) -> None:
+        from .frameworks import hook_framework
+
+        hook_framework(module, self.tools)
+
+    def _take_functions(self, module: ModuleType) -> None:
+        for tool, place in self._functions.items():
+            if place.partition(":")[0] == module.__name__:
+                self._take_function(tool, module, place.partition(":")[2])
+
+    def _take_function(self, tool: str, module: ModuleType, path: str) -> None:
+        found: object = module
+        for part in path.split("."):
+            found = getattr(found, part, None)
+        if module.__name__ in sys.stdlib_module_names - {"__main__"}:
+            what = "it is a part of Python, which offbook needs itself"
+            self.tools.notes.append({"tool": tool, "function": f"{module.__name__}:{path}", "problem": what})
+        elif not self.tools.take(found, tool):
+            what = f"it is a {type(found).__name__}, not a function"
+            if found is None or callable(found):
+                what = "there is no such function" if found is None else "it is a generator, or not written in Python"
+            self.tools.notes.append({"tool": tool, "function": f"{module.__name__}:{path}", "problem": what})
+
+    def _watch_main(self, event: str, _arguments: object) -> None:
+        """Take over functions of the script that runs, which may be named by its file or its module.
+
+        Nobody tells when a script has defined its functions. No model can have asked for one before a connection.
+        """
+        if event != "socket.connect" or not self._functions:
+            return
+        main, self._own = sys.modules["__main__"], {"__main__"}
+        self._own.add(os.path.splitext(os.path.basename(getattr(main, "__file__", None) or ""))[0])
+        self._own.add(getattr(getattr(main, "__spec__", None), "name", ""))
+        for tool, path in self._own_places().items():
+            if hasattr(main, path.partition(".")[0]):  # it may not have been defined so far
+                del self._functions[tool]
+                self._take_function(tool, main, path)
+
+    def _own_places(self) -> dict[str, str]:
+        """Return the tools that are functions of the script and not taken over yet, and where each is in it."""
+        places = {tool: place.partition(":") for tool, place in self._functions.items()}
+        return {tool: path for tool, (module, _, path) in places.items() if module in self._own}
+
+    def _note_missing(self) -> None:
+        """Note the functions that the script has never defined."""
+        for tool, path in self._own_places().items():
+            self._take_function(tool, sys.modules["__main__"], path)
+            self.tools.send_notes()  # this runs after what was registered with the first tool
+
+
+def install() -> None:
+    """Take over the tools of this process."""
+    TakeOver().install()

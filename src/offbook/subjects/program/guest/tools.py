@@ -1,0 +1,411 @@
+"""Takes over the tools of a program: every call asks offbook, which answers it, lets the tool run, or refuses it.
+
+A call is a POST of `{"tool", "arguments"}` to the URL that OFFBOOK_TOOLS_URL names. The answer has a `result`, an
+`error` to raise, or in `run` the number of a call that is to be made for real. What became of that is posted as
+`{"call", "result" or "error"}`, and the answer to that, if it has one, is what the program gets instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import dataclasses
+import inspect
+import json
+import math
+import os
+import re
+import socket
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from types import FunctionType, ModuleType
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
+
+from .bodies import replace_body
+
+Name: TypeAlias = str | Callable[[tuple[Any, ...]], str]
+"""The name of a tool, or a function that finds it from the arguments of a call, such as by its `self`.
+
+A call without a name is no tool's, and runs.
+"""
+
+Selection: TypeAlias = Callable[[dict[str, Any]], object]
+"""Finds what the model gave among all arguments of a call, by name: a mapping, or an object with fields. `self` is one
+of them, and left out of a mapping."""
+
+MAX_DEPTH = 50
+MAX_MESSAGE_BYTES = 32 * 1024 * 1024
+"""A result that makes a larger message is not sent: its tool runs for real in a replay."""
+
+_is_inside = ContextVar("offbook_is_inside_a_tool", default=False)
+
+
+class ToolRefusedError(RuntimeError):
+    """Raised where a tool is called that was not recorded, and may not run."""
+
+
+class Tools:
+    """The tools of this process that are taken over. `notes` are sent with the next call."""
+
+    def __init__(self, url: str) -> None:
+        self._server = _Server(url)
+        self._taken: dict[FunctionType, dict[int, Name]] = {}
+        self.notes: list[dict[str, str]] = []
+
+    def take(self, function: object, name: Name, *, select: Selection = dict) -> bool:
+        """Take over a function, and return whether that is possible.
+
+        The arguments of a call are those that `select` returns, as far as they have a JSON form. A method may be a tool
+        of several objects, with a name for each.
+        """
+        function = inspect.unwrap(function) if callable(function) else function
+        owner = id(getattr(function, "__self__", None))
+        function = getattr(function, "__func__", function)
+        if not isinstance(function, FunctionType):
+            return False
+        if function in self._taken:
+            self._taken[function].setdefault(owner, name)
+            return True
+        names = {owner: name}
+        signature = inspect.signature(function)
+
+        def body(original: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            is_async = inspect.iscoroutinefunction(original)
+            if _is_inside.get():
+                return original(*args, **kwargs)
+            own = names.get(id(args[0]), name) if args else name
+            tool = own if isinstance(own, str) else own(args)
+            bound = _bound(signature, args, kwargs, is_own="__signature__" not in vars(original))
+            if not tool or bound is None:
+                return original(*args, **kwargs)
+            asked = {"tool": tool, "arguments": _arguments(bound, select)}
+            call = _Call(original, args, kwargs)
+            return self._answer_async(asked, call) if is_async else self._answer(asked, call)
+
+        is_taken = replace_body(function, body) is not None
+        if is_taken:
+            self._taken[function] = names
+        return is_taken
+
+    def _answer(self, asked: dict[str, Any], call: _Call) -> Any:
+        answer = self._server.ask(self._noted(asked))
+        if "run" not in answer:
+            if answer.get("wait_s"):  # a sleep of no time takes some
+                time.sleep(answer["wait_s"])
+            return call.outcome(answer)
+        with call.running() as ended:
+            ended.value = call.run()
+        if inspect.isawaitable(ended.value):  # a plain function that returns what its caller awaits
+            return self._finish(answer["run"], call, ended.value)
+        told = self._server.ask({"call": answer["run"], **ended.described()})
+        return call.outcome(told) if told else ended.get()
+
+    async def _answer_async(self, asked: dict[str, Any], call: _Call) -> Any:
+        answer = await self._server.ask_async(self._noted(asked))
+        if "run" in answer:
+            return await self._finish(answer["run"], call, call.run())
+        if answer.get("wait_s"):
+            await asyncio.sleep(answer["wait_s"])
+        return call.outcome(answer)
+
+    async def _finish(self, number: int, call: _Call, value: Awaitable[Any]) -> Any:
+        with call.running() as ended:
+            ended.value = await value
+        told = await self._server.ask_async({"call": number, **ended.described()})
+        return call.outcome(told) if told else ended.get()
+
+    def _noted(self, asked: dict[str, Any]) -> dict[str, Any]:
+        notes, self.notes = self.notes, []
+        return asked | {"notes": notes} if notes else asked
+
+    def send_notes(self) -> None:
+        """Send what is left of the notes, at the end of the process."""
+        if self.notes:
+            with suppress(Exception):
+                self._server.ask(self._noted({}))
+
+
+class _Ended:
+    """What a tool that ran for real has returned or raised."""
+
+    value: Any = None
+    error: BaseException | None = None
+
+    def get(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+    def described(self) -> dict[str, Any]:
+        if self.error is None:
+            return _described(self.value)
+        if not isinstance(self.error, Exception):
+            return {"cancelled": type(self.error).__name__}
+        return {"error": {"type": type(self.error).__name__, "message": _text_of(self.error)}}
+
+
+class _Call:
+    """A call of a tool, by the function as it was."""
+
+    def __init__(self, function: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._function, self._args, self._kwargs = function, args, kwargs
+
+    def run(self) -> Any:
+        return self._function(*self._args, **self._kwargs)
+
+    @contextmanager
+    def running(self) -> Iterator[_Ended]:
+        """Keep what the block raises. Other tools that are called inside run as a part of this one."""
+        ended, token = _Ended(), _is_inside.set(True)
+        try:
+            yield ended
+        except BaseException as error:
+            ended.error = error
+        finally:
+            _is_inside.reset(token)
+
+    def outcome(self, answer: Mapping[str, Any]) -> Any:
+        """Return the result that offbook has for the call, or raise the error."""
+        error = answer.get("error")
+        if error is None:
+            return _rebuilt(answer.get("result"), answer.get("type"))
+        if "refused" in answer:
+            raise ToolRefusedError(error["message"])
+        raise _error(error, self._function.__globals__)
+
+
+def _bound(
+    signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any], *, is_own: bool
+) -> inspect.BoundArguments | None:
+    """Return the arguments by name; None if they do not fit, so that the call raises TypeError and runs nothing.
+
+    A signature that somebody has set, which is not the function's own, does not tell.
+    """
+    try:
+        return signature.bind(*args, **kwargs)
+    except TypeError:
+        return None if is_own else signature.bind_partial()
+
+
+def _arguments(bound: inspect.BoundArguments, select: Selection) -> dict[str, Any]:
+    """Return the arguments that have a JSON form. Contexts, states and `self` have none, and are not the model's."""
+    given: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        given |= value if bound.signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD else {name: value}
+    selected = select(given)
+    if not isinstance(selected, Mapping):
+        form = _json_form(selected)
+        return form[0] if form is not None and isinstance(form[0], dict) else {}
+    forms = {name: _json_form(value) for name, value in selected.items() if name not in ("self", "cls")}
+    return {str(name): form[0] for name, form in forms.items() if form is not None}
+
+
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+def _is_encodable(value: object) -> bool:
+    """Return whether JSON can have a number or a text: neither an infinite one, nor half a character."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return not isinstance(value, str) or value.isascii() or not _SURROGATES.search(value)
+
+
+def _json_form(value: object, depth: int = 0) -> tuple[Any] | None:
+    """Return a value as JSON has it, in a tuple; None if it is not made of what JSON has, or contains itself."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return (value,) if _is_encodable(value) else None
+    if depth > MAX_DEPTH:
+        return None
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
+    elif hasattr(type(value), "model_validate"):  # a pydantic model
+        value = value.model_dump(mode="json", by_alias=True)  # type: ignore[attr-defined]
+    if isinstance(value, list | tuple):
+        items = _json_forms(value, depth)
+        return None if items is None else (items,)
+    if isinstance(value, dict) and all(isinstance(key, str) and _is_encodable(key) for key in value):
+        items = _json_forms(value.values(), depth)
+        return None if items is None else (dict(zip(value, items, strict=True)),)
+    return None
+
+
+def _json_forms(values: Iterable[object], depth: int) -> list[Any] | None:
+    """Return values as JSON has them; None as soon as one has no such form."""
+    forms: list[Any] = []
+    for each in values:
+        form = _json_form(each, depth + 1)
+        if form is None:
+            return None
+        forms.append(form[0])
+    return forms
+
+
+def _described(value: object) -> dict[str, Any]:
+    """Return a result as JSON, with its type if it is to be rebuilt; as text with a type alone if it cannot be."""
+    form, kind = _json_form(value), type(value)
+    if form is None:
+        return {"result": _text_of(value), "type": kind.__name__}
+    if kind in (type(None), bool, int, float, str) or (kind in (list, dict) and form[0] == value):
+        return {"result": form[0]}
+    name = f"{kind.__module__}:{kind.__qualname__}"
+    try:
+        is_faithful = _rebuilt(form[0], name) == value
+    except Exception:
+        is_faithful = False
+    return {"result": form[0], "type": name} if is_faithful else {"result": _text_of(value), "type": kind.__name__}
+
+
+def _text_of(value: object) -> str:
+    try:
+        return str(value).encode(errors="replace").decode()
+    except Exception:
+        return f"<{type(value).__name__}>"
+
+
+PLAIN_DATA = (str, int, float, list, tuple, dict)
+
+
+def _rebuilt(value: Any, name: str | None) -> Any:
+    """Return a value of a type that is named `module:Class`, from its JSON form.
+
+    A recording may come from anybody: nothing is loaded because it names it, and nothing called but classes of data.
+
+    Raises:
+        ToolRefusedError: it is no such class, or not loaded.
+    """
+    if not name or ":" not in name:
+        return value
+    module, _, path = name.partition(":")
+    kind: Any = sys.modules.get(module)
+    for part in path.split("."):
+        kind = getattr(kind, part, None)
+    if isinstance(kind, type):
+        if dataclasses.is_dataclass(kind):
+            return kind(**value)
+        if hasattr(kind, "__pydantic_validator__"):
+            return kind.model_validate(value)  # type: ignore[attr-defined]
+        if issubclass(kind, PLAIN_DATA):
+            return kind(*value) if hasattr(kind, "_fields") else kind(value)
+    raise ToolRefusedError(f"the recorded result is a {name}, and no class of that name with plain data is loaded")
+
+
+def _error(recorded: Mapping[str, str], names: Mapping[str, Any]) -> Exception:
+    """Return an error as it was recorded: of its class, if one of that name is loaded and takes a message."""
+    name, message = recorded["type"], recorded.get("message", "")
+    modules = [vars(module) for key, module in sorted(sys.modules.items()) if isinstance(module, ModuleType)]
+    for known in (each.get(name) for each in (vars(builtins), names, *modules)):
+        if isinstance(known, type) and issubclass(known, Exception):
+            with suppress(Exception):
+                error: Exception = known(message)
+                break
+    else:
+        error = type(name, (RuntimeError,), {})(message)
+    return error
+
+
+class _Connection(socket.socket):
+    """A connection that is closed when nobody has it any more: with its thread, or with its event loop."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class _Server:
+    """Where calls are asked about. Each thread has a connection, and so has each call that is awaited at once."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._address = (parts.hostname or "127.0.0.1", parts.port or 80)
+        self._head = f"POST {parts.path} HTTP/1.1\r\nhost: {parts.netloc}\r\ncontent-type: application/json\r\n"
+        self._own = threading.local()
+        self._pid, self._free = os.getpid(), WeakKeyDictionary[asyncio.AbstractEventLoop, list[_Connection]]()
+
+    def ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Send a message, and return the answer."""
+        connection = getattr(self._own, "connection", None)
+        if connection is None or self._own.pid != os.getpid():
+            connection = self._connection()
+            connection.connect(self._address)
+            self._own.connection, self._own.pid = connection, os.getpid()
+        try:
+            connection.sendall(self._request(message))
+            reply = _Reply()
+            while not reply.is_complete:
+                reply.add(connection.recv(65536))
+        except BaseException:
+            self._own.connection = None
+            connection.close()
+            raise
+        return reply.body
+
+    async def ask_async(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Like `ask`, while other tasks of the loop go on. Other loops than those of asyncio are blocked."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return self.ask(message)
+        if self._pid != os.getpid():
+            self._pid, self._free = os.getpid(), WeakKeyDictionary()
+        free = self._free.setdefault(loop, [])
+        connection = free.pop() if free else None
+        try:
+            if connection is None:
+                connection = self._connection()
+                connection.setblocking(False)
+                await loop.sock_connect(connection, self._address)
+            await loop.sock_sendall(connection, self._request(message))
+            reply = _Reply()
+            while not reply.is_complete:
+                reply.add(await loop.sock_recv(connection, 65536))
+        except BaseException:
+            if connection is not None:
+                connection.close()
+            raise
+        free.append(connection)
+        return reply.body
+
+    def _connection(self) -> _Connection:
+        return _Connection(socket.AF_INET6 if ":" in self._address[0] else socket.AF_INET)
+
+    def _request(self, message: dict[str, Any]) -> bytes:
+        body = json.dumps(message).encode()
+        if len(body) > MAX_MESSAGE_BYTES and "result" in message:
+            large = {"result": f"a result of {len(body):,} bytes", "type": "large result"}
+            body = json.dumps(message | large).encode()
+        return f"{self._head}content-length: {len(body)}\r\n\r\n".encode() + body
+
+
+class _Reply:
+    """An HTTP response with a length, in pieces."""
+
+    def __init__(self) -> None:
+        self._data, self._length, self._is_fine = bytearray(), -1, True
+
+    @property
+    def is_complete(self) -> bool:
+        return 0 <= self._length <= len(self._data)
+
+    def add(self, piece: bytes) -> None:
+        if not piece:
+            raise ConnectionError("offbook has ended")
+        self._data += piece
+        if self._length < 0 and b"\r\n\r\n" in self._data:
+            head, _, self._data = self._data.partition(b"\r\n\r\n")
+            self._is_fine = b" 200 " in head[:16]
+            lines = dict(line.lower().split(b":", 1) for line in bytes(head).split(b"\r\n")[1:])
+            self._length = int(lines.get(b"content-length", b"0"))
+
+    @property
+    def body(self) -> dict[str, Any]:
+        if not self._is_fine:
+            raise ToolRefusedError(
+                f"offbook could not read a message about a tool: {_text_of(bytes(self._data[:200]))}"
+            )
+        found: dict[str, Any] = json.loads(self._data) if self._data else {}
+        return found

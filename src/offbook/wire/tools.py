@@ -1,0 +1,469 @@
+"""The function tools of a program, as a face: the program asks about each call, and says what became of it."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
+
+from offbook.clock import SYSTEM_CLOCK, Clock
+from offbook.errors import (
+    InputError,
+    RecordingMismatchError,
+    RecordingUnavailableError,
+    RecordingWriteError,
+    ToolTimeoutError,
+)
+from offbook.events import NULL_SINK, FaultFired, Sink, ToolCalled
+from offbook.faults.order import DeliveredTwice, OpenCall
+from offbook.faults.tools import ToolFault
+from offbook.messages import JsonObject, result_text
+from offbook.recording.call_cache import OWN_TURN, CallCache, CallTurn, ToolCallNames
+from offbook.recording.format.exchange import RecordedError, ToolExchange
+from offbook.recording.latency import NO_LATENCY, Latency
+from offbook.recording.match.cursor import AlikeArguments, ExchangeMatch
+from offbook.recording.redact.rules import redactor_in_force
+from offbook.session.recorder import Recorder
+from offbook.session.script import Script, ScriptedModels, ScriptedTools
+from offbook.session.sources import RecordedTools
+from offbook.text import shorten
+from offbook.tools.effects import Effect
+from offbook.wire.options import ProgramToolOptions
+from offbook.wire.session import MAX_ERROR_CHARS, CallOutcome, ToolAttempt, WireCall, WireSession
+
+logger = logging.getLogger("offbook.wire")
+
+TOOLS = "tools"
+"""The vendor of tool calls in the list of calls."""
+
+
+class ToolNote(Struct, frozen=True, omit_defaults=True):
+    """What a program's process says about a framework or a tool: that it is taken over, or why not."""
+
+    framework: str = ""
+    version: str = ""
+    tool: str = ""
+    function: str = ""
+    problem: str = ""
+
+    def __str__(self) -> str:
+        if self.framework:
+            name = f"{self.framework} {self.version}".strip()
+            return f"the tools of {name} cannot be taken over ({self.problem}): they run for real, and are not recorded"
+        problem = f"{self.function}: {self.problem}" if self.function else self.problem
+        return f"the tool {self.tool} cannot be taken over ({problem}): it runs for real, and is not recorded"
+
+
+class ToolMessage(Struct, frozen=True):
+    """What a program asks about a tool, or in `call` says about a call that it has made."""
+
+    tool: str = ""
+    arguments: JsonObject = {}
+    call: int = 0
+    result: Any = UNSET
+    type: str | None = None
+    error: RecordedError | None = None
+    cancelled: str = ""
+    notes: list[ToolNote] = []
+
+
+class ToolAnswer(Struct, frozen=True, omit_defaults=True):
+    """What a program gets: the outcome of a call, or in `run` the number under which it is to make it.
+
+    `wait_s` is how long the call takes. An answer without anything leaves what the tool has returned. A program that
+    gets None instead of an answer is killed.
+    """
+
+    result: Any = UNSET
+    type: str | None = None
+    error: RecordedError | None = None
+    run: int = 0
+    wait_s: float = 0.0
+    refused: bool = False
+
+
+AS_IT_WAS = ToolAnswer()
+MAX_OUTCOME_CHARS = 300
+
+
+class ProgramToolCall(Struct, frozen=True, kw_only=True):
+    """A tool call that is answered: `did` is what the tool did, None if it did not run, and `got` what the program gets
+    of that, after `wait_s` seconds."""
+
+    tool: str
+    arguments: JsonObject
+    number: int
+    call: int
+    fault: str
+    did: ToolExchange | None = None
+    got: ToolExchange
+    wait_s: float = 0.0
+
+
+class SessionTools(ScriptedTools):
+    """Answers the tools of one run of an exploration, and notes in its session what was never recorded."""
+
+    def __init__(
+        self, session: WireSession, script: Script[ToolExchange], *, alike: AlikeArguments | None = None
+    ) -> None:
+        assert isinstance(session.source, ScriptedModels)
+        super().__init__(session.source, script, alike=alike)
+        self._session = session
+
+    def continued(
+        self, tool: str, arguments: JsonObject, refusal: RecordingMismatchError
+    ) -> ExchangeMatch[ToolExchange]:
+        noted = refusal.replace(fired=[str(planned) for planned in self._session.fired], hint="")
+        self._session.diverged = self._session.diverged or str(noted)
+        return super().continued(tool, arguments, refusal)
+
+
+class _OpenCall(Struct, frozen=True):
+    """A call that has started. `recorded` is what the recording has for it, `under_way` its place among the others,
+    and `turn` the right to make it, if other processes make the same."""
+
+    attempt: ToolAttempt
+    tool: str
+    arguments: JsonObject
+    started_s: float
+    recorded: ToolExchange | None = None
+    under_way: OpenCall | None = None
+    turn: CallTurn = OWN_TURN
+
+    def __str__(self) -> str:
+        return str(Effect(tool=self.tool, arguments=self.arguments))
+
+
+class ProgramTools:
+    """Answers the tool calls of one run, from `source` or, if that has none and they may run, by the tools themselves.
+
+    Args:
+        session: the session of the run, which numbers calls, and has their faults and misses.
+        source: finds recorded results; None if nothing is recorded.
+        recorder: records what tools do; None in a replay.
+        options: which tools run for real though they are recorded.
+        latency: how long replayed answers take.
+        default_response: the result of a call that a lenient recording does not have.
+        sink: gets an event for each call, and for each fault that fires.
+    """
+
+    def __init__(
+        self,
+        session: WireSession,
+        source: RecordedTools | None,
+        *,
+        recorder: Recorder | None = None,
+        options: ProgramToolOptions,
+        latency: Latency = NO_LATENCY,
+        default_response: str | None = None,
+        sink: Sink = NULL_SINK,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self.session, self.source = session, source
+        session.tool_source = source
+        self._recorder, self._options, self._clock = recorder, options, clock
+        self._latency, self._default_response, self._sink = latency, default_response, sink
+        self.taken: set[str] = set()
+        self._notes: dict[ToolNote, None] = {}
+        self._opaque: dict[str, str] = {}
+        self._differing: list[str] = []
+        self._open: dict[int, _OpenCall] = {}
+        self._names = ToolCallNames()
+
+    @property
+    def is_live(self) -> bool:
+        """Whether tools without a recorded result run."""
+        return self._recorder is not None and self._recorder.is_live
+
+    @property
+    def continued_by(self) -> str:
+        """What answered calls of an explored run that were never recorded; empty if nothing had to."""
+        return self.source.continued_by if isinstance(self.source, ScriptedTools) else ""
+
+    @property
+    def remarks(self) -> list[str]:
+        """What could not be taken over, runs for real because of its results, and returned something else today."""
+        opaque = [
+            f"{tool} returned a {kind}, which cannot be rebuilt: in a replay, {tool} "
+            f"{'is refused, as it has an effect' if tool in self._options.effects else 'runs for real'}"
+            if self.is_live
+            else f"{tool} ran for real: it returned a {kind}, which cannot be rebuilt from a recording"
+            for tool, kind in self._opaque.items()
+        ]
+        return [*(str(note) for note in self._notes if note.problem), *opaque, *self._differing]
+
+    def answer(self, message: ToolMessage) -> ToolAnswer | None:
+        """Answer what a program asks or says; None if it is killed instead."""
+        call = self._call_of(message)
+        return AS_IT_WAS if call is None else self._answer(call, message)
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether answers may have to wait: for other calls of the run, or for a process that makes the same call."""
+        return self.session.has_orders or self._cache is not None
+
+    async def answer_in_order(self, message: ToolMessage) -> ToolAnswer | None:
+        """Like `answer`, when other processes and the fault plan let the answer leave."""
+        call = self._call_of(message)
+        if call is None:
+            return AS_IT_WAS
+        if not message.call:
+            under_way = self.session.order.start(call.attempt.site) if self.session.has_orders else None
+            call = replace(call, under_way=under_way)
+        try:
+            answer = self._answer(call if message.call else await self._in_turn(call), message)
+        except RecordingUnavailableError as error:
+            answer = self._refuse(call, error)
+        if call.under_way is not None and (answer is None or not answer.run):
+            try:
+                await self.session.hold(call.under_way, call.attempt.fault)
+            finally:
+                self.session.order.end(call.under_way)
+        return answer
+
+    @property
+    def _cache(self) -> CallCache | None:
+        return None if self._recorder is None else self._recorder.cache
+
+    async def _in_turn(self, call: _OpenCall) -> _OpenCall:
+        """Wait until a call is recorded by another process, or is ours to make, and return it with its turn.
+
+        Raises:
+            RecordingUnavailableError: the recording cannot be reached.
+        """
+        source, cache, fault = self.source, self._cache, _fault_of(call.attempt)
+        if source is None or cache is None or self._options.runs(call.tool) or (fault and not fault.runs_tool):
+            return call
+
+        def is_recorded() -> bool:
+            return source.look_up(call.tool, call.arguments).mismatch is None
+
+        name = self._names.start(call.tool, call.arguments)
+        if cache.has_answer(is_recorded):
+            return call
+        turn = await cache.turn(name, is_recorded)
+        return call if turn.is_answered else replace(call, turn=turn)
+
+    def _call_of(self, message: ToolMessage) -> _OpenCall | None:
+        """Return the call that a message is about, which starts if it is new; None if there is none."""
+        self._notes |= dict.fromkeys(message.notes)
+        if message.call:
+            return self._open.pop(message.call, None)
+        if not message.tool:
+            return None
+        self.taken.add(message.tool)
+        attempt = self.session.start_tool_call(message.tool)
+        if isinstance(attempt.fault, DeliveredTwice):  # a function returns once
+            self.session.take_back(attempt.site, attempt.fault)
+            attempt = replace(attempt, fault=None)
+        return _OpenCall(attempt, message.tool, message.arguments, self._clock.monotonic_s())
+
+    def _answer(self, call: _OpenCall, message: ToolMessage) -> ToolAnswer | None:
+        try:
+            return self._end(call, message) if message.call else self._begin(call)
+        except RecordingMismatchError as error:
+            return self._run(call) if self.is_live else self._miss(call, error)
+        except (RecordingWriteError, RecordingUnavailableError) as error:
+            return self._refuse(call, error)
+
+    def _begin(self, call: _OpenCall) -> ToolAnswer | None:
+        crash, fault = call.attempt.crash, _fault_of(call.attempt)
+        if crash is not None and crash.when == "before":
+            self.session.observer.crash()
+            return None
+        if fault is not None and not fault.runs_tool:
+            return self._finish(call, None, CallOutcome("fault"))
+        if self._options.runs(call.tool):
+            recorded = self._recorded(call)
+            if recorded is None and not self.is_live:
+                self._differing.append(f"{call} ran for real, and is not recorded")
+            return self._run(replace(call, recorded=recorded))
+        found, outcome = self._find(call, is_lost=fault is not None and fault.breaks_response)
+        if found.is_opaque and call.tool in self._options.effects:
+            kind = found.result_type
+            raise RecordingMismatchError(
+                f"{call} returned a {kind}, which cannot be rebuilt", kind="missing", key=call.tool
+            )
+        if found.is_opaque:
+            return self._run(replace(call, recorded=found))
+        return self._finish(call, found, outcome)
+
+    def _recorded(self, call: _OpenCall) -> ToolExchange | None:
+        """Return what is recorded of a call that is made for real nevertheless, and count it as used."""
+        match = None if self.source is None else self.source.look_up(call.tool, call.arguments)
+        if self.source is None or match is None or match.stored is None or match.mismatch is not None:
+            return None
+        self.source.use(match)
+        return match.stored.exchange
+
+    def _find(self, call: _OpenCall, *, is_lost: bool) -> tuple[ToolExchange, CallOutcome]:
+        """Return what answers a call. An answer that `is_lost` on its way stays for the next call.
+
+        Raises:
+            RecordingMismatchError: nothing does.
+        """
+        if self.source is None:
+            raise RecordingMismatchError(f"no call of {call.tool} is recorded", kind="missing", key=call.tool)
+        match = self.source.find(call.tool, call.arguments)
+        if match.stored is None:
+            return ToolExchange(arguments=call.arguments, result=self._default_response), CallOutcome("default")
+        is_continued = match.matched_by == "default"
+        if not is_continued and not is_lost:
+            self.source.use(match)
+        return match.stored.exchange, CallOutcome("continued" if is_continued else "served", match.key)
+
+    def _run(self, call: _OpenCall) -> ToolAnswer:
+        self._open[call.attempt.number] = call
+        return ToolAnswer(run=call.attempt.number)
+
+    def _end(self, call: _OpenCall, message: ToolMessage) -> ToolAnswer | None:
+        """Record what a tool has done, and return what the program gets instead."""
+        if message.cancelled:
+            self._give_up(call)
+            return AS_IT_WAS
+        did = ToolExchange(
+            arguments=call.arguments,
+            result=message.result if message.error is None else UNSET,
+            result_type=message.type,
+            error=message.error,
+            latency_ms=round((self._clock.monotonic_s() - call.started_s) * 1000.0, 3),
+        )
+        if did.is_opaque:
+            self._opaque[call.tool] = did.result_type or ""
+        if call.recorded is not None and (difference := _difference(call.recorded, did)):
+            self._differing.append(f"{call} {difference}")
+        if self._recorder is None or not self._recorder.is_live or call.recorded is not None:
+            return self._finish(call, did, CallOutcome("passed"), is_real=True)
+        try:
+            recorded = self._recorder.record_tool(call.tool, did, turn=call.turn)
+        except RecordingWriteError:
+            self._give_up(call)
+            raise
+        if recorded.id is not None and self.source is not None:
+            self.source.note_used([recorded.id])  # its answer is for other processes
+        return self._finish(call, did, CallOutcome("recorded", recorded.key), is_real=True)
+
+    def _give_up(self, call: _OpenCall) -> None:
+        """Let other processes make a call that is not recorded."""
+        if call.turn is not OWN_TURN:
+            self._names.undo(call.tool, call.arguments)
+            with suppress(RecordingUnavailableError):  # the lease ends by itself
+                call.turn.release()
+
+    def _refuse(self, call: _OpenCall, error: InputError) -> ToolAnswer:
+        """Return the answer to a call that cannot be recorded, or whose recording cannot be reached."""
+        logger.error("%s: not recorded, and so not answered: %s", call.tool, error)
+        failure = RecordedError("RuntimeError", f"the call could not be recorded: {error.reason}")
+        return self._note(call, None, ToolAnswer(error=failure), CallOutcome("refused", unrecorded=error.reason))
+
+    def _finish(
+        self, call: _OpenCall, did: ToolExchange | None, outcome: CallOutcome, *, is_real: bool = False
+    ) -> ToolAnswer | None:
+        """Apply the fault of a call to what the tool has done, note the call, and return what the program gets."""
+        crash, fault = call.attempt.crash, _fault_of(call.attempt)
+        wait_s = 0.0 if is_real or did is None else self._latency.delay_ms(did.latency_ms) / 1000.0
+        answer = AS_IT_WAS if is_real or did is None else _answer(did, wait_s)
+        if fault is not None:
+            answer, outcome = _struck(fault, call, did, answer), CallOutcome("fault", outcome.key)
+        self._note(call, did, answer, outcome)
+        if crash is not None:
+            self.session.observer.crash()
+            return None
+        return answer
+
+    def _miss(self, call: _OpenCall, error: RecordingMismatchError) -> ToolAnswer:
+        outcome = CallOutcome("missed")
+        hint = f"record it again, or let it run for real: --run-tools, or [tools.{call.tool}] run = true"
+        error = self.session.note_tool_miss(self._wire_call(call, outcome), error, hint=hint)
+        message = shorten(str(error), MAX_ERROR_CHARS)
+        return self._note(call, None, ToolAnswer(error=RecordedError(error.kind, message), refused=True), outcome)
+
+    def _note(self, call: _OpenCall, did: ToolExchange | None, answer: ToolAnswer, outcome: CallOutcome) -> ToolAnswer:
+        self.session.note_tool_call(self._wire_call(call, outcome), outcome)
+        self._report(call, answer, did)
+        got = did if answer is AS_IT_WAS and did is not None else ToolExchange(result=answer.result, error=answer.error)
+        fault = call.attempt.fault
+        self.session.observer.tool_ended(
+            ProgramToolCall(
+                tool=call.tool,
+                arguments=call.arguments,
+                number=call.attempt.number,
+                call=call.attempt.site.call,
+                fault="" if fault is None else fault.type,
+                did=did,
+                got=got,
+                wait_s=answer.wait_s,
+            )
+        )
+        return answer
+
+    def _report(self, call: _OpenCall, answer: ToolAnswer, did: ToolExchange | None) -> None:
+        """Emit the events of a call that is answered."""
+        if self._sink is NULL_SINK:
+            return
+        number, fault = call.attempt.site.call, call.attempt.fault
+        if fault is not None:
+            self._sink.emit(FaultFired(None, "", fault.type, call=number, tool=call.tool))
+        error = answer.error if answer is not AS_IT_WAS or did is None else did.error
+        latency_s = self._clock.monotonic_s() - call.started_s + answer.wait_s
+        self._sink.emit(ToolCalled(call.tool, latency_s, None if error is None else error.type, number))
+
+    def _wire_call(self, call: _OpenCall, outcome: CallOutcome) -> WireCall:
+        fault = call.attempt.fault
+        return WireCall(
+            number=call.attempt.number,
+            session=self.session.name,
+            vendor=TOOLS,
+            place=call.tool,
+            outcome=outcome.type,
+            key=outcome.key,
+            fault=None if fault is None else fault.type,
+            method="tool",
+            failure=outcome.problem,
+        )
+
+
+def _fault_of(attempt: ToolAttempt) -> ToolFault | None:
+    return attempt.fault if isinstance(attempt.fault, ToolFault) else None
+
+
+def _difference(recorded: ToolExchange, did: ToolExchange) -> str:
+    """Return how a result differs from the recorded one, which has no secrets; empty if it does not."""
+    if did.is_opaque and did.result_type == recorded.result_type:  # their texts may differ by order, or an address
+        return ""
+    today, before = (_outcome_text(each) for each in (redactor_in_force().redact_tool(did), recorded))
+    return "" if today == before else f"{today} today; recorded: it {before}"
+
+
+def _outcome_text(exchange: ToolExchange) -> str:
+    if exchange.error is not None:
+        return shorten(f"raised {exchange.error.type}: {exchange.error.message}", MAX_OUTCOME_CHARS)
+    return shorten(f"returned {result_text(exchange.answer)}", MAX_OUTCOME_CHARS)
+
+
+def _answer(exchange: ToolExchange, wait_s: float) -> ToolAnswer:
+    result = None if isinstance(exchange.result, UnsetType) and exchange.error is None else exchange.result
+    return ToolAnswer(result=result, type=exchange.result_type, error=exchange.error, wait_s=wait_s)
+
+
+def _struck(fault: ToolFault, call: _OpenCall, did: ToolExchange | None, clean: ToolAnswer) -> ToolAnswer:
+    """Return what the program gets of a call with a fault: an error of a class that tools raise, or a wrong result.
+
+    It gets the `clean` answer if the tool itself has failed, and if the fault leaves the result as it was.
+    """
+    if did is not None and did.error is not None:
+        return clean
+    wait_s, result = clean.wait_s + fault.wait_s, None if did is None else did.answer
+    try:
+        changed = fault.outcome(call.tool, call.attempt.mark, result)
+    except ToolTimeoutError as error:
+        return ToolAnswer(error=RecordedError("TimeoutError", str(error)), wait_s=wait_s)
+    except Exception as error:
+        kind = "ConnectionError" if "loses_answer" in fault.traits else "RuntimeError"
+        return ToolAnswer(error=RecordedError(kind, str(error)), wait_s=wait_s)
+    is_clean = changed is result and result is not None
+    return clean if is_clean else ToolAnswer(result=msgspec.to_builtins(changed), wait_s=wait_s)

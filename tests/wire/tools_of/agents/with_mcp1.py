@@ -1,0 +1,28 @@
+"""A loop whose tools are those of a server in the same process: mcp 1."""
+
+import asyncio
+import json
+from typing import Any
+
+from mcp.server.fastmcp import FastMCP
+from mcp.shared.memory import create_connected_server_and_client_session
+from shop import QUESTION, ask, finish, look_up, refund
+
+server = FastMCP("shop")
+server.tool()(look_up)
+server.tool()(refund)
+
+
+async def main() -> None:
+    messages: list[dict[str, Any]] = [{"role": "user", "content": QUESTION}]
+    async with create_connected_server_and_client_session(server._mcp_server) as client:
+        while calls := (message := await asyncio.to_thread(ask, messages)).get("tool_calls"):
+            messages.append(message)
+            for call in calls:
+                called = call["function"]
+                result = await client.call_tool(called["name"], json.loads(called["arguments"]))
+                messages.append({"role": "tool", "tool_call_id": call["id"], "content": result.content[0].text})
+    finish(message["content"])
+
+
+asyncio.run(main())
