@@ -81,11 +81,12 @@ def made_tool_calls(messages: Sequence[JsonObject]) -> Iterator[tuple[JsonObject
                 yield call, function
 
 
-def answered_tools(messages: Sequence[JsonObject]) -> set[str]:
-    """Return the names of the tools whose results are in a conversation."""
-    names = {call.get("id"): str(function.get("name")) for call, function in made_tool_calls(messages)}
-    told = [each.get("tool_call_id") for each in messages if each.get("role") == "tool"]
-    return {names[each] for each in told if each in names}
+def tool_results(messages: Sequence[JsonObject]) -> Iterator[tuple[str, JsonObject]]:
+    """Yield each result of a tool in a conversation, after the name of its tool; empty if no call has its id."""
+    names = {str(call.get("id")): str(function.get("name")) for call, function in made_tool_calls(messages)}
+    for message in messages:
+        if message.get("role") == "tool":
+            yield names.get(str(message.get("tool_call_id")), ""), message
 
 
 class Message(Struct, frozen=True):

@@ -15,7 +15,7 @@ from offbook.errors import OffbookError
 from offbook.explore.inferred_tools import InferredTool, ToolResult, Turn, infer_tools
 from offbook.explore.run import CallOutcome, ChunkKind, ChunkKinds, Follows, ModelCall, ToolRun
 from offbook.faults.site import Site
-from offbook.messages import Accumulator, JsonObject, Response, StreamDelta, ToolCall, made_tool_calls, result_text
+from offbook.messages import Accumulator, JsonObject, Response, StreamDelta, ToolCall, result_text, tool_results
 from offbook.recording.format.exchange import json_arguments
 from offbook.recording.format.wire_record import WireRecord
 from offbook.session.injector import refuse_crash
@@ -671,9 +671,10 @@ def _failure_text(call: _HttpCall) -> str:
 
 def _tool_results(messages: Sequence[JsonObject]) -> list[ToolResult]:
     """Return the results of tools in a request."""
-    tools = {str(call.get("id")): str(function.get("name")) for call, function in made_tool_calls(messages)}
-    results = [(str(each.get("tool_call_id")), each) for each in messages if each.get("role") == "tool"]
-    return [ToolResult(call_id, tools.get(call_id, ""), str(each.get("content"))) for call_id, each in results]
+    return [
+        ToolResult(str(each.get("tool_call_id")), tool, str(each.get("content")))
+        for tool, each in tool_results(messages)
+    ]
 
 
 def offered_tools(tools: Sequence[JsonObject]) -> dict[str, JsonObject]:

@@ -35,7 +35,7 @@ from offbook.cli.runners.wire import (
     with_record_mode,
 )
 from offbook.errors import InputError
-from offbook.messages import answered_tools
+from offbook.messages import tool_results
 from offbook.recording.replace_on_close import keep_recording, kept_beside
 from offbook.recording.stores.locate import open_store
 from offbook.recording.tool_names import answered_tool_names, recorded_tool_names
@@ -223,10 +223,12 @@ def _run(command: list[str], options: ExecArguments, *, report: WireReportFile) 
 
 def _with_unseen(tally: WireTally, options: ExecArguments, command: Sequence[str]) -> WireTally:
     """Return the tally with the tools that the program ran unseen: its model was told what they returned."""
-    told = {name for call in tally.calls if call.request is not None for name in answered_tools(call.request.messages)}
+    told = {name for call in tally.calls if call.request for name, _ in tool_results(call.request.messages)}
     asked = dict.fromkeys(call.name for turn in tally.tool_turns for call in turn if call.name in told)
     harmless = {name for name, tool in options.tools.items() if tool.read_only or tool.run}
     unseen = [name for name in asked if name not in tally.tools and name not in harmless]
+    if not unseen:
+        return tally
     recorded = frozenset[str]() if options.replay is None else answered_tool_names(options.replay)
     if unrecorded := [name for name in unseen if name not in recorded]:
         what = "not recorded" if options.record else "not replayed: if the program has such a tool, it ran for real"

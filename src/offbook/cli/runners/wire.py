@@ -227,8 +227,7 @@ class WireTally(Struct, frozen=True):
     `cache` is what a shared recording was used for. `tool_turns` are the tool calls of each answer that has some.
     If it `ignored_mcp`, the program reached none of the MCP servers that the recording is about. `tools` are the names
     of its function tools that were taken over, `untaken` those of others that its model was told the results of,
-    `unseen` those of them that are recorded, and
-    `remarks` say what else is to be known about them.
+    `unseen` those of them that are recorded, and `remarks` say what else is to be known about them.
     """
 
     totals: SessionTotals

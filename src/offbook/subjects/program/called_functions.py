@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.decoding import decode
+from offbook.explore.observer import offered_tools
 from offbook.messages import JsonObject
 from offbook.recording.format.exchange import RecordedToolCall
 from offbook.wire.session import WireCall
@@ -84,8 +85,7 @@ class AskedTools:
             return
         self.was_called = True
         if call.request is not None:
-            offered = [tool.get("function", tool) for tool in call.request.tools]
-            self.offered |= dict.fromkeys(each["name"] for each in offered if isinstance(each.get("name"), str))
+            self.offered |= dict.fromkeys(offered_tools(call.request.tools))
             self._close(call.session, call.request.messages, at_s)
         for turn in list(turns)[self._turns[call.session] :]:
             for each in turn:
