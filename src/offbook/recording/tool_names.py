@@ -61,8 +61,9 @@ def answered_tool_names(location: str | os.PathLike[str]) -> frozenset[str]:
 
 def replayable_tool_names(location: str | os.PathLike[str]) -> frozenset[str]:
     """Return the tools of which every recorded result can be rebuilt. Raises like `recorded_tool_names`."""
-    opaque = {tool for tool, exchange in _tool_entries(location) if exchange.is_opaque}
-    return answered_tool_names(location) - opaque
+    entries = list(_tool_entries(location))
+    opaque = {tool for tool, exchange in entries if exchange.is_opaque}
+    return frozenset(tool for tool, _ in entries if tool not in opaque)
 
 
 def _tool_entries(location: str | os.PathLike[str]) -> Iterator[tuple[str, ToolExchange]]:
