@@ -156,7 +156,7 @@ def _takeover(module: ModuleType | None, code: CodeType) -> tuple[str, dict[str,
 
 def _arguments(frame: FrameType) -> dict[str, Any]:
     """Return the arguments of a call that has just begun, as far as they have a JSON form."""
-    from .tools import _json_form
+    from .tools import json_form
 
     code, values = frame.f_code, frame.f_locals
     count = code.co_argcount + code.co_kwonlyargcount
@@ -171,7 +171,7 @@ def _arguments(frame: FrameType) -> dict[str, Any]:
     for name, value in given.items():
         if hasattr(value, "__len__") and not isinstance(value, type) and len(value) > MAX_ITEMS:
             continue
-        form = _json_form(value)
+        form = json_form(value)
         if form is not None:
             found[name] = form[0]
     return found

@@ -91,14 +91,17 @@ class TakeOver:
         found: object = module
         for part in path.split("."):
             found = getattr(found, part, None)
-        if module.__name__ in sys.stdlib_module_names - {"__main__"}:
-            what = "it is a part of Python, which offbook needs itself"
-            self.tools.notes.append({"tool": tool, "function": f"{module.__name__}:{path}", "problem": what})
-        elif not self.tools.take(found, tool):
-            what = f"it is a {type(found).__name__}, not a function"
-            if found is None or callable(found):
-                what = "there is no such function" if found is None else "it is a generator, or not written in Python"
-            self.tools.notes.append({"tool": tool, "function": f"{module.__name__}:{path}", "problem": what})
+        if module.__name__ in sys.stdlib_module_names:
+            problem = "it is a part of Python, which offbook needs itself"
+        elif self.tools.take(found, tool):
+            return
+        elif found is None:
+            problem = "there is no such function"
+        elif callable(found):
+            problem = "it is a generator, or not written in Python"
+        else:
+            problem = f"it is a {type(found).__name__}, not a function"
+        self.tools.notes.append({"tool": tool, "function": f"{module.__name__}:{path}", "problem": problem})
 
     def _watch_main(self, event: str, _arguments: object) -> None:
         """Take over functions of the script that runs, which may be named by its file or its module.

@@ -200,9 +200,9 @@ def _arguments(bound: inspect.BoundArguments, select: Selection) -> dict[str, An
         given |= value if bound.signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD else {name: value}
     selected = select(given)
     if not isinstance(selected, Mapping):
-        form = _json_form(selected)
+        form = json_form(selected)
         return form[0] if form is not None and isinstance(form[0], dict) else {}
-    forms = {name: _json_form(value) for name, value in selected.items() if name not in ("self", "cls")}
+    forms = {name: json_form(value) for name, value in selected.items() if name not in ("self", "cls")}
     return {str(name): form[0] for name, form in forms.items() if form is not None}
 
 
@@ -216,7 +216,7 @@ def _is_encodable(value: object) -> bool:
     return not isinstance(value, str) or value.isascii() or not _SURROGATES.search(value)
 
 
-def _json_form(value: object, depth: int = 0) -> tuple[Any] | None:
+def json_form(value: object, depth: int = 0) -> tuple[Any] | None:
     """Return a value as JSON has it, in a tuple; None if it is not made of what JSON has, or contains itself."""
     if value is None or isinstance(value, bool | int | float | str):
         return (value,) if _is_encodable(value) else None
@@ -239,7 +239,7 @@ def _json_forms(values: Iterable[object], depth: int) -> list[Any] | None:
     """Return values as JSON has them; None as soon as one has no such form."""
     forms: list[Any] = []
     for each in values:
-        form = _json_form(each, depth + 1)
+        form = json_form(each, depth + 1)
         if form is None:
             return None
         forms.append(form[0])
@@ -248,7 +248,7 @@ def _json_forms(values: Iterable[object], depth: int) -> list[Any] | None:
 
 def _described(value: object) -> dict[str, Any]:
     """Return a result as JSON, with its type if it is to be rebuilt; as text with a type alone if it cannot be."""
-    form, kind = _json_form(value), type(value)
+    form, kind = json_form(value), type(value)
     if form is None:
         return {"result": _text_of(value), "type": kind.__name__}
     if kind in (type(None), bool, int, float, str) or (kind in (list, dict) and form[0] == value):
