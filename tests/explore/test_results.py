@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from offbook.explore.verdict import admits_failure, broken_parts, is_empty_result, is_truncated, result_difference
+from offbook.explore.results import admits_failure, broken_parts, is_empty_result, is_truncated, result_difference
 
 MARK = "fault-qgtdbc"
 RESERVED = "Table reserved: R-9"
