@@ -125,6 +125,11 @@ def volatile_values(value: object) -> set[str]:
     return set(_VOLATILE.findall(msgspec.json.encode(value).decode()))
 
 
+def mask_volatile(text: str) -> str:
+    """Return a text with `…` in place of UUIDs, hexadecimal ids and times."""
+    return _VOLATILE.sub("…", text)
+
+
 def without_volatile(effect: Effect, known: Collection[str]) -> Effect:
     """Return the effect with `…` in place of what may differ in every run. Two reports of it are then the same."""
     text = _mask(msgspec.json.encode(effect.arguments).decode(), known)

@@ -1,117 +1,147 @@
-"""What the result of a run says, compared with that of the clean run: broken parts, missing parts, how they differ."""
+"""What the result of a run says, compared with that of the clean run: its claims, broken parts, how they differ."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
+from offbook.explore.effects import mask_volatile
 from offbook.text import common_start, pluralize, shorten
+from offbook.tools.failures import is_failed_result
 
 _PLACEHOLDER = re.compile(r"(?<![\w'])(?:None|null|undefined|NaN|\[object Object\])(?![\w'])")
-_ADMISSION = re.compile(
-    r"\b(?:sorry|unfortunately|could ?n[o']t|can ?not|can't|unable|failed to|did ?n[o']t (?:work|go through|succeed)"
-    r"|(?:(?:am|is|are|was|were) not|(?:is|are|was|were)n't) able to"
-    r"|no (?:\w+ ){1,3}could be|do(?:es)?(?: not|n't) respond"
-    r"|not (?:been |be )?(?:possible|done|sent|made|paid|(?:refund|book|cancel+|complet|process|deliver|charg|creat"
-    r"|updat|chang|sav|plac|confirm|finish|publish|schedul|transferr|order|answer|succeed|perform|execut|issu|approv"
-    r"|reserv|shipp)ed)"
-    r"|nothing (?:was|has)|gave up|giving up|given up|gives up|try again|gave-up-[a-z]+)\b",
-    re.IGNORECASE,
+_SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|[。！？；]|\n")
+_WORD = re.compile(r"\w+")
+_SPACE = re.compile(r"\s+")
+_RAW_ERROR = re.compile(
+    r"\W*(?:[\w.]*(?:error|exception)\b|HTTP\b|\d{3}\b|no provider answered, in\b)|\s*[{<\[]", re.IGNORECASE
 )
-_BARE_ADMISSION = re.compile(
-    r"\b(?:not available|unavailable|no answer|(?:has|have) failed)\b|^\W*(?:error|failed|failure)\b"
-    r"|^\W*(?:pending|cancell?ed|rejected)\W*$",
-    re.IGNORECASE | re.MULTILINE,
-)
-"""Words that also occur in error messages: they count only if no injected error is quoted."""
-
-_SENTENCE_END = re.compile(r"[.!?;]+(?=\s|$)|\n")
-_WORD = re.compile(r"[^\W\d_]{3,}")
-_SMALL_WORD = re.compile("the|and|for|your?|our|its|ha(?:s|ve|d)|been|was|were|are|now|with|that|this|from")
-_DOUBT = re.compile(
-    r"\b(?:no(?! problem)|not|never|will|would|can|could|may|might|should|if|unless|whether|once|when|until|yet|before"
-    r"|instead|tr(?:y|ied|ying)|want(?:ed)?|wish|asked|request(?:ed)?|attempt\w*|to be)\b|n't\b",
-    re.IGNORECASE,
-)
-"""Words of sentences that claim nothing."""
-
-_STATUS_FIELDS = frozenset(("ok", "success", "succeeded", "status", "state", "outcome", "error"))
+"""How the texts of errors begin: those of SDKs, of HTTP, and of offbook's own gateway."""
 
 
-def admits_failure(result: Any, clean: Any, marks: Sequence[str] = ()) -> bool:
-    """Return whether a result says, unlike the clean one, that the run failed: in English words, or in a field.
+class Claim(Struct, frozen=True):
+    """A sentence or a field of a result. Of a field, the text has its name: `order: 42`."""
 
-    A result that has all words of the clean one, or claims the same in separate sentences, says that the run succeeded,
-    whatever else it says. So does a program that prints the same, whatever it writes to files.
+    text: str
+    is_field: bool = False
+
+
+def claims_of(result: Any) -> list[Claim]:
+    """Return the sentences and fields of a result, in a form that can be compared.
+
+    Those of a program are of what it prints, or else of its files, and those of a conversation are the agent's.
     """
-    if _is_of_program(clean) and _is_of_program(result) and clean["stdout"].strip():
-        result, clean = result["stdout"], clean["stdout"]
-    if _denies(result, clean) or _flips_status(result, clean, marks):
+    return [each for each in _claims(_said(result), "") if each.text]
+
+
+def _said(result: Any) -> Any:
+    """Return the part of a result that speaks for the run."""
+    if _is_of_program(result):
+        return _parsed(result["stdout"]) if result["stdout"].strip() else result.get("files", {})
+    if isinstance(result, dict) and result.keys() == {"ending", "turns"}:
+        return [turn["agent"] for turn in result["turns"]]
+    return _parsed(result) if isinstance(result, str) else result
+
+
+def _parsed(text: str) -> Any:
+    """Return the JSON in a text that is JSON, else the text."""
+    if not text.strip().startswith(("{", "[")):
+        return text
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+
+
+def _claims(value: Any, name: str) -> Iterator[Claim]:
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield from _claims(each, f"{name}{key}: ")
+    elif isinstance(value, list):
+        for each in value:
+            yield from _claims(each, name)
+    elif isinstance(value, str):
+        for sentence in _SENTENCE_END.split(value):
+            text = _comparable(sentence)
+            yield Claim(f"{name.casefold()}{text}")
+    else:
+        yield Claim(f"{name}{msgspec.json.encode(value).decode()}".casefold(), is_field=True)
+
+
+def _comparable(sentence: str) -> str:
+    return _SPACE.sub(" ", mask_volatile(sentence)).strip(" .!?;:,\"'*#-").casefold()
+
+
+def repeats_claims(result: Any, clean: Any, speaks: Callable[[Claim], bool]) -> bool:
+    """Return whether a result has all claims of the clean one that speak of something; all of them if none does."""
+    said, claims = {each.text for each in claims_of(result)}, claims_of(clean)
+    about = [each for each in claims if speaks(each)] or claims
+    return bool(about) and all(each.text in said for each in about)
+
+
+def denies_success(result: Any, clean: Any, marks: Sequence[str] = ()) -> bool:
+    """Return whether a result denies by its structure what the clean one says.
+
+    It is false, or has the shape of a failed result, or a field of it is false that is true in the clean result. A text
+    with what a fault has injected is no such shape.
+    """
+    result, clean = _said(result), _said(clean)
+    is_failed = is_failed_result(result) and not is_failed_result(clean)
+    has_shape = is_failed and not (isinstance(result, str) and _has_mark(result, marks))
+    return has_shape or _is_flipped(result, clean)
+
+
+_GIVEN_UP = re.compile(r"\bgave-up-[a-z]+\b")
+
+
+def is_given_up(result: Any) -> bool:
+    """Return whether a result has the words of a model that has given up, as an exploration continues."""
+    return _GIVEN_UP.search(result_text(result)) is not None
+
+
+def _is_flipped(result: Any, clean: Any) -> bool:
+    if isinstance(result, dict) and isinstance(clean, dict):
+        return any(_is_flipped(result[name], clean[name]) for name in result if name in clean)
+    if isinstance(result, list) and isinstance(clean, list) and len(result) == len(clean):
+        return any(map(_is_flipped, result, clean))
+    return result is False and clean is True
+
+
+def takes_error_for_data(result: Any, clean: Any, marks: Sequence[str]) -> bool:
+    """Return whether an injected error stands in a result where the clean one has data.
+
+    It does if the error is all that the result says, or if the text around it is that of the clean result. In words of
+    its own, a run may quote the error.
+    """
+    if isinstance(result, dict) and isinstance(clean, dict):
+        marked = [name for name in result if _has_mark(result[name], marks)]
+        return any(takes_error_for_data(result[name], clean.get(name, ""), marks) for name in marked)
+    said, before = result_text(result).strip(), result_text(clean).strip()
+    if _RAW_ERROR.match(said):
         return True
-    said, before = _result_text(result), _result_text(clean).casefold()
-    if _has_claimed_field(result, clean, True) or (before.strip() and before.strip() in said.casefold()):
-        return False
-    patterns = (_ADMISSION,) if any(mark in said for mark in marks) else (_ADMISSION, _BARE_ADMISSION)
-    found = (match.group().casefold() for pattern in patterns for match in pattern.finditer(said))
-    return any(words not in before for words in found) and not _claims_the_same(said, before)
+    words, clean_words = _WORD.findall(said), _WORD.findall(before)
+    return bool(common_start(words, clean_words) or common_start(words[::-1], clean_words[::-1]))
 
 
-def _denies(result: Any, clean: Any) -> bool:
-    """Return whether the result is false, or has something that is false and that the clean result says is true."""
-    if not isinstance(result, dict) or not isinstance(clean, dict):
-        return (result is False and bool(clean)) or _has_claimed_field(result, clean, False)
-    common = [(result[name], clean[name]) for name in result if name in clean]
-    return any(
-        (now is False and before is True) or (isinstance(now, dict) and _denies(now, before)) for now, before in common
-    )
-
-
-def _has_claimed_field(result: Any, clean: Any, value: bool) -> bool:
-    """Return whether a field that is named like a word of the clean text has that value: `{"reserved": false}`."""
-    if not isinstance(result, dict) or not isinstance(clean, str):
-        return False
-    return any(result[name] is value and name.casefold() in _claim(clean) for name in result)
-
-
-def _claims_the_same(said: str, before: str) -> bool:
-    """Return whether each claim of the clean text stands in a sentence that admits and doubts nothing.
-
-    Claims are compared by their words, without small ones and those with digits, such as ids.
-    """
-    doubts = (_ADMISSION, _BARE_ADMISSION, _DOUBT)
-    plain = [each for each in _SENTENCE_END.split(said) if not any(doubt.search(each) for doubt in doubts)]
-    claims = [claim for claim in map(_claim, _SENTENCE_END.split(before)) if claim]
-    return bool(claims) and all(any(claim <= _claim(each) for each in plain) for claim in claims)
-
-
-def _claim(sentence: str) -> set[str]:
-    """Return the words of a sentence that say something."""
-    return {word for word in map(str.casefold, _WORD.findall(sentence)) if not _SMALL_WORD.fullmatch(word)}
-
-
-def _flips_status(result: Any, clean: Any, marks: Sequence[str]) -> bool:
-    """Return whether a status field has another value, which is neither empty nor what a fault injected."""
-    if not isinstance(result, dict) or not isinstance(clean, dict):
-        return False
-    names = [name for name in result if name.casefold() in _STATUS_FIELDS and isinstance(result[name], str | bool)]
-    others = [name for name in names if result[name] != clean.get(name) and result[name] != ""]
-    return any(name.casefold() == "error" or not any(mark in str(result[name]) for mark in marks) for name in others)
+def _has_mark(value: Any, marks: Sequence[str]) -> bool:
+    return any(mark in result_text(value) for mark in marks)
 
 
 def broken_parts(result: Any, clean: Any, marks: Sequence[str]) -> Iterator[str]:
     """Describe what in a result is broken or missing: injected text, placeholders, a truncated or doubled part."""
-    said = _result_text(result)
+    said = result_text(result)
     if any(mark in said for mark in marks):
         yield f"what the fault injected stands in the result: {_around(said, marks)}"
-    elif _placeholders(said) > _placeholders(_result_text(clean)):
+    elif _placeholders(said) > _placeholders(result_text(clean)):
         yield f"the result has a placeholder in place of data: {shorten(' '.join(said.split()), 80)}"
     elif is_truncated(result, clean):
         returned = "nothing" if is_empty_result(result) else "only a part of the result"
         yield f"it returned {returned}, and no error"
-    elif _is_doubled(said, _result_text(clean)):
+    elif _is_doubled(said, result_text(clean)):
         yield f"the result repeats a part of itself: {shorten(' '.join(said.split()), 80)}"
 
 
@@ -136,16 +166,16 @@ def _is_doubled(text: str, whole: str) -> bool:
     return rest != text and len(rest) > 1 and rest in whole
 
 
-def _result_text(value: Any) -> str:
+def result_text(value: Any) -> str:
     """Return all strings of a result, one per line, and other values as JSON. Of a program: its output and files."""
     if isinstance(value, str):
         return value
     if _is_of_program(value):
-        return "\n".join(filter(None, (str(value["stdout"]), *map(_result_text, value.get("files", {}).values()))))
+        return "\n".join(filter(None, (str(value["stdout"]), *map(result_text, value.get("files", {}).values()))))
     if isinstance(value, dict):
-        return "\n".join(_result_text(each) for each in value.values())
+        return "\n".join(result_text(each) for each in value.values())
     if isinstance(value, list):
-        return "\n".join(_result_text(each) for each in value)
+        return "\n".join(result_text(each) for each in value)
     return msgspec.json.encode(value).decode()
 
 

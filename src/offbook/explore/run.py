@@ -121,7 +121,7 @@ def _places_in_tool_calls(chunks: Sequence[ChunkKind]) -> Iterator[tuple[str, in
 
 CallOutcome = Literal["answered", "failed", "diverged"]
 Follows = Literal["", "repeats", "continues"]
-ErrorKind = Literal["declared", "undeclared"]
+ErrorKind = Literal["declared", "gave up", "undeclared"]
 
 
 class ModelCall(Struct, frozen=True, kw_only=True):
@@ -186,6 +186,9 @@ class ToolRun(Struct, frozen=True, kw_only=True):
 class RunFailure(Struct, frozen=True, omit_defaults=True):
     """The error that ended a run. It is declared if the agent is expected to raise it.
 
+    A run also gave up if it ended with an exit code and no traceback, or with an error of its vendor's SDK. Another
+    error is undeclared: a crash.
+
     `declared_as` is the name under which it was declared: that of its class, of a base class, or an exit code. It is
     empty for errors of offbook.
     """
@@ -194,6 +197,18 @@ class RunFailure(Struct, frozen=True, omit_defaults=True):
     type: str
     message: str
     declared_as: str = ""
+
+
+_API_MODULES = (
+    *("openai", "anthropic", "google", "botocore", "ollama", "mistralai", "cohere", "groq", "litellm"),
+    *("httpx", "httpx2", "httpcore", "requests", "aiohttp"),
+)
+_API_ERROR = re.compile(r"(?!ParamValidation|JSONDecode)\w*(?:Error|Exception|Timeout)")
+
+
+def is_api_error(module: str, name: str) -> bool:
+    """Return whether an error is one of a vendor's SDK or an HTTP client, which escapes when its retries are over."""
+    return module.partition(".")[0] in _API_MODULES and _API_ERROR.fullmatch(name) is not None
 
 
 class EffectCounts(Counter[str]):

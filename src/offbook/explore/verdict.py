@@ -5,8 +5,10 @@ From top to bottom: the names of verdicts, how a run is assessed, and how it sen
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Literal, get_args
 
 import msgspec
@@ -24,12 +26,22 @@ from offbook.explore.effects import (
     volatile_values,
     without_volatile,
 )
-from offbook.explore.options import Invariant, broken_invariants
-from offbook.explore.results import admits_failure, broken_parts, is_empty_result, result_difference
+from offbook.explore.options import GaveUp, Invariant, broken_invariants
+from offbook.explore.results import (
+    Claim,
+    broken_parts,
+    denies_success,
+    is_empty_result,
+    is_given_up,
+    repeats_claims,
+    result_difference,
+    result_text,
+    takes_error_for_data,
+)
 from offbook.explore.run import TOOL_CHUNKS, ModelCall, Run, RunFailure, ToolRun
-from offbook.faults import PlannedFault, parse_fault
+from offbook.faults import AnyPlannedFault, PlannedFault, parse_fault
 from offbook.faults.fault import FaultTrait
-from offbook.faults.tools import InjectedText
+from offbook.faults.tools import FailedCall, InjectedText
 from offbook.session.script import DEFAULT_RESULT, NEAREST_RESULT
 from offbook.text import did_you_mean, pluralize, shorten
 from offbook.tools.effects import UNDECLARED, Effect
@@ -38,12 +50,14 @@ Verdict = Literal[
     "repeated effect",
     "wrong effect",
     "missing effect",
+    "left behind",
     "undetected",
     "hung",
     "bad retry",
     "crashed",
     "undecided",
     "failed partway",
+    "different outcome",
     "different result",
     "failed cleanly",
     "recovered",
@@ -99,6 +113,7 @@ _BY_SEVERITY = (
     Assessment("repeated effect", reason="certain"),
     Assessment("wrong effect"),
     Assessment("missing effect"),
+    Assessment("left behind"),
     Assessment("undetected", reason="failed check"),
     Assessment("bad retry", reason="lost messages"),
     Assessment("undetected", reason="broken data"),
@@ -111,6 +126,7 @@ _BY_SEVERITY = (
     Assessment("crashed"),
     Assessment("undecided"),
     Assessment("failed partway"),
+    Assessment("different outcome"),
     Assessment("different result"),
     Assessment("failed cleanly"),
     Assessment("recovered"),
@@ -122,7 +138,7 @@ TITLES: tuple[str, ...] = tuple(each.title for each in _BY_SEVERITY)
 
 FINDING_TITLES: frozenset[str] = frozenset(each.title for each in _BY_SEVERITY if each.verdict in FINDINGS)
 
-LABELS: tuple[str, ...] = (*VERDICTS[:4], "possible repeated effect", *VERDICTS[4:])
+LABELS: tuple[str, ...] = (*VERDICTS[:5], "possible repeated effect", *VERDICTS[5:])
 """Every label, worst first."""
 
 FINDING_LABELS: frozenset[str] = frozenset(each.label for each in _BY_SEVERITY if each.verdict in FINDINGS)
@@ -206,12 +222,20 @@ def parse_verdicts(names: Iterable[str], *, source: str) -> frozenset[str]:
     return frozenset(wanted)
 
 
-def assess(run: Run, clean: Run, *, invariants: Sequence[Invariant] = (), optional: Collection[str] = ()) -> Assessment:
+def assess(
+    run: Run,
+    clean: Run,
+    *,
+    invariants: Sequence[Invariant] = (),
+    optional: Collection[str] = (),
+    gave_up: GaveUp | None = None,
+) -> Assessment:
     """Return the verdict on a run, compared with the clean run.
 
-    `optional` names the steps and tools that a run may go on without.
+    `optional` names the steps and tools that a run may go on without. `gave_up` tells of a result whether the run has
+    given up.
     """
-    claims = sorted(_Claims(run, clean, invariants, frozenset(optional)), key=lambda claim: claim.severity)
+    claims = sorted(_Claims(run, clean, invariants, frozenset(optional), gave_up), key=lambda claim: claim.severity)
     worst = claims[0]
     also = [claim for claim in claims if claim.verdict == worst.verdict or claim.verdict in FINDINGS]
     evidence = list(dict.fromkeys(line for claim in also for line in claim.evidence))
@@ -242,8 +266,16 @@ def _continuation_text(run: Run) -> Iterator[str]:
 class _Claims:
     """Every verdict that a run gives reason for, as assessments in no order; at least one."""
 
-    def __init__(self, run: Run, clean: Run, invariants: Sequence[Invariant], optional: frozenset[str]) -> None:
+    def __init__(
+        self,
+        run: Run,
+        clean: Run,
+        invariants: Sequence[Invariant],
+        optional: frozenset[str],
+        gave_up: GaveUp | None,
+    ) -> None:
         self._run, self._clean, self._invariants, self._optional = run, clean, invariants, optional
+        self._gave_up = gave_up
         self._declarations = clean.declarations | run.declarations
         self._faults = [parse_fault(line) for line in run.fired]
         self._effects = (*run.prevented_effects, *run.effects)
@@ -268,7 +300,7 @@ class _Claims:
         if run.diverged and not run.continuation:
             yield Assessment("undecided", (run.diverged,))
         elif run.error is not None:
-            yield self._failure(run.error)
+            yield self._failure(run.error, difference)
             yield from self._unseen()
         elif not run.hung:
             yield from self._success(difference)
@@ -347,11 +379,65 @@ class _Claims:
     def _is_observed(self, tool: str) -> bool:
         return all(each.source == "observed" for each in self._run.effects if each.tool == tool)
 
-    def _failure(self, error: RunFailure) -> Assessment:
-        is_done = any(effect.outcome == "done" for effect in net_effects(self._effects, self._declarations))
-        declared: Verdict = "failed partway" if is_done else "failed cleanly"
+    def _failure(self, error: RunFailure, difference: EffectDifference) -> Assessment:
         message = f"{error.type}: {error.message}" if error.message else error.type
-        return Assessment("crashed" if error.kind == "undeclared" else declared, (message, *self._had_run()))
+        if error.kind == "undeclared":
+            return Assessment("crashed", (message, *self._had_run()))
+        missing = [each for each in self._known(difference.missing) if each.tool not in self._optional]
+        if (missing or self._known(difference.other)) and (left := self._left_behind):
+            return self._leaving(left, message)
+        if not any(effect.outcome == "done" for effect in net_effects(self._effects, self._declarations)):
+            return Assessment("failed cleanly", (message, *self._had_run()))
+        is_all = self._known(self._clean.effects) and not missing
+        closing = ["it had changed all that the clean run changes"] if is_all else []
+        return Assessment("failed partway", (message, *self._had_run(), *closing))
+
+    def _denial(self) -> Iterator[Assessment]:
+        """Yield the verdict on a run whose result says that it gave up: by `gave_up`, or by its structure."""
+        run, clean = self._run, self._clean
+        evidence = "its result says that it gave up", result_difference(run.result, clean.result)
+        if (left := self._left_behind) and not self._was_told:
+            yield self._leaving(left, *evidence)
+        else:
+            is_done = any(each.outcome == "done" for each in net_effects(self._effects, self._declarations))
+            yield Assessment("failed partway" if is_done else "failed cleanly", (*evidence, *self._had_run()))
+        yield from self._marked_effects()
+
+    def _leaving(self, left: Sequence[Effect], *how: str) -> Assessment:
+        names = ", ".join(dict.fromkeys(map(str, left)))
+        stands = "stands" if len(left) == 1 else "stand"
+        return Assessment("left behind", (f"{names} {stands}, and the run gave up without naming that", *how))
+
+    @property
+    def _left_behind(self) -> list[Effect]:
+        """The effects that stand at the end, may not remain, and are named neither by the result nor by the error.
+
+        A run that was cancelled has not given up, and one whose call got no result cannot know what stands.
+        """
+        run = self._run
+        said = result_text(run.result) if run.error is None else f"{run.error.message}\n{result_text(run.result)}"
+        if any(planned.fault.type == "cancelled" for planned in self._faults):
+            return []
+        net = net_effects(self._effects, self._declarations)
+        standing = [each for each in self._known(net) if each.outcome == "done" and not self._may_remain(each.tool)]
+        lost = {_call_identity(each) for each in run.tools if each.has_run and self._was_lost(each)}
+        return [each for each in standing if _call_identity(each) not in lost and not _names_effect(said, each, run)]
+
+    def _was_lost(self, call: ToolRun) -> bool:
+        """Return whether the run did not get the result of a call, so that it cannot know what it has changed."""
+        is_hit = any((each.at.tool, each.at.call) == (call.tool, call.call) for each in self._faults)
+        return call.error is not None or is_hit
+
+    def _may_remain(self, tool: str) -> bool:
+        return self._declarations.get(tool, UNDECLARED).may_remain
+
+    def _known(self, effects: Iterable[Effect]) -> list[Effect]:
+        """Return the effects of which it is known that they are some: observed ones, and those of declared tools."""
+        return [
+            each
+            for each in effects
+            if each.source == "observed" or self._declarations.get(each.tool, UNDECLARED).has_effect
+        ]
 
     def _had_run(self) -> Iterator[str]:
         """Describe the completed, possible and undeclared effects of a run that gave up."""
@@ -368,10 +454,8 @@ class _Claims:
     def _success(self, difference: EffectDifference) -> Iterator[Assessment]:
         run, clean = self._run, self._clean
         is_same = run.result == clean.result
-        if not is_same and admits_failure(run.result, clean.result, run.marks):
-            evidence = "it says in its result that it failed", result_difference(run.result, clean.result)
-            yield Assessment("different result", (*evidence, *self._had_run()))
-            yield from self._marked_effects()
+        if not is_same and self._says_it_gave_up:
+            yield from self._denial()
             return
         if not self._was_told:
             yield from self._missing_effects(difference)
@@ -384,27 +468,34 @@ class _Claims:
             if unseen := sorted({effect.tool for effect in clean.effects if effect.source == "inferred"}):
                 closing.append(f"as far as the conversation shows: nobody saw {', '.join(unseen)} run")
             yield Assessment("recovered", (_recovery_text(run, clean), *closing))
+        elif self._known((*difference.missing, *difference.other)):
+            yield Assessment("different outcome", tuple(self._other_outcome(difference)))
         else:
             yield Assessment("different result", tuple(self._other_result(difference)))
 
-    def _missing_effects(self, difference: EffectDifference) -> Iterator[Assessment]:
-        """Yield the effects that did not run, and those that were undone though the result is the same."""
-        for effect in (each for each in difference.missing if each.tool not in self._optional):
-            if not (undone := self._undone_text(effect)):
-                not_run = f"{effect.beside(difference.other)} did not run, and the run ended as if it had"
-                other = [] if difference.other else self._unclear_result()
-                calls = [str(each) for each in self._effects if (each.tool, each.outcome) == (effect.tool, "unknown")]
-                instead = [f"{', '.join(calls)} may have run instead"] if calls else []
-                yield Assessment("missing effect", (not_run, *instead, *other))
-            elif self._run.result == self._clean.result:
-                yield Assessment("missing effect", (f"{undone}, and the result is the same",))
+    @property
+    def _says_it_gave_up(self) -> bool:
+        """Whether the result says so: as `gave_up` declares it, or by its structure."""
+        result = self._run.result
+        is_declared = self._gave_up is not None and self._gave_up(result)
+        return bool(is_declared) or denies_success(result, self._clean.result, self._run.marks)
 
-    def _unclear_result(self) -> Iterator[str]:
-        """Yield the result of a run that did too little, and how a run says that it failed."""
-        if self._run.result == self._clean.result or is_empty_result(self._run.result):
-            return
-        yield result_difference(self._run.result, self._clean.result)
-        yield "if that says that it failed, end with an error that is declared: other words are not recognised"
+    def _missing_effects(self, difference: EffectDifference) -> Iterator[Assessment]:
+        """Yield the effects that did not run or were undone, though the result is the same or claims them."""
+        run, clean = self._run, self._clean
+        for effect in (each for each in self._known(difference.missing) if each.tool not in self._optional):
+            is_same = run.result == clean.result
+            if not is_same and not repeats_claims(run.result, clean.result, partial(_speaks_of, effect, clean)):
+                continue
+            ending = "the result is the same" if is_same else "the result claims it as that of the clean run does"
+            if undone := self._undone_text(effect):
+                yield Assessment("missing effect", (f"{undone}, and {ending}",))
+                continue
+            not_run = f"{effect.beside(difference.other)} did not run, and {ending}"
+            calls = [str(each) for each in self._effects if (each.tool, each.outcome) == (effect.tool, "unknown")]
+            instead = [f"{', '.join(calls)} may have run instead"] if calls else []
+            shown = [] if is_same else [result_difference(run.result, clean.result)]
+            yield Assessment("missing effect", (not_run, *instead, *shown))
 
     def _undone_text(self, missing: Effect) -> str:
         """Say what a missing effect was undone by, if it ran."""
@@ -422,11 +513,20 @@ class _Claims:
         run, clean = self._run, self._clean
         yield from self._marked_effects()
         is_empty = is_empty_result(run.result) and run.result is not None
-        for part in broken_parts(run.result, clean.result, run.marks) if run.result != clean.result else ():
+        marks = run.marks if self._takes_marks_for_data else ()
+        for part in broken_parts(run.result, clean.result, marks) if run.result != clean.result else ():
             if not (is_empty and self._has_fired("may_be_true")):
                 yield _broken_data(part, *self._instructions)
         if run.result == clean.result and not run.continuation:
             yield from self._ignored_results()
+
+    @property
+    def _takes_marks_for_data(self) -> bool:
+        """Whether what the faults injected is data to the result. Errors may be quoted, and refusals passed on."""
+        if self._has_fired("reads_like_answer") or is_given_up(self._run.result):
+            return False
+        are_errors = all(_is_error(planned.fault) for planned in self._faults)
+        return not are_errors or takes_error_for_data(self._run.result, self._clean.result, self._run.marks)
 
     def _marked_effects(self) -> Iterator[Assessment]:
         for effect in self._run.effects:
@@ -480,6 +580,17 @@ class _Claims:
         has_replacement = any(count > 0 for count in others.values())
         return [each for each in prevented if not has_replacement and others[_call_identity(each)] < 0]
 
+    def _other_outcome(self, difference: EffectDifference) -> Iterator[str]:
+        """Describe a run whose effects and result both differ: what is missing, stands and was denied."""
+        yield "it changed something else, and says something else: nothing says which of them is right"
+        yield result_difference(self._run.result, self._clean.result)
+        for effect in self._known(difference.missing):
+            yield self._undone_text(effect) or f"{effect.beside(difference.other)} did not run"
+        yield from self._had_run()
+        yield from (lacking for _, lacking in self._answers.describe() if not self._was_told)
+        if not self._was_told:
+            yield "if that result says that the run gave up, declare it: --gave-up 'REGEX'"
+
     def _other_result(self, difference: EffectDifference) -> Iterator[str]:
         yield "a different result, and no assertion is broken: assert what must hold"
         yield result_difference(self._run.result, self._clean.result)
@@ -491,6 +602,55 @@ class _Claims:
 
     def _has_fired(self, trait: FaultTrait) -> bool:
         return any(trait in planned.fault.traits for planned in self._faults)
+
+
+def _is_error(fault: AnyPlannedFault) -> bool:
+    """Return whether a fault fails a call by an error, whose text the run may quote."""
+    return isinstance(fault, FailedCall) or hasattr(fault, "status_code") or "loses_answer" in fault.traits
+
+
+_TOKEN = re.compile(r"[\w-]*\d[\w-]*")
+_NAME_PART = re.compile(r"[^\W_]+?(?=[A-Z]|_|$)")
+
+
+def _has_word(text: str, word: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.IGNORECASE) is not None
+
+
+def _values_of(effect: Effect) -> set[str]:
+    """Return the values of arguments that can stand in a text: words, numbers and short phrases."""
+    values = (each for each in effect.arguments.values() if not isinstance(each, bool | dict | list | type(None)))
+    return {str(each) for each in values if len(str(each)) > 1}
+
+
+def _returned_ids(effect: Effect, run: Run) -> set[str]:
+    """Return the words with digits in what the tool returned for this effect."""
+    results = (each.result for each in run.tools if each.tool == effect.tool and each.arguments == effect.arguments)
+    return {token for text in results for token in _TOKEN.findall(text) if len(token) > 1}
+
+
+def _names_effect(text: str, effect: Effect, run: Run) -> bool:
+    """Return whether a text names the effect: its tool, or a value that no other tool has had or returned."""
+    tool = effect.tool.rpartition(".")[2]
+    if re.search(rf"(?<!\w){'[ _-]?'.join(map(re.escape, re.split('[ _-]', tool)))}(?!\w)", text, re.IGNORECASE):
+        return True
+    others = [each for each in run.tools if each.tool != effect.tool]
+    shared = result_text([[each.arguments, each.result] for each in others])
+    own = {each for each in _values_of(effect) | _returned_ids(effect, run) if not _has_word(shared, each)}
+    return any(_has_word(text, each) for each in own)
+
+
+def _speaks_of(effect: Effect, clean: Run, claim: Claim) -> bool:
+    """Return whether a claim of the clean result speaks of an effect.
+
+    A sentence does if it has a value of its arguments; a field with such a value may merely say what was asked for.
+    Both do if they have a word of the tool's name, or what the tool returned.
+    """
+    words = {part.casefold() for part in _NAME_PART.findall(effect.tool.rpartition(".")[2]) if len(part) > 2}
+    if any(word.startswith(part) for word in re.findall(r"\w+", claim.text) for part in words):
+        return True
+    values = _returned_ids(effect, clean) | (set() if claim.is_field else _values_of(effect))
+    return any(_has_word(claim.text, each) for each in values)
 
 
 def _broken_data(*evidence: str) -> Assessment:
@@ -530,8 +690,8 @@ def _carries(value: object, marks: Iterable[str]) -> bool:
     return any(mark in text for mark in marks)
 
 
-def _call_identity(run: ToolRun) -> bytes:
-    return msgspec.json.encode((run.tool, run.arguments), order="sorted")
+def _call_identity(call: ToolRun | Effect) -> bytes:
+    return msgspec.json.encode((call.tool, call.arguments), order="sorted")
 
 
 def _recovery_text(run: Run, clean: Run) -> str:

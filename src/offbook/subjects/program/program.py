@@ -41,7 +41,15 @@ from offbook.subjects.program.launch import (
     ProgramLives,
     is_node_command,
 )
-from offbook.subjects.program.process import Ledger, Patience, ProgramExit, RunFiles, error_line, named_error
+from offbook.subjects.program.process import (
+    Ledger,
+    Patience,
+    ProgramExit,
+    RunFiles,
+    error_line,
+    is_crash,
+    named_error,
+)
 from offbook.subjects.program.python_command import parse_python_command
 from offbook.subjects.program.results import NO_PRODUCTS, Products, ProgramProducts
 from offbook.tools.effects import EFFECTS_URL_VARIABLE, EFFECTS_VARIABLE, Effect, prefer_reported
@@ -453,7 +461,8 @@ class ProgramSubject:
             return None
         declared, code = self._settings.declared, str(ended.code)
         declared_as = code if code in declared else named_error(ended.stderr, declared)
-        kind: ErrorKind = "declared" if declared_as else "undeclared"
+        is_crashed = is_crash(ended.stderr, ended.code)
+        kind: ErrorKind = "declared" if declared_as else "undeclared" if is_crashed else "gave up"
         name = f"exit {ended.code}" if ended.code > 0 else f"signal {-ended.code}"
         return RunFailure(kind, name, normalize_text(error_line(ended.stderr), aliases), declared_as)
 
