@@ -42,17 +42,22 @@ def test_the_defect_of_an_agent_is_found(planted, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "planted",
-    [group[0] for group in TWINS],
+    ("planted", "same"),
+    [(group[0], group) for group in TWINS],
     ids=[f"{group[0].kind}: {', '.join(each.name for each in group)}" for group in TWINS],
-    indirect=True,
+    indirect=["planted"],
 )
-def test_nothing_is_found_in_its_sound_twin(planted, tmp_path):
+def test_nothing_is_found_in_its_sound_twin(planted, same, tmp_path):
     census = explore(planted, "sound", tmp_path)
     assert census.findings == []
     assert census.disagreements == []
     assert census.counts["recovered"] > 0
-    assert census.counts["undecided"] <= 0.05 * len(census.cases)
+    assert census.counts["undecided"] <= planted.undecided * len(census.cases)
+    assert [each for planted in same if planted.twin_is for each in census.at(planted) if is_else(planted, each)] == []
+
+
+def is_else(planted, found):
+    return found.verdict not in planted.twin_is
 
 
 def test_the_zoo_is_as_large_as_it_is_said_to_be():

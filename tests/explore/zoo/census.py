@@ -71,8 +71,13 @@ class Census(Struct, frozen=True, kw_only=True):
 
     @property
     def expected(self) -> Finding | None:
-        """The case in which the defect must show."""
-        return next((each for each in self.cases if each.case == self.planted.at), None)
+        """The case in which the defect must show: of several, one in which it does, if there is one."""
+        there = self.at(self.planted)
+        return max(there, key=lambda each: each.verdict == self.planted.verdict, default=None)
+
+    def at(self, planted: Planted) -> list[Finding]:
+        """Return the cases in which a defect must show."""
+        return [each for each in self.cases if planted.is_at(each.case)]
 
 
 def explore(planted: Planted, twin: Twin, folder: Path, *, is_quick: bool = False) -> Census:
@@ -84,7 +89,11 @@ def explore(planted: Planted, twin: Twin, folder: Path, *, is_quick: bool = Fals
     with planted.open(twin, folder) as subject:
         witness = Witness(subject, Ledger(folder / "ledger"))
         variants = getattr(subject, "variants", VARIANTS)
-        options = ExploreOptions(variants=select_variants(planted.faults, variants), invariants=planted.invariants)
+        options = ExploreOptions(
+            variants=select_variants(planted.faults, variants),
+            invariants=planted.invariants,
+            optional=frozenset(planted.declares.get("optional", ())),
+        )
         explorer = Explorer(witness, options)
         exploration = explorer.explore(_with_its_fault(planted, explorer.cases) if is_quick else None)
     cases = [_finding(each, planted, witness, exploration) for each in exploration.results]
@@ -92,7 +101,7 @@ def explore(planted: Planted, twin: Twin, folder: Path, *, is_quick: bool = Fals
 
 
 def _with_its_fault(planted: Planted, cases: Sequence[FaultCase]) -> list[FaultCase]:
-    columns = {cell.column for case in cases if str(case) == planted.at for cell in case.cells}
+    columns = {cell.column for case in cases if planted.is_at(str(case)) for cell in case.cells}
     return [case for case in cases if columns & {cell.column for cell in case.cells}]
 
 

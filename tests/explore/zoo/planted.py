@@ -8,14 +8,17 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from msgspec import Struct, field
+from msgspec import Struct, convert, field
+from msgspec.structs import replace
 
 from offbook.explore.explorer import Subject
 from offbook.explore.options import Invariant
 from offbook.explore.run import Run
+from offbook.settings import ToolSettings
 from offbook.subjects.function import FunctionSubject
+from offbook.tools.effects import declared_tools
 from tests.explore.zoo.functions.desk import GaveUpError
 from tests.explore.zoo.ledger import Entry
 
@@ -26,8 +29,11 @@ class Planted(Struct, frozen=True, kw_only=True):
     """A defect and its sound twin.
 
     `verdict` is what the defect is to get in the case `at`, and `evidence` what has to be in its evidence. `also` are
-    other findings that the same defect leads to elsewhere. `undoes` maps tools to those whose effects they undo.
-    `faults` are those to try, `all` but the optional ones by default.
+    other findings that the same defect leads to elsewhere. An `at` that ends with `*` is each case that begins so.
+    `twin_is` is what the sound twin may get in that case, if more is known of it than that it is no finding; of the
+    twin, up to `undecided` cases may be undecided. `undoes` maps tools to those whose effects they undo. `faults` are
+    those to try, `all` but the optional ones by default. `declares` is what the user declares, by the names of
+    `[explore]` in offbook.toml, and `errors` those with which the agent may give up.
     """
 
     name: str
@@ -38,6 +44,10 @@ class Planted(Struct, frozen=True, kw_only=True):
     undoes: Mapping[str, str] = field(default_factory=dict)
     faults: str = "all"
     invariants: Sequence[Invariant] = ()
+    twin_is: Sequence[str] = ()
+    undecided: float = 0.05
+    declares: Mapping[str, Any] = field(default_factory=dict)
+    errors: Sequence[Any] = ()
 
     @property
     @abstractmethod
@@ -59,6 +69,14 @@ class Planted(Struct, frozen=True, kw_only=True):
         """Whether of the defect only those cases are explored that have its fault."""
         return False
 
+    def is_at(self, case: str) -> bool:
+        """Whether the defect is to show in that case."""
+        return case == self.at or (self.at.endswith("*") and case.startswith(self.at[:-1]))
+
+    def bare(self) -> Self:
+        """Return it as a newcomer explores it: nothing is declared but what its own code says."""
+        return replace(self, declares={}, errors=(), invariants=(), undoes={})
+
     def done(self, entries: list[Entry], run: Run) -> list[Entry]:
         """Return what was done in a run whose ledger has these entries."""
         return entries
@@ -75,6 +93,11 @@ def write_recording(folder: Path, answers: Mapping[str, Any]) -> Path:
     return path
 
 
+def tool_settings(tables: Mapping[str, Any]) -> dict[str, ToolSettings]:
+    """Read `[tools.NAME]`."""
+    return convert(tables, dict[str, ToolSettings])
+
+
 class PlantedFunction(Planted, frozen=True, kw_only=True):
     """A defect of a function: the agent, and the one argument by which the twins differ."""
 
@@ -82,6 +105,7 @@ class PlantedFunction(Planted, frozen=True, kw_only=True):
     defect: Mapping[str, Any]
     sound: Mapping[str, Any]
     answers: Mapping[str, Any]
+    errors: Sequence[Any] = (GaveUpError,)
 
     @property
     def kind(self) -> str:
@@ -89,8 +113,12 @@ class PlantedFunction(Planted, frozen=True, kw_only=True):
 
     @property
     def sound_agent(self) -> object:
-        return self.agent, self.sound, self.answers, self.invariants, self.faults
+        return self.agent, self.sound, self.answers, self.invariants, self.faults, self.declares, self.errors
 
     def open(self, twin: Twin, folder: Path) -> AbstractContextManager[Subject]:
         function = partial(self.agent, **(self.defect if twin == "defect" else self.sound))
-        return closing(FunctionSubject(function, write_recording(folder, self.answers), declared=[GaveUpError]))
+        options = dict(self.declares)
+        tools = declared_tools(tool_settings(options.pop("tools", {})))
+        options.pop("optional", None)  # an option of the exploration, and not of its subject
+        recording = write_recording(folder, self.answers)
+        return closing(FunctionSubject(function, recording, declared=self.errors, declarations=tools, **options))
