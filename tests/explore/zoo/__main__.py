@@ -35,12 +35,12 @@ def problems(census: Census) -> list[str]:
             others = [each for each in census.at(planted) if each.verdict not in planted.twin_is]
             told += [f"twin: {each.case} {each.verdict}, expected {planted.twin_is}" for each in others]
         return told + ([] if census.counts["recovered"] else ["nothing recovered"])
-    allowed = {planted.verdict, *planted.also}
-    told += [f"other: {each.case} {each.verdict}: {each.evidence}" for each in found if each.verdict not in allowed]
+    others = [each for each in found if not planted.may_get(each.verdict)]
+    told += [f"other: {each.case} {each.verdict}: {each.evidence}" for each in others]
     expected = census.expected
     if expected is None:
         return [f"no such case: {planted.at}", *told]
-    if expected.verdict != planted.verdict:
+    if not planted.is_found(expected.verdict):
         told.append(f"missed: {expected.case} [{expected.continuation}] {expected.verdict}: {expected.evidence}")
     elif planted.evidence not in expected.evidence:
         told.append(f"evidence: {expected.evidence}")

@@ -73,7 +73,7 @@ class Census(Struct, frozen=True, kw_only=True):
     def expected(self) -> Finding | None:
         """The case in which the defect must show: of several, one in which it does, if there is one."""
         there = self.at(self.planted)
-        return max(there, key=lambda each: each.verdict == self.planted.verdict, default=None)
+        return max(there, key=lambda each: self.planted.is_found(each.verdict), default=None)
 
     def at(self, planted: Planted) -> list[Finding]:
         """Return the cases in which a defect must show."""

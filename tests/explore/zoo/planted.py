@@ -73,6 +73,14 @@ class Planted(Struct, frozen=True, kw_only=True):
         """Whether the defect is to show in that case."""
         return case == self.at or (self.at.endswith("*") and case.startswith(self.at[:-1]))
 
+    def is_found(self, verdict: str) -> bool:
+        """Whether a verdict is that of the defect. `undetected` is each of its reasons."""
+        return _is_of(verdict, self.verdict)
+
+    def may_get(self, verdict: str) -> bool:
+        """Whether the defect may get a verdict somewhere."""
+        return any(_is_of(verdict, each) for each in (self.verdict, *self.also))
+
     def bare(self) -> Self:
         """Return it as a newcomer explores it: nothing is declared but what its own code says."""
         return replace(self, declares={}, errors=(), invariants=(), undoes={})
@@ -84,6 +92,10 @@ class Planted(Struct, frozen=True, kw_only=True):
     @abstractmethod
     def open(self, twin: Twin, folder: Path) -> AbstractContextManager[Subject]:
         """Open the defect or its twin for a block, with its recording in a folder."""
+
+
+def _is_of(verdict: str, wanted: str) -> bool:
+    return verdict == wanted or verdict.startswith(f"{wanted} (")
 
 
 def write_recording(folder: Path, answers: Mapping[str, Any]) -> Path:

@@ -101,10 +101,11 @@ async def refunds_and_writes(offbook, *, done, unwritten):
     await allow(offbook)
     tools = offbook.tools(TOOLS["refund"], send_mail)
     try:
-        if tools["refund"].callable(order_id=42) != {"refunded": 42}:
-            raise GaveUpError("nobody knows whether it was refunded")
+        paid = tools["refund"].callable(order_id=42)
     except Exception as error:
         raise GaveUpError("somebody has to look at the refund") from error
+    if paid != {"refunded": 42}:
+        raise GaveUpError("nobody knows whether it was refunded")
     return done if works(tools["send_mail"], to="ann@example.org") else unwritten
 
 
