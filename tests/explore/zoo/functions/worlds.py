@@ -91,7 +91,7 @@ async def insists(offbook, *, on, refusal):
     raise GaveUpError("the bank does not answer")
 
 
-async def loops(offbook, *, refuses, minds):
+def loops(offbook, *, refuses, minds):
     """Runs the tools of a conversation over HTTP, which report what they did: a refusal reports nothing."""
     client, messages, paid = offbook.sync_http_client(), [{"role": "user", "content": "Order 42 never came."}], []
 
@@ -104,24 +104,25 @@ async def loops(offbook, *, refuses, minds):
         return '{"status": "refunded"}'
 
     for _ in range(4):
-        request = {"model": MODEL, "messages": messages, "tools": REFUND_TOOL}
-        for attempt in range(2):
-            time.sleep(attempt)
-            answer = client.post("https://api.openai.com/v1/chat/completions", json=request)
-            if answer.status_code < 500:
-                break
-        if answer.status_code != 200:
-            raise GaveUpError("the model does not answer")
-        message = answer.json()["choices"][0]["message"]
+        message = asked(client, messages)
         if not message.get("tool_calls"):
             if minds and not paid:
                 raise GaveUpError("nothing was paid")
             return DONE
-        messages.append(message)
-        for call in message["tool_calls"]:
-            result = refund(arguments_of(call))
-            messages.append({"role": "tool", "tool_call_id": call["id"], "content": result})
+        results = [(call["id"], refund(arguments_of(call))) for call in message["tool_calls"]]
+        messages += [message, *({"role": "tool", "tool_call_id": each, "content": text} for each, text in results)]
     raise GaveUpError("the model does not come to an end")
+
+
+def asked(client, messages):
+    """The next message of the model, asked at most twice."""
+    for attempt in range(2):
+        time.sleep(attempt)
+        request = {"model": MODEL, "messages": messages, "tools": REFUND_TOOL}
+        answer = client.post("https://api.openai.com/v1/chat/completions", json=request)
+        if answer.status_code == 200:
+            return answer.json()["choices"][0]["message"]
+    raise GaveUpError("the model does not answer")
 
 
 SCHEMA = {"type": "object", "properties": {"order_id": {"type": "integer"}}, "required": ["order_id"]}
