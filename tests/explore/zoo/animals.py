@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from tests.explore.zoo import scenarios, workflows
 from tests.explore.zoo.functions import answers, effects, frameworks, loops, orders, outcomes, readings, retries, worlds
 from tests.explore.zoo.planted import Planted
+from tests.explore.zoo.programs import bureau_rows as bureau
 from tests.explore.zoo.programs import rows as programs
 
 MODULES = (
     programs,
+    bureau,
     effects,
     outcomes,
     worlds,

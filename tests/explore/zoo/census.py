@@ -109,6 +109,8 @@ def _finding(each: CaseResult, planted: Planted, witness: Witness, exploration: 
     made = next((other.run for other in exploration.results if other.case.id == each.same_as), each.run)
     entries = planted.done(witness.effects_of(made), made)
     clean = planted.done(witness.effects_of(exploration.clean), exploration.clean)
+    if "state" in planted.declares or "state_of" in planted.declares:
+        entries, clean = entries[-1:], clean[-1:]
     done, wanted = balance(entries, planted.undoes), balance(clean, planted.undoes)
     return Finding(
         str(each.case),

@@ -6,6 +6,7 @@ import json
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -16,11 +17,12 @@ from msgspec.structs import replace
 from offbook.explore.explorer import Subject
 from offbook.explore.options import Invariant
 from offbook.explore.run import Run
+from offbook.faults import parse_fault
 from offbook.settings import ToolSettings
 from offbook.subjects.function import FunctionSubject
 from offbook.tools.effects import declared_tools
 from tests.explore.zoo.functions.desk import GaveUpError
-from tests.explore.zoo.ledger import Entry
+from tests.explore.zoo.ledger import Entry, would_do
 
 Twin = Literal["defect", "sound"]
 
@@ -29,11 +31,12 @@ class Planted(Struct, frozen=True, kw_only=True):
     """A defect and its sound twin.
 
     `verdict` is what the defect is to get in the case `at`, and `evidence` what has to be in its evidence. `also` are
-    other findings that the same defect leads to elsewhere. An `at` that ends with `*` is each case that begins so.
+    other findings that the same defect leads to elsewhere. An `at` with `*` is several cases.
     `twin_is` is what the sound twin may get in that case, if more is known of it than that it is no finding; of the
     twin, up to `undecided` cases may be undecided. `undoes` maps tools to those whose effects they undo. `faults` are
     those to try, `all` but the optional ones by default. `declares` is what the user declares, by the names of
-    `[explore]` in offbook.toml, and `errors` those with which the agent may give up.
+    `[explore]` in offbook.toml, and `errors` those with which the agent may give up. If its tools are replayed, the
+    ledger has the calls that were sent; if it has a `state`, the last entry of the ledger says how that ended.
     """
 
     name: str
@@ -48,6 +51,7 @@ class Planted(Struct, frozen=True, kw_only=True):
     undecided: float = 0.05
     declares: Mapping[str, Any] = field(default_factory=dict)
     errors: Sequence[Any] = ()
+    is_replayed: bool = False
 
     @property
     @abstractmethod
@@ -71,7 +75,7 @@ class Planted(Struct, frozen=True, kw_only=True):
 
     def is_at(self, case: str) -> bool:
         """Whether the defect is to show in that case."""
-        return case == self.at or (self.at.endswith("*") and case.startswith(self.at[:-1]))
+        return fnmatchcase(case, self.at)
 
     def is_found(self, verdict: str) -> bool:
         """Whether a verdict is that of the defect. `undetected` is each of its reasons."""
@@ -87,7 +91,11 @@ class Planted(Struct, frozen=True, kw_only=True):
 
     def done(self, entries: list[Entry], run: Run) -> list[Entry]:
         """Return what was done in a run whose ledger has these entries."""
-        return entries
+        if not self.is_replayed:
+            return entries
+        fired = [parse_fault(line) for line in run.fired]
+        faults = [((each.at.tool or "", each.at.call or 0), each.fault.type) for each in fired]
+        return would_do(entries, faults, read_only=("desk.find_order",))
 
     @abstractmethod
     def open(self, twin: Twin, folder: Path) -> AbstractContextManager[Subject]:

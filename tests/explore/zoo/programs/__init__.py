@@ -16,14 +16,10 @@ from typing import Any, Self
 from msgspec import field
 from msgspec.structs import replace
 
-from offbook.explore.run import Run
 from offbook.explore.settings import ExploreSettings
-from offbook.faults import parse_fault
 from offbook.subjects.program.program import ProgramSubject
 from tests.explore.zoo.functions.desk import asks_for
-from tests.explore.zoo.ledger import Entry
 from tests.explore.zoo.planted import Planted, Twin, tool_settings, write_recording
-from tests.explore.zoo.programs.mcp_server import would_do
 from tests.wire.node.driver import SDKS, reason_to_skip
 
 FOLDER = Path(__file__).parent
@@ -53,6 +49,7 @@ class PlantedProgram(Planted, frozen=True, kw_only=True):
     side_effects: Sequence[str] = ("refund",)
     idempotent: Sequence[str] = ()
     deadline_s: float = 4.0
+    env: Mapping[str, str] = field(default_factory=dict)
     errors: Sequence[Any] = (str(GAVE_UP),)
 
     @property
@@ -70,7 +67,7 @@ class PlantedProgram(Planted, frozen=True, kw_only=True):
     def sound_agent(self) -> object:
         agent = self.sound or self.agent, self.answers, self.reports, "crash" in self.faults
         declared = self.side_effects, self.idempotent, self.undoes, self.invariants, self.declares, self.errors
-        return *agent, *declared, self.answers_by_step
+        return *agent, *declared, self.answers_by_step, self.env
 
     @property
     def is_slow(self) -> bool:
@@ -88,7 +85,7 @@ class PlantedProgram(Planted, frozen=True, kw_only=True):
         return ProgramSubject(
             [*runtime, str(FOLDER / self.file), agent, twin, *folders],
             replay=write_recording(folder, self.answers_by_step or {"any": list(self.answers)}),
-            env={"ZOO_REPORTS": "1"} if self.reports else {},
+            env=dict(self.env) | ({"ZOO_REPORTS": "1"} if self.reports else {}),
             settings=ExploreSettings(
                 declared=tuple(self.errors),
                 deadline_s=self.deadline_s if twin == "defect" else SOUND_DEADLINE_S,
@@ -135,15 +132,11 @@ class PlantedMcpProgram(PlantedProgram, frozen=True, kw_only=True):
     file: str = "mcp_desk.py"
     transport: str = "stdio"
     side_effects: Sequence[str] = ()
+    is_replayed: bool = True
 
     @property
     def sound_agent(self) -> object:
         return self.sound or self.agent, self.answers, self.transport, self.faults
-
-    def done(self, entries: list[Entry], run: Run) -> list[Entry]:
-        """Return what a server would have done: the ledger has the calls that were sent."""
-        fired = [parse_fault(line) for line in run.fired]
-        return would_do(entries, [((each.at.tool, each.at.call), each.fault.type) for each in fired])
 
     def open(self, twin: Twin, folder: Path) -> ProgramSubject:
         agent = self.sound or self.agent if twin == "sound" else self.agent
