@@ -1,7 +1,7 @@
 """The defects of the bureau: what is said, left behind, read back or not seen at all."""
 
 from tests.explore.zoo.functions.desk import asks_for
-from tests.explore.zoo.programs import PlantedProgram
+from tests.explore.zoo.programs import PlantedMcpProgram, PlantedProgram
 
 YES = {"content": "Yes."}
 SOME = "http_error 500,connection_reset,empty_response"
@@ -201,4 +201,34 @@ WORLDS = [
         twin_is=["failed cleanly"],
     ),
 ]
-PLANTED = [*HONEST, *SEEN, *WORLDS]
+MCP = [
+    PlantedMcpProgram(
+        name="claims a refund in French",
+        agent="hands_over_in_french",
+        faults="http_error 500,tool_error,mcp_error",
+        verdict="missing effect",
+        at="tool=desk.refund call=1: mcp_error",
+        evidence="desk.refund(order_id=42) did not run, and the run ended as if it had",
+        also=["undetected (went on without)"],
+    ),
+    PlantedMcpProgram(
+        name="says that nothing was refunded",
+        agent="leaves_a_refund",
+        faults="http_error 500,tool_error,tool_timeout",
+        verdict="left behind",
+        at="tool=desk.mail call=1: tool_error",
+        evidence="desk.refund(order_id=42)",
+        twin_is=["failed partway"],
+    ),
+    PlantedMcpProgram(
+        name="claims a refund and a mail in a Japanese dict",
+        agent="does_two_things",
+        faults="http_error 500,tool_error,mcp_error",
+        verdict="missing effect",
+        at="tool=desk.mail call=1: tool_error",
+        evidence='desk.mail(to="ann@example.org", about=42) did not run, and the run ended as if it had',
+        also=["undetected (went on without)"],
+        twin_is=["different outcome"],
+    ),
+]
+PLANTED = [*HONEST, *SEEN, *WORLDS, *MCP]
