@@ -15,6 +15,7 @@ from offbook.explore.options import VARIANTS, ExploreOptions, select_variants
 from offbook.explore.run import Run
 from offbook.faults import FaultPlan
 from offbook.recording.match.continuation import Continuation
+from tests.explore.zoo.evidence import contradictions
 from tests.explore.zoo.ledger import Entry, Ledger, balance
 from tests.explore.zoo.planted import Planted, Twin
 
@@ -66,7 +67,7 @@ class Census(Struct, frozen=True, kw_only=True):
 
     @property
     def disagreements(self) -> list[Finding]:
-        """The cases whose verdict does not fit what the tools did."""
+        """The cases whose verdict or evidence does not fit what the tools did."""
         return [each for each in self.cases if each.disagreement]
 
     @property
@@ -109,29 +110,35 @@ def _finding(each: CaseResult, planted: Planted, witness: Witness, exploration: 
     made = next((other.run for other in exploration.results if other.case.id == each.same_as), each.run)
     entries = planted.done(witness.effects_of(made), made)
     clean = planted.done(witness.effects_of(exploration.clean), exploration.clean)
+    known = {tool for _, seen in witness.seen for tool, _ in seen}
+    evidence = "; ".join(each.evidence)
+    against = list(contradictions(evidence, Counter(entries), Counter(clean), known=known))
     if "state" in planted.declares or "state_of" in planted.declares:
         entries, clean = entries[-1:], clean[-1:]
-    done, wanted = balance(entries, planted.undoes), balance(clean, planted.undoes)
+    if "one_more_tool" in str(each.case):
+        against += _miscount(each.run, entries)
+    else:
+        against += _disagreement(each.title, balance(entries, planted.undoes), balance(clean, planted.undoes))
     return Finding(
         str(each.case),
         each.title,
         each.is_finding,
-        "; ".join(each.evidence),
+        evidence,
         getattr(each.run, "continuation", ""),
-        _miscount(each.run, entries) if "one_more_tool" in str(each.case) else _disagreement(each.title, done, wanted),
+        "; ".join(against),
     )
 
 
-def _miscount(run: Run, entries: list[Entry]) -> str:
+def _miscount(run: Run, entries: list[Entry]) -> list[str]:
     """Say how often tools ran if the explorer saw something else. A model that always asks for more may get more."""
     if any(effect.source == "inferred" for effect in run.effects):
-        return ""
+        return []
     seen = Counter(effect.tool for effect in run.effects)
     done = Counter(tool for tool, _ in entries)
-    return "" if seen == done else f"the ledger has {dict(done)}, and seen was {dict(seen)}"
+    return [] if seen == done else [f"the ledger has {dict(done)}, and seen was {dict(seen)}"]
 
 
-def _disagreement(verdict: str, done: Counter[Entry], wanted: Counter[Entry]) -> str:
+def _disagreement(verdict: str, done: Counter[Entry], wanted: Counter[Entry]) -> list[str]:
     """Say what the ledger has against a verdict; nothing if they agree."""
     more = [each for each in done if done[each] > wanted[each]]
     less = [each for each in wanted if done[each] < wanted[each]]
@@ -152,5 +159,5 @@ def _disagreement(verdict: str, done: Counter[Entry], wanted: Counter[Entry]) ->
         "missing effect": bool(less),
     }
     if holds.get(verdict, True) and (verdict in ("repeated effect", "possible repeated effect") or not repeats):
-        return ""
-    return f"the ledger has {dict(done)}, without the fault {dict(wanted)}"
+        return []
+    return [f"the ledger has {dict(done)}, without the fault {dict(wanted)}"]
