@@ -85,6 +85,11 @@ class Planted(Struct, frozen=True, kw_only=True):
         """Whether the defect may get a verdict somewhere."""
         return any(_is_of(verdict, each) for each in (self.verdict, *self.also))
 
+    @property
+    def needs_declarations(self) -> bool:
+        """Whether it cannot be explored if nothing is declared: its tools must be known."""
+        return self.is_replayed or any("function" in table for table in self.declares.get("tools", {}).values())
+
     def bare(self) -> Self:
         """Return it as a newcomer explores it: nothing is declared but what its own code says."""
         return replace(self, declares={}, errors=(), invariants=(), undoes={})

@@ -452,6 +452,7 @@ PLANTED = [
         verdict="wrong effect",
         at="step=agent call=1 attempt=1: invalid_tool_args*",
         evidence="give_back(order=2, euros=30) ran; without the fault it does not",
+        also=["missing effect"],  # of the last order, if that is the one that is struck
         twin_is=["failed cleanly"],
     ),
     world(

@@ -197,6 +197,7 @@ WORLDS = [
         "give_back(order=2, euros=30) ran; without the fault it does not",
         answers=[asks_for(*(("find_price", {"order": order}) for order in (1, 2, 3)))],
         faults="http_error 500,invalid_tool_args",
+        also=["missing effect"],  # of the last order, if that is the one that is struck
         reports=True,
         twin_is=["failed cleanly"],
     ),
