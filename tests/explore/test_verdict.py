@@ -26,6 +26,7 @@ OTHER = Effect(tool="refund", arguments={"order_id": 43})
 BOOKED, CANCELLED = (Effect(tool=f"{verb}_hotel", arguments={"room": 7}) for verb in ("book", "cancel"))
 UNDOES = {"cancel_hotel": ToolDeclaration(undoes="book_hotel")}
 ASKED = Effect(tool="refund", arguments={"order_id": 42}, source="inferred")
+SHOWN = Effect(tool="refund", arguments={"order_id": 42}, source="shown")
 FOUND = tool_run("find_order")
 PAYS = {"refund": ToolDeclaration(side_effect=True)}
 READS = {"find_order": ToolDeclaration(read_only=True)}
@@ -81,7 +82,14 @@ def test_a_run_is_judged_by_how_it_ended(verdict, run, clean):
         ("missing effect", fired_run(result="Done! Have a nice day."), PAYING),
         ("possible repeated effect", fired_run(effects=(ASKED, ASKED)), clean_run(effects=(ASKED,))),
         ("missing effect", fired_run(), clean_run(effects=(ASKED,), declarations=PAYS)),
-        ("recovered", fired_run(), clean_run(effects=(ASKED,))),
+        ("undecided", fired_run(), clean_run(effects=(ASKED,))),
+        ("repeated effect", fired_run(effects=(SHOWN, SHOWN), declarations=PAYS), clean_run(effects=(ASKED,))),
+        ("possible repeated effect", fired_run(effects=(SHOWN, SHOWN)), clean_run(effects=(ASKED,))),
+        (
+            "possible repeated effect",
+            fired_run(effects=(ASKED, ASKED), declarations=PAYS),
+            clean_run(effects=(ASKED,)),
+        ),
         ("failed cleanly", fired_run(error=DECLARED, effects=(BOOKED, CANCELLED), declarations=UNDOES), PAYING),
         ("repeated effect", fault_run("doubled_tool_calls", effects=(PAID, PAID)), PAYING),
         (BROKEN, fault_run("one_more_tool", effects=(PAID, PAID)), PAYING),
@@ -529,6 +537,37 @@ def test_a_tool_that_nobody_sees_may_have_run_if_a_broken_call_arrived(verdict, 
     assert bool(told) == (verdict == "undecided")
 
 
+@pytest.mark.parametrize(
+    ("verdict", "declared"),
+    [
+        ("undecided", ToolDeclaration()),
+        ("undecided", ToolDeclaration(side_effect=True)),
+        ("recovered", ToolDeclaration(read_only=True)),
+        ("recovered", ToolDeclaration(idempotent="order_id")),
+        ("undecided", ToolDeclaration(idempotent="key")),
+    ],
+)
+def test_a_tool_that_was_asked_for_again_before_its_result_may_have_run_twice(verdict, declared):
+    clean = clean_run(effects=(ASKED,), declarations={"refund": declared})
+    run = fired_run(effects=(ASKED,), unseen=(replace(ASKED, outcome="unknown"),))
+    assessment = assess(run, clean)
+    assert assessment.title == verdict
+    assert any(line.startswith("cannot see refund") for line in assessment.evidence) == (verdict == "undecided")
+
+
+def test_what_was_left_of_a_cut_answer_has_run_if_its_result_was_sent():
+    cut, ran = replace(CUT, number=1), tool_run(result="paid", is_observed=False)
+    clean = replace(ASKS, tools=(ran,))
+    assert assess(fired_run(calls=(cut, model_call(2)), effects=(ASKED,), tools=(ran,)), clean).title == "recovered"
+    assert assess(fired_run(calls=(cut, AGAIN), effects=(ASKED,), tools=(ran,)), clean).title == "undecided"
+
+
+def test_a_tool_that_returned_a_failure_has_not_run_twice():
+    failed = tool_run("look_up", has_failed=True)
+    clean = clean_run(tools=(tool_run("look_up"),))
+    assert assess(fired_run(tools=(failed, tool_run("look_up", 2))), clean).title == "recovered"
+
+
 def test_a_recovery_is_hedged_if_nobody_saw_its_effects():
     hedge = "as far as the conversation shows: nobody saw refund run"
     assert assess(fired_run(effects=(ASKED,)), clean_run(effects=(ASKED,))).evidence[-1] == hedge
@@ -576,7 +615,7 @@ def test_findings_are_the_worst_verdicts():
         ("storm", {"bad retry (storm)"}),
         ("retry-storm", {"bad retry (storm)"}),
         ("repeated-effect", {"repeated effect", "possible repeated effect"}),
-        ("repeated side effect", {"repeated effect"}),
+        ("repeated side effect", {"repeated effect", "possible repeated effect"}),
         ("possible-repeat", {"possible repeated effect"}),
         ("wrong", {"undetected (failed check)", "bad retry (lost messages)"}),
         ("bad retry (in vain)", {"bad retry (in vain)"}),

@@ -136,6 +136,12 @@ def without_volatile(effect: Effect, known: Collection[str]) -> Effect:
     return replace(effect, arguments=msgspec.json.decode(text))
 
 
+def is_idempotent(effect: Effect, others: Iterable[Effect], declared: ToolDeclaration) -> bool:
+    """Return whether a further call changes nothing, because of its arguments or of its key, which another one has."""
+    key = _idempotency_key(effect, declared.idempotent)
+    return key is not None and any(_idempotency_key(each, declared.idempotent) == key for each in others)
+
+
 def used_keys(effects: Iterable[Effect], tool: str, declared: ToolDeclaration) -> int:
     """Return under how many idempotency keys a tool was called; 0 if it declares none."""
     name = declared.idempotent

@@ -301,6 +301,7 @@ class RunMonitor(RaisingHost):
             continuation=harness.continuation,
             hung=hung,
             effects=harness.effects,
+            unseen=harness.unseen,
             declarations=harness.declarations,
             marks=harness.marks,
             overlaps=harness.overlaps,

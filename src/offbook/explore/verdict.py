@@ -20,6 +20,7 @@ from offbook.explore.cases import site_of
 from offbook.explore.effects import (
     EffectDifference,
     compare_effects,
+    is_idempotent,
     net_effects,
     undone_effects,
     used_keys,
@@ -213,6 +214,7 @@ def parse_verdicts(names: Iterable[str], *, source: str) -> frozenset[str]:
     known = [name.replace(" ", "-") for name in titles if "(" not in name]
     for name, former in _FORMER.items():
         titles.setdefault(name, {each.title for each in former})
+    titles["repeated side effect"] = titles["repeated effect"]  # a gate must not let through what is only possible
     wanted: set[str] = set()
     for name in names:
         if (spaced := name.replace("-", " ")) not in titles:
@@ -309,8 +311,8 @@ class _Claims:
     def _more_effects(self, difference: EffectDifference) -> Iterator[Assessment]:
         if self._has_fired("asks_for_more"):  # the model asked for it, and the question is when the agent stops
             return
-        observed = [each for each in difference.repeated if self._is_observed(each[0].tool)]
-        inferred = [each for each in difference.repeated if not self._is_observed(each[0].tool)]
+        observed = [each for each in difference.repeated if self._is_certain(*each)]
+        inferred = [each for each in difference.repeated if not self._is_certain(*each)]
         for often in _how_often(observed):
             yield Assessment("repeated effect", (often, *self._instructions), "certain")
         yield from _possible_repeats(inferred, ", as far as the conversation shows", self._advice)
@@ -326,16 +328,38 @@ class _Claims:
         yield from self._obeyed()
 
     def _unseen(self) -> Iterator[Assessment]:
-        """Yield the tools that nobody saw run, and of which a broken call has arrived: what the program did is open."""
-        inferred = {effect.tool for effect in self._clean.effects if effect.source == "inferred"}
+        """Yield the tools with an effect that may have run where nobody sees it.
+
+        The model asked for one again before its result came, or a broken call of one has arrived.
+        """
+        inferred = {effect.tool for effect in self._clean.effects if effect.source != "observed"}
+        for tool in sorted({each.tool for each in self._run.unseen if self._may_harm(each)}):
+            text = f"cannot see {tool}: the model asked for it again before its result came, and it may have run twice"
+            yield Assessment("undecided", (text, self._advice(tool)))
         asked = {call.number: {tool for tool, _ in call.asks_for} for call in self._clean.calls}
         known = set[str]().union(*asked.values())
         for call in self._run.calls:
             is_partial = call.outcome == "failed" and not TOOL_CHUNKS.isdisjoint(call.chunks)
             is_other = any(tool not in known for tool, _ in call.asks_for)
             for tool in sorted(asked.get(call.number, set()) & inferred) if is_partial or is_other else ():
-                text = f"cannot see {tool}: a broken call of it arrived, and the program may have run it"
-                yield Assessment("undecided", (text, self._advice(tool)))
+                if is_other or not self._was_answered(call, tool):
+                    text = f"cannot see {tool}: a broken call of it arrived, and the program may have run it"
+                    yield Assessment("undecided", (text, self._advice(tool)))
+
+    def _may_harm(self, call: Effect) -> bool:
+        """Return whether an unseen call may have changed something: it is not known to be harmless."""
+        declared = self._declarations.get(call.tool, UNDECLARED)
+        is_repeated = is_idempotent(call, [each for each in self._effects if each.tool == call.tool], declared)
+        is_known = declared.has_effect or any(each.tool == call.tool for each in self._clean.effects)
+        return is_known and not declared.read_only and not is_repeated and self._is_unobserved(call.tool)
+
+    def _is_unobserved(self, tool: str) -> bool:
+        return all(each.source != "observed" for each in (*self._clean.effects, *self._effects) if each.tool == tool)
+
+    def _was_answered(self, call: ModelCall, tool: str) -> bool:
+        """Return whether what was left of an answer was taken for it: not asked again, and the tool has a result."""
+        is_last = not any(each.number == call.number and each.attempt > call.attempt for each in self._run.calls)
+        return is_last and any(each.tool == tool and each.result for each in self._run.tools)
 
     def _changed_keys(self, difference: EffectDifference) -> Iterator[Assessment]:
         """Yield the tools with an idempotency key that have repeated their effect because they got different keys."""
@@ -348,9 +372,14 @@ class _Claims:
 
     def _undeclared_runs(self, run: Run) -> list[Effect]:
         """Return the calls of undeclared tools that ran, as effects."""
-        ran = [each for each in run.tools if each.has_run and each.is_observed and not each.side_effect]
-        undeclared = [each for each in ran if self._declarations.get(each.tool, UNDECLARED) == UNDECLARED]
+        ran = [each for each in run.tools if each.has_run and each.is_observed and not each.has_failed]
+        undeclared = [each for each in ran if not (each.side_effect or self._is_declared(each.tool))]
         return [Effect(tool=each.tool, arguments=each.arguments) for each in undeclared]
+
+    def _is_declared(self, tool: str) -> bool:
+        """Return whether it is declared what the tool does."""
+        declared = self._declarations.get(tool, UNDECLARED)
+        return declared.has_effect or declared.read_only
 
     @property
     def _instructions(self) -> list[str]:
@@ -375,6 +404,17 @@ class _Claims:
         report = f'say where it is: [tools.{tool}] function = "module:name", or report it: offbook.effect("{tool}", …)'
         has_effect = self._declarations.get(tool, UNDECLARED).has_effect
         return report if has_effect else f"{report}, or declare it: -o read_only={tool} or -o idempotent={tool}"
+
+    def _is_certain(self, effect: Effect, times: int, wanted: int) -> bool:
+        """Return whether a repetition was observed, or is of a tool that is declared, and one request has its results.
+
+        That an inferred call has run says its result; that two have, their results in one conversation.
+        """
+        if self._is_observed(effect.tool):
+            return True
+        shown = [each for each in self._run.effects if each.tool == effect.tool and each.source == "shown"]
+        same = compare_effects(shown, [effect] * wanted, {}, stable=self._stable).repeated
+        return self._declarations.get(effect.tool, UNDECLARED).has_effect and bool(same)
 
     def _is_observed(self, tool: str) -> bool:
         return all(each.source == "observed" for each in self._run.effects if each.tool == tool)
@@ -461,11 +501,12 @@ class _Claims:
             yield from self._missing_effects(difference)
         yield from self._accepted_broken_data()
         if is_same:
+            yield from self._missing_undeclared(difference)
             yield from self._endless_requests(difference)
             yield from self._went_on_without()
             lacking = () if self._was_told else self._answers.describe()
             closing = [f"{text}; nothing was left to do" for call, text in lacking if not self._answers.is_needed(call)]
-            if unseen := sorted({effect.tool for effect in clean.effects if effect.source == "inferred"}):
+            if unseen := sorted({effect.tool for effect in clean.effects if effect.source != "observed"}):
                 closing.append(f"as far as the conversation shows: nobody saw {', '.join(unseen)} run")
             yield Assessment("recovered", (_recovery_text(run, clean), *closing))
         elif self._known((*difference.missing, *difference.other)):
@@ -496,6 +537,14 @@ class _Claims:
             instead = [f"{', '.join(calls)} may have run instead"] if calls else []
             shown = [] if is_same else [result_difference(run.result, clean.result)]
             yield Assessment("missing effect", (not_run, *instead, *shown))
+
+    def _missing_undeclared(self, difference: EffectDifference) -> Iterator[Assessment]:
+        """Yield the tools that nothing is declared about and that did not run, though the result is the same."""
+        known = self._known(difference.missing)
+        for effect in difference.missing if not self._was_told else ():
+            if effect not in known and effect.tool not in self._optional:
+                text = f"{effect} did not run, and the result is the same; nothing is declared about {effect.tool}"
+                yield Assessment("undecided", (text, self._advice(effect.tool)))
 
     def _undone_text(self, missing: Effect) -> str:
         """Say what a missing effect was undone by, if it ran."""

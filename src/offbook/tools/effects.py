@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from offbook.settings import ToolSettings
 
 EffectOutcome: TypeAlias = Literal["done", "refused", "failed", "unknown"]
-EffectSource: TypeAlias = Literal["observed", "inferred"]
+EffectSource: TypeAlias = Literal["observed", "shown", "inferred"]
 
 
 class Effect(Struct, frozen=True, kw_only=True):
     """One call of a tool that may change something outside the run.
 
     `outcome` is what became of it, and `source` how that is known: observed where it happened, or inferred from what
-    the agent and its model said to each other.
+    the agent and its model said to each other. A call is `shown` if one request has its result and those of equal ones.
     """
 
     tool: str
@@ -246,7 +246,7 @@ class ToolDeclaration(Struct, frozen=True, kw_only=True):
     @property
     def has_effect(self) -> bool:
         """Whether the tool changes something, as far as it is declared."""
-        return self.side_effect or bool(self.idempotent) or self.undoes is not None
+        return self.side_effect or bool(self.idempotent) or self.undoes is not None or self.may_remain
 
     def check(self, tool: str) -> None:
         """Raise InputError if the declarations of that tool contradict each other."""

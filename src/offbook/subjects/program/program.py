@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.errors import InputError
-from offbook.explore.inferred_tools import InferredTool, inferred_effects, inferred_runs
+from offbook.explore.inferred_tools import InferredTool, inferred_effects, inferred_runs, unseen_calls
 from offbook.explore.observer import CLEAN_LIMITS, CallLimits, RunObserver, max_calls_after
 from offbook.explore.options import CRASH_VARIANTS, MCP_VARIANTS, PROGRAM_VARIANTS, FaultVariant
 from offbook.explore.run import ErrorKind, Run, RunFailure, ToolRun, normalize_text, normalize_texts, overlaps_of
@@ -428,6 +428,7 @@ class ProgramSubject:
             calls=calls,
             tools=(*self._observed_tools(ended.observer, aliases), *inferred_runs(tools, self._declarations)),
             effects=(*observed, *self._effects([_with_aliases(each, aliases) for each in ended.reported], tools)),
+            unseen=tuple(each for each in unseen_calls(tools) if each.tool not in self._reporting),
             declarations=self._declarations,
             fired=tuple(str(planned) for planned in session.fired),
             marks=tuple(session.faults.marks),
