@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from offbook.explore.cases import FaultCase
 from offbook.explore.explorer import CaseResult, Exploration, Explorer, Subject
-from offbook.explore.options import VARIANTS, ExploreOptions, select_variants
+from offbook.explore.options import VARIANTS, ExploreOptions, gave_up_by, select_variants
 from offbook.explore.run import Run
 from offbook.faults import FaultPlan
 from offbook.recording.match.continuation import Continuation
@@ -94,6 +94,7 @@ def explore(planted: Planted, twin: Twin, folder: Path, *, is_quick: bool = Fals
             variants=select_variants(planted.faults, variants),
             invariants=planted.invariants,
             optional=frozenset(planted.declares.get("optional", ())),
+            gave_up=gave_up_by(planted.declares.get("gave_up")),
         )
         explorer = Explorer(witness, options)
         exploration = explorer.explore(_with_its_fault(planted, explorer.cases) if is_quick else None)

@@ -73,6 +73,11 @@ class Planted(Struct, frozen=True, kw_only=True):
         """Whether of the defect only those cases are explored that have its fault."""
         return False
 
+    @property
+    def subject_options(self) -> dict[str, Any]:
+        """What is declared to its subject, and not to the exploration of it."""
+        return {name: value for name, value in self.declares.items() if name not in ("optional", "gave_up")}
+
     def is_at(self, case: str) -> bool:
         """Whether the defect is to show in that case."""
         return fnmatchcase(case, self.at)
@@ -142,8 +147,7 @@ class PlantedFunction(Planted, frozen=True, kw_only=True):
 
     def open(self, twin: Twin, folder: Path) -> AbstractContextManager[Subject]:
         function = partial(self.agent, **(self.defect if twin == "defect" else self.sound))
-        options = dict(self.declares)
+        options = self.subject_options
         tools = declared_tools(tool_settings(options.pop("tools", {})))
-        options.pop("optional", None)  # an option of the exploration, and not of its subject
         recording = write_recording(folder, self.answers)
         return closing(FunctionSubject(function, recording, declared=self.errors, declarations=tools, **options))

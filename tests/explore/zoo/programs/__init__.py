@@ -83,8 +83,7 @@ class PlantedProgram(Planted, frozen=True, kw_only=True):
     def open(self, twin: Twin, folder: Path) -> ProgramSubject:
         runtime = RUNTIMES[self.file.rsplit(".", 1)[1]]
         agent = self.sound or self.agent if twin == "sound" else self.agent
-        options = dict(self.declares)
-        options.pop("optional", None)
+        options = self.subject_options
         folders = [str(SDKS)] if self.file == "sdk.mjs" else []
         return ProgramSubject(
             [*runtime, str(FOLDER / self.file), agent, twin, *folders],

@@ -44,8 +44,7 @@ class PlantedScenario(Planted, frozen=True, kw_only=True):
             agent=name,
             config=str(config),
         )
-        options = {key: value for key, value in self.declares.items() if key != "optional"}
-        with open_subject(spec, ExploreSettings(declared=tuple(self.errors), **options)) as subject:
+        with open_subject(spec, ExploreSettings(declared=tuple(self.errors), **self.subject_options)) as subject:
             yield subject
 
 

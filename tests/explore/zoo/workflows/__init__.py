@@ -37,12 +37,11 @@ class PlantedWorkflow(Planted, frozen=True, kw_only=True):
     @contextmanager
     def open(self, twin: Twin, folder: Path) -> Iterator[Subject]:
         text = self.text.replace("DECISION", self.defect if twin == "defect" else self.sound)
-        options = {key: value for key, value in self.declares.items() if key != "optional"}
         subject = WorkflowSubject(
             parse_workflow(text, source=self.name),
             write_recording(folder, self.answers),
             folder=Path(__file__).parent,
-            settings=ExploreSettings(declared=tuple(self.errors), runs_tools=True, **options),
+            settings=ExploreSettings(declared=tuple(self.errors), runs_tools=True, **self.subject_options),
         )
         with closing(subject):
             yield subject
