@@ -409,7 +409,7 @@ PLANTED = [
         faults="http_error 500,wrong_types",
         verdict="missing effect",
         at="call=1 attempt=1: wrong_types*",
-        evidence="refund(order_id=42) did not run, and the run ended as if it had",
+        evidence="refund(order_id=42) did not run",
         twin_is=["failed cleanly"],
     ),
     *[

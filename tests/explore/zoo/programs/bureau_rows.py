@@ -209,7 +209,7 @@ MCP = [
         faults="http_error 500,tool_error,mcp_error",
         verdict="missing effect",
         at="tool=desk.refund call=1: mcp_error",
-        evidence="desk.refund(order_id=42) did not run, and the run ended as if it had",
+        evidence="desk.refund(order_id=42) did not run",
         also=["undetected (went on without)"],
     ),
     PlantedMcpProgram(
@@ -227,7 +227,7 @@ MCP = [
         faults="http_error 500,tool_error,mcp_error",
         verdict="missing effect",
         at="tool=desk.mail call=1: tool_error",
-        evidence='desk.mail(to="ann@example.org", about=42) did not run, and the run ended as if it had',
+        evidence='desk.mail(to="ann@example.org", about=42) did not run',
         also=["undetected (went on without)"],
         twin_is=["different outcome"],
     ),
