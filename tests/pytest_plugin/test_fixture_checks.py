@@ -171,7 +171,19 @@ class TestUnused:
         assert names in printed_output(result)
 
     def test_a_test_without_a_recording_that_makes_no_call_passes(self, careless):
-        careless("pass", "--offbook-strict-unused", recording=None).assert_outcomes(passed=1)
+        careless("offbook.provider", "--offbook-record=once", recording=None).assert_outcomes(passed=1)
+
+    @pytest.mark.parametrize("recording", [RECORDING, None])
+    def test_a_test_that_does_nothing_with_the_fixture_is_an_error(self, careless, recording):
+        result = careless("pass", recording=recording)
+        result.assert_outcomes(passed=1, errors=1)
+        assert "does not use it, so that nothing is replayed" in printed_output(result)
+
+    @pytest.mark.parametrize(
+        "body", ["offbook.effect", "offbook.recording", "offbook.faults('call=1: empty_response')"]
+    )
+    def test_a_test_that_makes_no_call_may_use_the_fixture_otherwise(self, careless, body):
+        assert "nothing is replayed" not in printed_output(careless(body))
 
     def test_nothing_is_unused_while_recording(self, careless):
         careless("pass", "--offbook-strict-unused", "--offbook-record=all").assert_outcomes(passed=1)

@@ -103,7 +103,7 @@ class RecordingBackend(Served):
     @property
     @abstractmethod
     def http_without_recording(self) -> HttpDoubles:
-        """The same, also if there is no recording: for what answers by itself."""
+        """Like `http`, but works without a recording: MCP servers of functions answer, and all else is a miss."""
 
     def tool_misses(self) -> list[RecordingMismatchError]:
         """Return the errors of tool calls that the recording has no answer for."""
@@ -195,7 +195,7 @@ class LiveBackend(RecordingBackend):
             added = self._pending.added()
             is_saved = passed or self.plan.keeps_failed
             is_opened = self._provider is not None or self._toolbox is not None or self._http.is_opened
-            if is_opened and is_saved:
+            if (is_opened or added.call_count) and is_saved:
                 self._pending.merge(added)
         finally:
             self._pending.remove()
@@ -217,6 +217,12 @@ class LiveBackend(RecordingBackend):
 def record_again_hint(node_id: str) -> str:
     """Return the hint for a test whose requests have changed."""
     return f"record the test again, or undo the change: pytest {shlex.quote(node_id)} --offbook-record=fresh"
+
+
+def record_first_hint(plan: RecordingPlan) -> str:
+    """Return the hint for a test without a recording."""
+    hint = f"record it: pytest {shlex.quote(plan.node_id)} --offbook-record=once"
+    return did_you_mean_file(plan.location, hint) if plan.is_named else hint
 
 
 class ReplayBackend(RecordingBackend):
@@ -261,8 +267,10 @@ class ReplayBackend(RecordingBackend):
     @property
     def http_without_recording(self) -> HttpDoubles:
         if self._http is None:
-            location = self.plan.location if open_store(self.plan.location).exists() else None
-            self._http = HttpDoubles(location, strict=self.plan.strict, sink=self.answered)
+            if open_store(self.plan.location).exists():
+                self._http = HttpDoubles(self.plan.location, strict=self.plan.strict, sink=self.answered)
+            else:
+                self._http = HttpDoubles(responses={}, strict=True, sink=self.answered)
         return self._http
 
     def tool_misses(self) -> list[RecordingMismatchError]:
@@ -309,9 +317,7 @@ class ReplayBackend(RecordingBackend):
         __tracebackhide__ = True
         if open_store(self.plan.location).exists():
             return self.plan.location
-        hint = f"record it: pytest {shlex.quote(self.plan.node_id)} --offbook-record=once"
-        hint = did_you_mean_file(self.plan.location, hint) if self.plan.is_named else hint
-        raise InputError("no such recording", source=self.plan.location, hint=hint)
+        raise InputError("no such recording", source=self.plan.location, hint=record_first_hint(self.plan))
 
 
 def backend_for(plan: RecordingPlan, live: Callable[[], Provider]) -> RecordingBackend:
