@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from offbook.pytest_plugin.pending_recording import PendingRecording
+from offbook.pytest_plugin.backend import PendingRecording
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.stores.locate import open_store
 from tests.pytest_plugin.conftest import printed_output
@@ -468,7 +468,7 @@ def test_of_tests_that_record_the_same_at_once_into_redis_the_first_to_pass_has_
         writer.append_tool("poll", ToolExchange(arguments={}, result=name))
         writer.close()
     for pending in at_once:
-        pending.merge(pending.added())
+        pending.commit(pending.recorded())
         pending.remove()
     document = open_store(url).load()
     assert [exchange.content for _, exchange in document] == ["greet a", "greet a", "only a", "only b"]

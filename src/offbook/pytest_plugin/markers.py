@@ -19,8 +19,8 @@ from offbook.explore.settings import AgentSettings, ExploreArguments
 from offbook.explore.verdict import FINDING_TITLES, parse_verdicts
 from offbook.pytest_plugin.options import EXPLORE, OFFBOOK, RecordOption, options_of
 from offbook.pytest_plugin.recordings import default_recording, resolve_recording
-from offbook.recording.replace_on_close import FoundExchanges
 from offbook.recording.stores.locate import open_store
+from offbook.recording.transaction import FoundExchanges
 from offbook.session.recorder import RecordMode
 from offbook.settings import TOOLS, ProjectFile, configured, configured_tools, find_project
 from offbook.text import did_you_mean

@@ -22,10 +22,10 @@ from offbook.recording.format.keys import quote_name, unfit_tool_reason
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules
 from offbook.recording.redact.redactor import Redactor
 from offbook.recording.redact.rules import redactor_in_force
-from offbook.recording.replace_on_close import ExchangeKind, ReplaceOnCloseWriter
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.memory import MemoryReader
 from offbook.recording.stores.store import RecordingReader, StoredExchange
+from offbook.recording.transaction import ExchangeKind, ReplaceOnCloseWriter
 from offbook.session.numbers import call_name
 
 RecordMode = Literal["append", "once", "new", "all", "fresh"]

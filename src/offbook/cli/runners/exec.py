@@ -36,9 +36,9 @@ from offbook.cli.runners.wire import (
 )
 from offbook.errors import InputError
 from offbook.messages import tool_results
-from offbook.recording.replace_on_close import keep_recording, kept_beside
 from offbook.recording.stores.locate import open_store
 from offbook.recording.tool_names import answered_tool_names, recorded_tool_names
+from offbook.recording.transaction import keep_recording, kept_beside
 from offbook.settings import unknown_tools
 from offbook.text import format_usd, pluralize
 from offbook.tools.child_process import program_hint
