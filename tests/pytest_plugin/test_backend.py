@@ -474,3 +474,13 @@ def test_of_tests_that_record_the_same_at_once_into_redis_the_first_to_pass_has_
     assert [exchange.content for _, exchange in document] == ["greet a", "greet a", "only a", "only b"]
     assert [call.result for call in document.tools["poll"]] == ["before", "a"]
     assert not [key for key in redis_server.shared().keys(url) if ":lease:" in key]
+
+
+def test_an_unknown_key_of_the_config_fails_the_tests_that_use_it_and_names_the_line(project):
+    write(project, GREETS_wires)
+    project.record()
+    project.write("offbook.toml", "[explore]\ndeadline = 3\n\n[run]\nparalel = 2\n")
+    project.test("def test_alone():\n    pass\n", path="test_other.py")
+    result = project.run()
+    result.assert_outcomes(passed=1, errors=1)
+    assert "offbook.toml:5: run.paralel: unknown key 'paralel'" in printed_output(result)
