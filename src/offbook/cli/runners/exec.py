@@ -209,7 +209,7 @@ def _run(command: list[str], options: ExecArguments, *, report: WireReportFile) 
             end = run_child(mcp.command(command), environment, time_limit_s=options.time_limit)
         except OSError as error:
             raise typer.Exit(_print_not_started(command[0], error)) from None
-        unused_tools = mcp.unused(server)
+        unused_tools = mcp.uncalled(server)
         usage = [*server.unused_exchanges(), *unused_tools], server.overused_exchanges()
         if options.record is not None and (end.is_late or end.code != FINE):
             keep_recording(open_store(options.record))  # one that is to be replaced stays as it was
