@@ -105,17 +105,22 @@ class SentRequests:
     """
 
     def __init__(self, most: int = MAX_REQUESTS) -> None:
-        self.requests: list[SentRequest] = []
+        self._requests: dict[int, SentRequest] = {}
         self._most, self._left_bytes = most, MAX_BYTES
 
-    def add(self, request: HttpRequest) -> None:
-        self._left_bytes -= len(request.body)
-        if request.body and self._left_bytes >= 0 and len(self.requests) < self._most:
-            self.requests.append((request.path, request.body))
+    @property
+    def requests(self) -> list[SentRequest]:
+        return list(self._requests.values())
 
-    def end(self) -> None:
-        """Forget the last request, which has no answer, and add no more."""
-        self.requests, self._most = self.requests[:-1], 0
+    def add(self, request: HttpRequest, number: int) -> None:
+        self._left_bytes -= len(request.body)
+        if request.body and self._left_bytes >= 0 and len(self._requests) < self._most:
+            self._requests[number] = request.path, request.body
+
+    def end(self, number: int) -> None:
+        """Forget the request of this number, which has no answer, and add no more."""
+        self._requests.pop(number, None)
+        self._most = 0
 
 
 def lost_messages(before: Sequence[JsonObject], now: Sequence[JsonObject]) -> int:
@@ -436,13 +441,13 @@ class RunObserver:
         self._left: set[int] = set()
         self._killed: list[tuple[int, CallAttempt]] = []
 
-    def received(self, request: HttpRequest) -> None:
+    def received(self, request: HttpRequest, number: int) -> None:
         if self.sent is not None:
-            self.sent.add(request)
+            self.sent.add(request, number)
 
     def answered(self, attempt: CallAttempt, answer: HttpResponse, outcome: WireOutcome) -> None:
         if outcome == "missed" and self.sent is not None:
-            self.sent.end()
+            self.sent.end(attempt.number)
         if attempt.site is not None and self._allows("model", self._limits.models):
             call = _HttpCall(attempt, answer, outcome, attempt.site, self._now_s(), self.count_effects())
             self._calls.append(call)

@@ -400,6 +400,10 @@ class Fault(DeclaredFault, frozen=True):
         """Make `call` fail: raise an error, or return a reply that is wrong."""
 
 
+INJECTED_ERROR = "an injected error"
+"""The message of an error that a fault does not word itself."""
+
+
 def add_mark(text: str, mark: str) -> str:
     """Return `text` with the mark at its end, or inside it if it is JSON, so that it stays JSON.
 

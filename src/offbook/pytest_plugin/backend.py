@@ -6,6 +6,8 @@ import shlex
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TypeAlias
 
 import msgspec
@@ -18,11 +20,12 @@ from offbook.messages import Reply, Request
 from offbook.providers.provider import Provider
 from offbook.pytest_plugin.http_doubles import HttpDoubles, marker_advice
 from offbook.pytest_plugin.markers import RecordingPlan
-from offbook.pytest_plugin.pending_recording import PendingRecording
 from offbook.pytest_plugin.recordings import entry_names
+from offbook.recording.format.document import Document
 from offbook.recording.match.cursor import Cursor
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import RecordingReader
+from offbook.recording.transaction import FoundExchanges, Transaction
 from offbook.session.log import Log, LoggedCursor, Served
 from offbook.session.provider import MockProvider
 from offbook.session.recorder import RecordMode
@@ -142,6 +145,30 @@ class OnDemandProvider(Provider):
             await self._created.close()
 
 
+class PendingRecording(Transaction):
+    """A temporary recording at `location`, which is committed to the real one when the test has passed.
+
+    With the mode `new` it starts with the entries of the real recording, with other modes empty. `found` is what a run
+    of tests is to replace.
+
+    Raises:
+        InputError: the real recording cannot be read.
+    """
+
+    def __init__(self, real: str, record: RecordMode, *, found: FoundExchanges | None) -> None:
+        store = open_store(real)
+        start = store.load() if store.exists() else Document()
+        if record != "new":
+            start.entries, start.tools = {}, {}
+        self._folder = TemporaryDirectory(prefix="offbook-")
+        self.location = str(Path(self._folder.name) / "recording.json")
+        super().__init__(store, open_store(self.location), start=start, mode=record, found=found)
+
+    def remove(self) -> None:
+        """Delete the temporary file. Safe to call twice."""
+        self._folder.cleanup()
+
+
 class LiveBackend(RecordingBackend):
     """Calls the provider that `live` creates and the real tools, and records them. The recording is saved if the test
     passes.
@@ -192,11 +219,11 @@ class LiveBackend(RecordingBackend):
             if self._toolbox is not None:
                 self._toolbox.close()
             self._http.close()
-            added = self._pending.added()
+            added = self._pending.recorded()
             is_saved = passed or self.plan.keeps_failed
             is_opened = self._provider is not None or self._toolbox is not None or self._http.is_opened
             if (is_opened or added.call_count) and is_saved:
-                self._pending.merge(added)
+                self._pending.commit(added)
         finally:
             self._pending.remove()
         return RecordingUsage(

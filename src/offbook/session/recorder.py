@@ -15,17 +15,18 @@ from msgspec.structs import replace
 from offbook.clock import SYSTEM_CLOCK, Clock, timestamp
 from offbook.errors import InputError, RecordingWriteError
 from offbook.events import NULL_SINK, Sink
-from offbook.recording.call_cache import OWN_TURN, CallCache, CallTurn, call_name
+from offbook.recording.call_cache import OWN_TURN, CallCache, CallTurn
 from offbook.recording.format.document import rules_from_meta
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.keys import quote_name, unfit_tool_reason
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules
 from offbook.recording.redact.redactor import Redactor
 from offbook.recording.redact.rules import redactor_in_force
-from offbook.recording.replace_on_close import ExchangeKind, ReplaceOnCloseWriter
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.memory import MemoryReader
 from offbook.recording.stores.store import RecordingReader, StoredExchange
+from offbook.recording.transaction import ExchangeKind, ReplaceOnCloseWriter
+from offbook.session.numbers import call_name
 
 RecordMode = Literal["append", "once", "new", "all", "fresh"]
 

@@ -188,8 +188,8 @@ MAX_CALLS = 10_000
 class CallObserver(Protocol):
     """Observes the calls of a run, on the server's thread."""
 
-    def received(self, request: HttpRequest) -> None:
-        """Called with each request before it is answered."""
+    def received(self, request: HttpRequest, number: int) -> None:
+        """Called with each request and its number before it is answered."""
 
     def answered(self, attempt: CallAttempt, answer: HttpResponse, outcome: WireOutcome) -> None:
         """Called when the session has answered a call. Sending the answer may still take long."""
@@ -239,7 +239,7 @@ class RequestMemory:
 class NullCallObserver:
     """Ignores all calls."""
 
-    def received(self, request: HttpRequest) -> None: ...
+    def received(self, request: HttpRequest, number: int) -> None: ...
 
     def answered(self, attempt: CallAttempt, answer: HttpResponse, outcome: WireOutcome) -> None: ...
 
@@ -367,9 +367,9 @@ class WireSession(Session, Served):
 
     def start(self, request: HttpRequest, parsed: ParsedRequest | None = None) -> CallAttempt:
         """Parse the request, unless it is `parsed` already, and number it."""
-        self.observer.received(request)
         parsed = self._parser.parse(request) if parsed is None else parsed
         number, step_id = self.numbers.next_request(), request.headers.get(STEP_HEADER) or None
+        self.observer.received(request, number)
         if parsed.route.operation not in FAULTED_OPERATIONS:
             attempt = self.numbers.start_other(parsed.request_hash, request.attempt)
             return CallAttempt(parsed, number, attempt, step_id)
@@ -471,7 +471,7 @@ class WireSession(Session, Served):
         self, call: WireCall, error: RecordingMismatchError, *, hint: str = ""
     ) -> RecordingMismatchError:
         """Note a tool call, or another request to an MCP server, that is not recorded; return the client's error."""
-        error = self._after_faults(error.replace(hint=hint or _MISS_HINTS[error.kind]))
+        error = self.faults.explain(error.replace(hint=hint or _MISS_HINTS[error.kind]))
         self._note_miss(error, call=0, place=call.place, number=call.number, attempt=1, method=call.method)
         self.diverged = self.diverged or str(error)
         if self._explored_run is None:
@@ -634,7 +634,7 @@ class WireSession(Session, Served):
         return self.source, self._encoder
 
     def _answer_miss(self, attempt: CallAttempt, error: RecordingMismatchError) -> HttpResponse:
-        error = self._after_faults(error.replace(hint=_MISS_HINTS[error.kind]), attempt.site)
+        error = self.faults.explain(error.replace(hint=_MISS_HINTS[error.kind]), attempt.site)
         self._report_miss(attempt, error)
         scripted = self.source if isinstance(self.source, ScriptedModels) else None
         match = None if scripted is None else scripted.continued(attempt.parsed, attempt.step_id)
@@ -646,11 +646,6 @@ class WireSession(Session, Served):
         message = shorten(str(error), MAX_ERROR_CHARS)
         refusal = refusal_response(attempt.parsed.route.any_codec, MISS_STATUS, message)
         return self.note(attempt, refusal, CallOutcome("missed"))
-
-    def _after_faults(self, error: RecordingMismatchError, site: Site | None = None) -> RecordingMismatchError:
-        """Return the error with the faults that can have caused it, if there are any, instead of its hint."""
-        causes = self.faults.causes(site)
-        return error.replace(fired=causes, hint="") if causes else error
 
     def _note_divergence(self, attempt: CallAttempt, error: RecordingMismatchError, *, is_answered: bool) -> None:
         parsed = attempt.parsed

@@ -22,11 +22,12 @@ from offbook.events import NULL_SINK, FaultFired, Sink, ToolCalled
 from offbook.faults.order import DeliveredTwice, OpenCall
 from offbook.faults.tools import ToolFault
 from offbook.messages import JsonObject, result_text
-from offbook.recording.call_cache import OWN_TURN, CallCache, CallTurn, ToolCallNames
+from offbook.recording.call_cache import OWN_TURN, CallCache, CallTurn
 from offbook.recording.format.exchange import RecordedError, ToolExchange
 from offbook.recording.latency import NO_LATENCY, Latency
 from offbook.recording.match.cursor import AlikeArguments, ExchangeMatch
 from offbook.recording.redact.rules import redactor_in_force
+from offbook.session.numbers import ToolCallNames
 from offbook.session.recorder import Recorder
 from offbook.session.script import Script, ScriptedModels, ScriptedTools
 from offbook.session.sources import RecordedTools

@@ -36,9 +36,9 @@ from offbook.cli.runners.wire import (
 )
 from offbook.errors import InputError
 from offbook.messages import tool_results
-from offbook.recording.replace_on_close import keep_recording, kept_beside
 from offbook.recording.stores.locate import open_store
 from offbook.recording.tool_names import answered_tool_names, recorded_tool_names
+from offbook.recording.transaction import keep_recording, kept_beside
 from offbook.settings import unknown_tools
 from offbook.text import format_usd, pluralize
 from offbook.tools.child_process import program_hint
@@ -209,7 +209,7 @@ def _run(command: list[str], options: ExecArguments, *, report: WireReportFile) 
             end = run_child(mcp.command(command), environment, time_limit_s=options.time_limit)
         except OSError as error:
             raise typer.Exit(_print_not_started(command[0], error)) from None
-        unused_tools = mcp.unused(server)
+        unused_tools = mcp.uncalled(server)
         usage = [*server.unused_exchanges(), *unused_tools], server.overused_exchanges()
         if options.record is not None and (end.is_late or end.code != FINE):
             keep_recording(open_store(options.record))  # one that is to be replaced stays as it was

@@ -82,7 +82,7 @@ def serve_here(options: ServeArguments) -> ServedTally:
             notice.print(api_key=options.api_key, is_json=options.as_json)
             next(iter(signals))
             signals.restore()
-            usage = [*server.unused_exchanges(), *mcp.unused(server)], server.overused_exchanges()
+            usage = [*server.unused_exchanges(), *mcp.uncalled(server)], server.overused_exchanges()
     tally = tally_wire_calls(server, usage, options.fault_plan())
     return ServedTally(replace(tally, cache=mcp.cache_counts(tally.cache)))
 

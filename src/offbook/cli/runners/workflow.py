@@ -35,8 +35,8 @@ from offbook.faults import FaultPlan
 from offbook.messages import JsonObject
 from offbook.pipeline import NO_FAULTS, Mock, Mode, Record, Replay, open_pipeline, resolve_mode
 from offbook.recording.match.cursor import UnusedEntry
-from offbook.recording.replace_on_close import keep_recording
 from offbook.recording.stores.locate import open_store
+from offbook.recording.transaction import keep_recording
 from offbook.settings import configured_tools, find_project
 from offbook.tools.dispatch import running_tool
 from offbook.tools.effects import declared_tools

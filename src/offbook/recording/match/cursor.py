@@ -135,9 +135,9 @@ class Cursor(Generic[E]):
         for served in ids:
             self._used[served] = self._used.get(served, 0) + 1
 
-    def unused(self) -> list[UnusedEntry]:
-        """Return the exchanges that were never served, in the order of the index."""
-        return [UnusedEntry(stored.key, position) for position, stored in unserved(self._index, self._used)]
+    def unserved(self) -> Iterator[tuple[int, StoredExchange[E]]]:
+        """Yield the exchanges that were never served, in the order of the index, with their positions in their keys."""
+        return unserved(self._index, self._used)
 
     def overused(self) -> list[OverusedEntry]:
         """Return the recorded answers of models that were served more often than they were recorded.
