@@ -247,6 +247,10 @@ class RecordedTools(Source[ToolExchange]):
         super().__init__(Cursor(self.index) if cursor is None else cursor)
         self._alike, self._finds_servers = alike or tape.alike_arguments, finds_servers
 
+    def note_defaults(self, tool: str, defaults: JsonObject) -> None:
+        """Note the defaults of a tool's arguments: a call is the same with one that is given and one that is not."""
+        self._alike.note_defaults(tool, defaults)
+
     def find(self, tool: str, arguments: JsonObject, fingerprint: str = "") -> ExchangeMatch[ToolExchange]:
         """Return what answers a call of a tool. It counts as served when it is passed to `use`.
 

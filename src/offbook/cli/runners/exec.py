@@ -45,6 +45,7 @@ from offbook.tools.child_process import program_hint
 from offbook.vendors import agent_variables, named_base_urls
 from offbook.wire.intercept.program_network import ProgramNetwork
 from offbook.wire.proxy.upstream import missing_key_advice
+from offbook.wire.server.tool_socket import ToolSocket
 from offbook.wire.server.wire_server import WireServer
 from offbook.wire.settings import ExecArguments
 from offbook.wire.tool_variables import tool_variables
@@ -205,8 +206,9 @@ def _run(command: list[str], options: ExecArguments, *, report: WireReportFile) 
         try:
             environment = child_environment(os.environ, server, network, options.base_url_vars)
             environment |= effects.variables | mcp.point_to(server)
-            environment |= tool_variables(environment, server.url, options.tools)
-            end = run_child(mcp.command(command), environment, time_limit_s=options.time_limit)
+            with ToolSocket(server) as socket:
+                environment |= tool_variables(environment, server.url, options.tools, socket=socket.path)
+                end = run_child(mcp.command(command), environment, time_limit_s=options.time_limit)
         except OSError as error:
             raise typer.Exit(_print_not_started(command[0], error)) from None
         unused_tools = mcp.uncalled(server)
