@@ -1,6 +1,16 @@
 """What a conversation shows of the tools that a program ran."""
 
-from offbook.explore.inferred_tools import ToolResult, Turn, infer_tools
+import pytest
+from msgspec.structs import replace
+
+from offbook.explore.inferred_tools import (
+    ToolResult,
+    Turn,
+    infer_tools,
+    inferred_effects,
+    inferred_runs,
+    unseen_calls,
+)
 from offbook.messages import ToolCall
 
 REFUND = ToolCall("refund", {"order": 42}, "a")
@@ -31,10 +41,49 @@ def test_a_call_whose_result_is_never_sent_may_have_run():
     assert outcomes(asks(REFUND)) == [("refund", "unknown", "")]
 
 
-def test_a_call_that_is_asked_for_again_before_its_result_has_not_run():
-    assert outcomes(asks(REFUND), asks(REFUND), asks(sends=[PAID])) == [("refund", "done", "paid")]
-    without_ids = ToolCall("refund", {"order": 42})
-    assert len(outcomes(asks(without_ids), asks(without_ids))) == 1
+def test_nobody_sees_a_call_that_is_asked_for_again_before_its_result():
+    unseen, seen = infer_tools([asks(REFUND), asks(REFUND), asks(sends=[PAID])])
+    assert (unseen.is_unseen, unseen.outcome) == (True, "unknown")
+    assert (seen.is_unseen, seen.outcome) == (False, "done")
+    assert unseen_calls([unseen, seen]) == (unseen.effect(),)
+    assert inferred_effects([unseen, seen], {}) == [seen.effect()]
+    assert len(inferred_runs([unseen, seen], {})) == 1
+
+
+def test_a_refused_call_that_is_asked_for_again_has_not_run():
+    wrong = ToolCall("refund", {"order": "x"}, "a")
+    assert outcomes(asks(wrong, offers={"refund": SCHEMA}), asks(REFUND), asks(sends=[PAID])) == [
+        ("refund", "done", "paid")
+    ]
+
+
+def test_a_call_in_an_answer_that_was_cut_has_run_if_its_result_is_sent():
+    cut = Turn(asked=[REFUND], is_cut=True)
+    assert outcomes(cut, asks(sends=[PAID])) == [("refund", "done", "paid")]
+    (unanswered,) = infer_tools([cut])
+    assert unanswered.is_unseen
+
+
+@pytest.mark.parametrize(
+    ("result", "failed"),
+    [
+        (ToolResult("a", "refund", "Error: the till is closed"), {}),
+        (ToolResult("a", "refund", '{"error": "closed"}'), {}),
+        (ToolResult("a", "refund", "geschlossen", is_error=True), {}),
+        (ToolResult("a", "refund", "geschlossen"), {"refund": "^geschlossen"}),
+    ],
+)
+def test_a_result_that_is_a_failure_shows_that_the_tool_has_failed(result, failed):
+    (tool,) = infer_tools([asks(REFUND), asks(sends=[result])], failed)
+    assert tool.outcome == "failed"
+
+
+def test_results_of_equal_calls_in_one_request_show_that_both_ran():
+    again = ToolCall("refund", {"order": 42}, "c")
+    one, two = infer_tools([asks(REFUND), asks(again, sends=[PAID]), asks(sends=[PAID, replace(PAID, id="c")])])
+    assert (one.effect().source, two.effect().source) == ("shown", "shown")
+    over = infer_tools([asks(REFUND), asks(sends=[PAID]), asks(again), asks(sends=[replace(PAID, id="c")])])
+    assert {each.effect().source for each in over} == {"inferred"}
 
 
 def test_a_request_that_is_sent_again_shows_the_same_run_of_a_tool():

@@ -4,7 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from offbook.errors import InputError
-from offbook.explore.options import broken_invariants
+from offbook.explore.options import broken_invariants, gave_up_by
+from offbook.explore.run import RunFailure
 from offbook.explore.verdict import (
     FINDING_TITLES,
     FINDINGS,
@@ -25,7 +26,9 @@ OTHER = Effect(tool="refund", arguments={"order_id": 43})
 BOOKED, CANCELLED = (Effect(tool=f"{verb}_hotel", arguments={"room": 7}) for verb in ("book", "cancel"))
 UNDOES = {"cancel_hotel": ToolDeclaration(undoes="book_hotel")}
 ASKED = Effect(tool="refund", arguments={"order_id": 42}, source="inferred")
+SHOWN = Effect(tool="refund", arguments={"order_id": 42}, source="shown")
 FOUND = tool_run("find_order")
+PAYS = {"refund": ToolDeclaration(side_effect=True)}
 READS = {"find_order": ToolDeclaration(read_only=True)}
 MARK = "fault-qgtdbc"
 GARBLED = ("tool=find_order call=1: tool_garbled",)
@@ -74,10 +77,19 @@ def test_a_run_is_judged_by_how_it_ended(verdict, run, clean):
         ("wrong effect", fired_run(effects=(PAID,)), clean_run()),
         ("wrong effect", fired_run(effects=(OTHER,)), PAYING),
         ("missing effect", fired_run(), PAYING),
-        ("missing effect", fired_run(result="Have a nice day"), PAYING),
-        ("different result", fired_run(result="The order was not refunded."), PAYING),
+        ("different outcome", fired_run(result="Have a nice day"), PAYING),
+        ("different outcome", fired_run(result="Bitte warten Sie auf eine Kollegin."), PAYING),
+        ("missing effect", fired_run(result="Done! Have a nice day."), PAYING),
         ("possible repeated effect", fired_run(effects=(ASKED, ASKED)), clean_run(effects=(ASKED,))),
-        ("missing effect", fired_run(), clean_run(effects=(ASKED,))),
+        ("missing effect", fired_run(), clean_run(effects=(ASKED,), declarations=PAYS)),
+        ("undecided", fired_run(), clean_run(effects=(ASKED,))),
+        ("repeated effect", fired_run(effects=(SHOWN, SHOWN), declarations=PAYS), clean_run(effects=(ASKED,))),
+        ("possible repeated effect", fired_run(effects=(SHOWN, SHOWN)), clean_run(effects=(ASKED,))),
+        (
+            "possible repeated effect",
+            fired_run(effects=(ASKED, ASKED), declarations=PAYS),
+            clean_run(effects=(ASKED,)),
+        ),
         ("failed cleanly", fired_run(error=DECLARED, effects=(BOOKED, CANCELLED), declarations=UNDOES), PAYING),
         ("repeated effect", fault_run("doubled_tool_calls", effects=(PAID, PAID)), PAYING),
         (BROKEN, fault_run("one_more_tool", effects=(PAID, PAID)), PAYING),
@@ -97,8 +109,10 @@ def test_a_run_is_judged_by_its_effects(verdict, run, clean):
         (BROKEN, fired_run(result=None)),
         (BROKEN, fired_run(result="do")),
         (BROKEN, fired_run(result="None")),
-        (BROKEN, fired_run(result=f"the answer: {MARK}", marks=(MARK,))),
-        ("different result", fired_run(result=f"Sorry, I could not: {MARK}", marks=(MARK,))),
+        (BROKEN, fired_run(result=f"Error code: 500 - {MARK}", marks=(MARK,))),
+        (BROKEN, fired_run(result=f"done: {MARK}", marks=(MARK,))),
+        (BROKEN, fired_run(fired=GARBLED, result=f"the answer: {MARK}", marks=(MARK,))),
+        ("different result", fired_run(result=f"Das ging nicht: {MARK}", marks=(MARK,))),
         (BROKEN, fired_run(result="dodone")),
         ("different result", fired_run(fired=EMPTY_TOOL, result=[])),
         (BROKEN, fired_run(fired=EMPTY_TOOL, result=None)),
@@ -180,8 +194,8 @@ def test_the_evidence_of_a_repeated_effect_says_that_its_idempotency_key_was_ano
 
 
 def test_the_evidence_counts_what_ran_often_before_a_run_gave_up():
-    run = fault_run("one_more_tool", effects=(PAID, PAID, OTHER, PAID), error=DECLARED)
-    assert assess(run, PAYING).evidence[-1] == "refund(order_id=42) 3 times, refund(order_id=43) had run"
+    run = fault_run("one_more_tool", effects=(PAID, PAID, PAID), error=DECLARED)
+    assert "refund(order_id=42) 3 times had run" in assess(run, PAYING).evidence
 
 
 def test_a_last_call_that_fails_for_good_after_all_effects_was_not_needed():
@@ -293,7 +307,7 @@ def test_the_evidence_names_the_continuation():
     ("evidence", "run", "clean"),
     [
         ("refund(order_id=42) ran 2 times instead of once", fired_run(effects=(PAID, PAID)), PAYING),
-        ("refund(order_id=42) did not run, and the run ended as if it had", fired_run(), PAYING),
+        ("refund(order_id=42) did not run, and the result is the same", fired_run(), PAYING),
         ("KeyError: 'x'", fired_run(error=UNDECLARED), clean_run()),
         ("it returned nothing, and no error", fired_run(result=" "), clean_run()),
         ("it returned only a part of the result, and no error", fired_run(result="d"), clean_run()),
@@ -328,28 +342,112 @@ def test_what_had_been_changed_stands_beside_the_error_that_ended_the_run():
     assert assess(fired_run(error=DECLARED, effects=(PAID,)), PAYING).evidence == (
         "GaveUp: no more",
         "refund(order_id=42) had run",
+        "it had changed all that the clean run changes",
     )
 
 
-def test_what_had_been_changed_stands_beside_a_result_that_says_that_it_failed():
-    assessment = assess(fired_run(result="Sorry, nothing was charged.", effects=(PAID,)), PAYING)
-    assert assessment.title == "different result"
-    failed, difference, had_run = assessment.evidence
-    assert failed == "it says in its result that it failed"
-    assert had_run == "refund(order_id=42) had run"
-    assert difference.endswith(f"\n  -{PAYING.result}\n  +Sorry, nothing was charged.")
+NOTHING_PAID = "Nichts wurde gebucht."
+
+
+def test_a_result_that_gives_up_without_naming_what_stands_leaves_it_behind():
+    run = fired_run(result=NOTHING_PAID, effects=(PAID,))
+    assert assess(run, PAYING).title == "different result"
+    assessment = assess(run, PAYING, gave_up=gave_up_by("^Nichts"))
+    assert assessment.title == "left behind"
+    stands, said, difference = assessment.evidence
+    assert stands == "refund(order_id=42) stands, and the run gave up without naming that"
+    assert said == "its result says that it gave up"
+    assert difference.endswith(f"\n  -{PAYING.result}\n  +{NOTHING_PAID}")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "result", "clean"),
+    [
+        ("left behind", {"ok": False}, {"ok": True}),
+        ("left behind", {"ok": False, "fehler": "Zeit"}, {"ok": True}),
+        ("left behind", {"trip": {"booked": False}}, {"trip": {"booked": True}}),
+        ("left behind", {"error": "no"}, {"answer": "done"}),
+        ("left behind", {"exit": 0, "stdout": '{"ok": false}\n'}, {"exit": 0, "stdout": '{"ok": true}\n'}),
+        ("left behind", "Error: it failed", "done"),
+        ("different result", {"status": "failed"}, {"status": "done"}),
+        ("different result", {"ok": True, "n": False}, {"ok": True}),
+    ],
+)
+def test_a_result_denies_success_by_its_structure(verdict, result, clean):
+    assert assess(fired_run(result=result, effects=(PAID,)), replace(PAYING, result=clean)).title == verdict
+
+
+@pytest.mark.parametrize(
+    ("verdict", "effects", "error"),
+    [
+        ("left behind", (BOOKED,), DECLARED),
+        ("failed partway", (BOOKED, PAID), DECLARED),
+        ("failed cleanly", (BOOKED, CANCELLED), DECLARED),
+        ("failed partway", (PAID,), replace(DECLARED, message="order 42 is paid")),
+        ("failed partway", (BOOKED,), replace(DECLARED, message="book_hotel was not undone")),
+        ("left behind", (BOOKED,), replace(DECLARED, message="17 things went wrong")),
+        ("left behind", (BOOKED,), RunFailure("gave up", "exit 1", "")),
+        ("crashed", (BOOKED,), UNDECLARED),
+    ],
+)
+def test_a_run_that_gave_up_leaves_a_part_behind(verdict, effects, error):
+    clean = clean_run(effects=(BOOKED, PAID), declarations=UNDOES)
+    assert assess(fired_run(result=None, error=error, effects=effects), clean).title == verdict
+
+
+def test_an_effect_that_may_remain_is_not_left_behind():
+    declared = UNDOES | {"book_hotel": ToolDeclaration(side_effect=True, may_remain=True)}
+    clean = clean_run(effects=(BOOKED, PAID), declarations=declared)
+    assert assess(fired_run(result=None, error=DECLARED, effects=(BOOKED,)), clean).title == "failed partway"
+
+
+def test_only_what_is_known_to_be_an_effect_is_left_behind():
+    booked = replace(BOOKED, source="inferred")
+    clean, run = clean_run(effects=(booked, PAID)), fired_run(result=None, error=DECLARED, effects=(booked,))
+    assert assess(run, clean).title == "failed partway"
+    declared = {"book_hotel": ToolDeclaration(side_effect=True)}
+    assert assess(run, replace(clean, declarations=declared)).title == "left behind"
+
+
+def test_a_value_that_other_tools_have_does_not_name_an_effect():
+    look = tool_run("look")
+    clean = clean_run(effects=(BOOKED, PAID), tools=(look,))
+    run = fired_run(result=None, error=replace(DECLARED, message="42 went wrong"), effects=(PAID,))
+    assert assess(run, clean).title == "failed partway"
+    assert assess(replace(run, tools=(look,)), clean).title == "left behind"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "result", "clean"),
+    [
+        ("missing effect", "Order 42 is refunded. We are closed tomorrow.", "Order 42 is refunded."),
+        ("missing effect", "Auftrag 42 ist erstattet! Bis bald.", "Auftrag 42 ist erstattet. Schönen Tag."),
+        ("missing effect", {"text": "a", "refunded": True}, {"text": "b", "refunded": True}),
+        ("missing effect", "Guten Tag.\nErstattet: R-9.", "Hallo.\nErstattet: R-9."),
+        ("different outcome", "Order 42 is not refunded.", "Order 42 is refunded."),
+        ("different outcome", "Auftrag 42 konnte nicht geprüft werden.", "Auftrag 42 ist erstattet."),
+        ("different outcome", {"order": 42, "next": "a person"}, {"order": 42, "next": ""}),
+        ("different outcome", "2 of 3 are booked.", "3 of 3 are booked."),
+        ("different outcome", "返金できませんでした。", "注文42を返金しました。"),
+        ("missing effect", "注文42を返金しました。明日届きます。", "注文42を返金しました。"),
+    ],
+)
+def test_a_missing_effect_is_one_that_the_result_claims(verdict, result, clean):
+    returned = tool_run(result="R-9", side_effect=True)
+    paying = replace(PAYING, result=clean, tools=(returned,))
+    assert assess(fired_run(result=result), paying).title == verdict
+
+
+def test_a_different_outcome_shows_what_is_missing_beside_both_results():
+    assessment = assess(fired_run(result="A person will look at it.", effects=(BOOKED,)), PAYING)
+    assert assessment.title == "wrong effect"
+    assert "refund(order_id=42) did not run" in assess(fired_run(result="Later."), PAYING).evidence
+    assert any("--gave-up" in line for line in assess(fired_run(result="Later."), PAYING).evidence)
 
 
 def test_an_effect_of_a_tool_that_a_run_may_go_on_without_is_not_missing():
     assert assess(fired_run(), PAYING, optional=["refund"]).title == "recovered"
     assert assess(fired_run(effects=(PAID, PAID)), PAYING, optional=["refund"]).title == "repeated effect"
-
-
-def test_a_missing_effect_with_another_result_shows_it_and_says_how_to_give_up():
-    not_run, difference, advice = assess(fired_run(result="Noted, the refund waits"), PAYING).evidence
-    assert not_run == "refund(order_id=42) did not run, and the run ended as if it had"
-    assert difference.endswith(f"\n  -{PAYING.result}\n  +Noted, the refund waits")
-    assert advice == "if that says that it failed, end with an error that is declared: other words are not recognised"
 
 
 @pytest.mark.parametrize("prevented", [True, False])
@@ -365,8 +463,8 @@ def test_to_undo_what_was_attempted_and_failed_is_no_wrong_effect(prevented):
 def test_an_effect_that_was_undone_did_run():
     clean, undone = clean_run(effects=(BOOKED,), declarations=UNDOES), {"effects": (BOOKED, CANCELLED)}
     told = assess(fired_run(result="The booking was taken back.", **undone), clean)
-    assert told.title == "different result"
-    assert told.evidence[2:] == ("book_hotel(room=7) ran and was undone by cancel_hotel(room=7)",)
+    assert told.title == "different outcome"
+    assert told.evidence[2] == "book_hotel(room=7) ran and was undone by cancel_hotel(room=7)"
     untold = assess(fired_run(**undone), clean)
     assert untold.title == "missing effect"
     assert untold.evidence == (
@@ -379,7 +477,7 @@ def test_the_evidence_shows_where_long_arguments_differ():
     assessment = assess(fired_run(effects=(wrong,)), clean_run(effects=(right,)))
     assert assessment.evidence == (
         f'mail(text=…{"x" * 20}Bob") ran; without the fault it does not',
-        f'mail(text=…{"x" * 20}Ann") did not run, and the run ended as if it had',
+        f'mail(text=…{"x" * 20}Ann") did not run, and the result is the same',
     )
 
 
@@ -388,7 +486,7 @@ def test_a_missing_effect_names_the_calls_of_its_tool_that_may_have_run():
     other = Effect(tool="mail", outcome="unknown", source="inferred")
     assessment = assess(fired_run(effects=(perhaps, other)), PAYING)
     assert assessment.evidence == (
-        "refund(order_id=42) did not run, and the run ended as if it had",
+        "refund(order_id=42) did not run, and the result is the same",
         'refund(order_id="x") may have run instead',
     )
 
@@ -439,6 +537,37 @@ def test_a_tool_that_nobody_sees_may_have_run_if_a_broken_call_arrived(verdict, 
     assert bool(told) == (verdict == "undecided")
 
 
+@pytest.mark.parametrize(
+    ("verdict", "declared"),
+    [
+        ("undecided", ToolDeclaration()),
+        ("undecided", ToolDeclaration(side_effect=True)),
+        ("recovered", ToolDeclaration(read_only=True)),
+        ("recovered", ToolDeclaration(idempotent="order_id")),
+        ("undecided", ToolDeclaration(idempotent="key")),
+    ],
+)
+def test_a_tool_that_was_asked_for_again_before_its_result_may_have_run_twice(verdict, declared):
+    clean = clean_run(effects=(ASKED,), declarations={"refund": declared})
+    run = fired_run(effects=(ASKED,), unseen=(replace(ASKED, outcome="unknown"),))
+    assessment = assess(run, clean)
+    assert assessment.title == verdict
+    assert any(line.startswith("cannot see refund") for line in assessment.evidence) == (verdict == "undecided")
+
+
+def test_what_was_left_of_a_cut_answer_has_run_if_its_result_was_sent():
+    cut, ran = replace(CUT, number=1), tool_run(result="paid", is_observed=False)
+    clean = replace(ASKS, tools=(ran,))
+    assert assess(fired_run(calls=(cut, model_call(2)), effects=(ASKED,), tools=(ran,)), clean).title == "recovered"
+    assert assess(fired_run(calls=(cut, AGAIN), effects=(ASKED,), tools=(ran,)), clean).title == "undecided"
+
+
+def test_a_tool_that_returned_a_failure_has_not_run_twice():
+    failed = tool_run("look_up", has_failed=True)
+    clean = clean_run(tools=(tool_run("look_up"),))
+    assert assess(fired_run(tools=(failed, tool_run("look_up", 2))), clean).title == "recovered"
+
+
 def test_a_recovery_is_hedged_if_nobody_saw_its_effects():
     hedge = "as far as the conversation shows: nobody saw refund run"
     assert assess(fired_run(effects=(ASKED,)), clean_run(effects=(ASKED,))).evidence[-1] == hedge
@@ -446,7 +575,7 @@ def test_a_recovery_is_hedged_if_nobody_saw_its_effects():
 
 
 def test_every_finding_of_a_run_is_in_the_evidence():
-    assessment = assess(fired_run(result="None"), PAYING)
+    assessment = assess(fired_run(result="Done. None."), PAYING)
     assert assessment.title == "missing effect"
     assert any("placeholder" in line for line in assessment.evidence)
 
@@ -486,7 +615,7 @@ def test_findings_are_the_worst_verdicts():
         ("storm", {"bad retry (storm)"}),
         ("retry-storm", {"bad retry (storm)"}),
         ("repeated-effect", {"repeated effect", "possible repeated effect"}),
-        ("repeated side effect", {"repeated effect"}),
+        ("repeated side effect", {"repeated effect", "possible repeated effect"}),
         ("possible-repeat", {"possible repeated effect"}),
         ("wrong", {"undetected (failed check)", "bad retry (lost messages)"}),
         ("bad retry (in vain)", {"bad retry (in vain)"}),

@@ -125,10 +125,21 @@ def volatile_values(value: object) -> set[str]:
     return set(_VOLATILE.findall(msgspec.json.encode(value).decode()))
 
 
+def mask_volatile(text: str) -> str:
+    """Return a text with `…` in place of UUIDs, hexadecimal ids and times."""
+    return _VOLATILE.sub("…", text)
+
+
 def without_volatile(effect: Effect, known: Collection[str]) -> Effect:
     """Return the effect with `…` in place of what may differ in every run. Two reports of it are then the same."""
     text = _mask(msgspec.json.encode(effect.arguments).decode(), known)
     return replace(effect, arguments=msgspec.json.decode(text))
+
+
+def is_idempotent(effect: Effect, others: Iterable[Effect], declared: ToolDeclaration) -> bool:
+    """Return whether a further call changes nothing, because of its arguments or of its key, which another one has."""
+    key = _idempotency_key(effect, declared.idempotent)
+    return key is not None and any(_idempotency_key(each, declared.idempotent) == key for each in others)
 
 
 def used_keys(effects: Iterable[Effect], tool: str, declared: ToolDeclaration) -> int:

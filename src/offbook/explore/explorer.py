@@ -484,6 +484,12 @@ class Explorer:
     def _worst(self, runs: Iterable[Run]) -> tuple[Run, Assessment]:
         options = self._options
         assessed = [
-            (run, assess(run, self.clean, invariants=options.invariants, optional=options.optional)) for run in runs
+            (
+                run,
+                assess(
+                    run, self.clean, invariants=options.invariants, optional=options.optional, gave_up=options.gave_up
+                ),
+            )
+            for run in runs
         ]
         return min(assessed, key=lambda each: each[1].severity)

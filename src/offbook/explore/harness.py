@@ -19,7 +19,7 @@ from offbook.clock import SYSTEM_CLOCK
 from offbook.codecs.base import retry_after_s
 from offbook.errors import ProviderError, RecordingMismatchError
 from offbook.events import BreakerChanged, Event, FallbackTaken, RetryScheduled
-from offbook.explore.inferred_tools import InferredTool, inferred_effects, inferred_runs, offered_tool
+from offbook.explore.inferred_tools import InferredTool, inferred_effects, inferred_runs, offered_tool, unseen_calls
 from offbook.explore.observer import (
     CLEAN_LIMITS,
     NO_DECLARATIONS,
@@ -257,12 +257,12 @@ def observe_run(tool: ToolDef, observer: RunObserver) -> ToolDef:
         value = tool.callable(**arguments)
         if isinstance(value, Awaitable):
             return wait(started, value)
-        started.has_returned = True
+        started.returned(value)
         return value
 
     async def wait(started: ObservedTool, value: Awaitable[Any]) -> Any:
         result = await value
-        started.has_returned = True
+        started.returned(result)
         return result
 
     return wrap_tool(tool, call, timeout_s=None)
@@ -496,8 +496,14 @@ class Harness:
     @property
     def effects(self) -> tuple[Effect, ...]:
         """The side effects so far: the calls of tools that have one and that ran, reported ones instead of inferred."""
-        inferred = [each for each in self._inferred_tools if each.tool not in self._reporting]
-        return prefer_reported(self.reported, (*self._observer.effects, *inferred_effects(inferred, self._declared)))
+        others = (*self._observer.effects, *inferred_effects(self._inferred_tools, self._declared))
+        return prefer_reported(self.reported, others, reporting=self._reporting)
+
+    @property
+    def unseen(self) -> tuple[Effect, ...]:
+        """The calls of which it is open whether they ran, of tools that report nothing."""
+        reporting = {*self._reporting, *(effect.tool for effect in self.reported)}
+        return tuple(each for each in unseen_calls(self._inferred_tools) if each.tool not in reporting)
 
     @property
     def declarations(self) -> dict[str, ToolDeclaration]:
@@ -658,6 +664,7 @@ class HarnessFactory:
                 limits=CLEAN_LIMITS if script is None else script.limits,
                 knows_pauses=True,
                 sent=self._sent if script is None else None,
+                declarations=self._declarations,
             ),
             host,
             models=models,

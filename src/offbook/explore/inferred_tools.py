@@ -6,29 +6,35 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import count, islice
+from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from offbook.errors import InputError, ToolArgumentsError
 from offbook.explore.run import ToolRun
 from offbook.messages import JsonObject, ToolCall
-from offbook.recording.match.conversation import reads_like_failure
 from offbook.tools import ToolSpec
-from offbook.tools.effects import UNDECLARED, Effect, EffectOutcome, ToolDeclaration
+from offbook.tools.effects import UNDECLARED, Effect, EffectOutcome, EffectSource, ToolDeclaration
+from offbook.tools.failures import is_failed_result
+
+NO_PATTERNS: Mapping[str, str] = MappingProxyType({})
 
 
 class ToolResult(Struct, frozen=True):
-    """A result of a tool in a request: the id of its call, the tool if that is known, and the text."""
+    """A result of a tool in a request: the id of its call, the tool if that is known, the text, and what marks it as an
+    error."""
 
     id: str
     tool: str
     text: str
+    is_error: bool = False
 
 
 class Turn(Struct, frozen=True, kw_only=True):
-    """A request and the tool calls of its answer; none if the answer did not arrive.
+    """A request and the tool calls of its answer. It `is_cut` if not all of the answer arrived.
 
     `offered` are the schemas of the tools that the request offers, by name.
     """
@@ -36,43 +42,76 @@ class Turn(Struct, frozen=True, kw_only=True):
     results: Sequence[ToolResult] = ()
     offered: Mapping[str, JsonObject] = {}
     asked: Sequence[ToolCall] = ()
+    is_cut: bool = False
 
 
 class InferredTool(Struct, frozen=True, kw_only=True):
-    """A tool that the program ran, or may have run, and the result that it sent to the model."""
+    """A tool that the program ran, or may have run, and the result that it sent to the model.
+
+    A tool `was_shown` to run several times if one request has the results of that many equal calls. Of one that
+    `is_unseen` it is open whether it ran: the model asked for it again before its result came, or not all of the answer
+    that asked for it arrived.
+    """
 
     tool: str
     arguments: JsonObject
     outcome: EffectOutcome
     result: str = ""
+    was_shown: bool = False
+    is_unseen: bool = False
 
     def effect(self) -> Effect:
-        return Effect(tool=self.tool, arguments=self.arguments, outcome=self.outcome, source="inferred")
+        source: EffectSource = "shown" if self.was_shown else "inferred"
+        return Effect(tool=self.tool, arguments=self.arguments, outcome=self.outcome, source=source)
 
 
-def infer_tools(turns: Iterable[Turn]) -> list[InferredTool]:
+def infer_tools(turns: Iterable[Turn], failed: Mapping[str, str] = NO_PATTERNS) -> list[InferredTool]:
     """Return the tools that the program ran, in the order in which the model asked for them.
 
-    A call ran if a later request has its result. It may have run if none has, or one that reads like a failure. If the
-    model asks for it again before that, as after an answer that the program has refused, it did not run. A conversation
-    that is started over may run the same call again. Calls whose arguments are not JSON are left out.
+    A call ran if a later request has its result, even if the answer that asked for it was cut. It has failed if that
+    is the result of a failed tool (`failed` are the declared patterns, by tool). It may have run if no request has its
+    result, or if its arguments do not fit. If the model asks for it again before that, as after an answer that the
+    program has refused, nobody has seen whether it ran. A conversation that is started over may run the same call
+    again. Calls whose arguments are not JSON are left out.
     """
     pending = _PendingCalls()
-    ended: list[tuple[int, InferredTool]] = []
+    ended: list[tuple[_PendingCall, InferredTool]] = []
     places = count()
     for turn in turns:
-        ended += [(call.place, call.ended(result.text)) for call, result in pending.take_answered(turn.results)]
+        for call, result in pending.take_answered(turn.results):
+            ended.append((call, call.ended(result, failed.get(result.tool or call.call.tool))))
         asked = list(_pending_calls(turn, places))
-        pending.drop_repeated(asked)
+        ended += [(call, call.unseen()) for call in pending.drop_repeated(asked) if call.may_have_run]
         pending.add(asked)
-    ended += [(call.place, call.unanswered()) for call in pending]
-    return [tool for _, tool in sorted(ended, key=lambda each: each[0])]
+        _note_shown(ended, turn.results)
+    ended += [(call, call.unseen() if call.is_cut else call.unanswered()) for call in pending]
+    return [tool for _, tool in sorted(ended, key=lambda each: each[0].place)]
+
+
+def _note_shown(ended: list[tuple[_PendingCall, InferredTool]], results: Sequence[ToolResult]) -> None:
+    """Note of equal calls that ran which have their results in one request: there, the program says so itself."""
+    if len(results) < 2:
+        return
+    sent = Counter(result.id for result in results)
+    groups: defaultdict[_Key, list[int]] = defaultdict(list)
+    for place, (call, tool) in enumerate(ended):
+        if tool.outcome == "done" and call.call.id and sent[call.call.id]:
+            groups[call.by_arguments[:-1]].append(place)
+    for places in groups.values():
+        shown = sum(sent[each] for each in {str(ended[place][0].call.id) for place in places})
+        if min(shown, len(places)) < 2:
+            continue
+        for place in places[-shown:]:
+            call, tool = ended[place]
+            ended[place] = call, replace(tool, was_shown=True)
 
 
 def inferred_runs(tools: Sequence[InferredTool], declarations: Mapping[str, ToolDeclaration]) -> tuple[ToolRun, ...]:
     """Return inferred tools as calls of tools that cannot fail."""
     counts, runs = Counter[str](), []
     for each in tools:
+        if each.is_unseen:
+            continue
         counts[each.tool] += 1
         runs.append(
             ToolRun(
@@ -80,6 +119,7 @@ def inferred_runs(tools: Sequence[InferredTool], declarations: Mapping[str, Tool
                 call=counts[each.tool],
                 arguments=each.arguments,
                 result=each.result,
+                has_failed=each.outcome == "failed",
                 is_observed=False,
                 side_effect=declarations.get(each.tool, UNDECLARED).has_effect,
             )
@@ -87,9 +127,15 @@ def inferred_runs(tools: Sequence[InferredTool], declarations: Mapping[str, Tool
     return tuple(runs)
 
 
+def unseen_calls(tools: Sequence[InferredTool]) -> tuple[Effect, ...]:
+    """Return the calls of which it is open whether they ran."""
+    return tuple(each.effect() for each in tools if each.is_unseen)
+
+
 def inferred_effects(tools: Sequence[InferredTool], declarations: Mapping[str, ToolDeclaration]) -> list[Effect]:
     """Return the effects of inferred tools, unless these are declared to have none."""
-    return [each.effect() for each in tools if not declarations.get(each.tool, UNDECLARED).read_only]
+    ran = [each for each in tools if not each.is_unseen]
+    return [each.effect() for each in ran if not declarations.get(each.tool, UNDECLARED).read_only]
 
 
 _Key: TypeAlias = tuple[object, ...]
@@ -107,7 +153,7 @@ class _PendingCall:
         self.call, self.place, self._nth = call, place, nth
         self.before_by_id = sum(each.id == call.id for each in turn.results)
         self.before_by_tool = sum(each.tool == call.tool for each in turn.results)
-        self._offered = turn.offered
+        self._offered, self.is_cut = turn.offered, turn.is_cut
 
     @property
     def by_id(self) -> _Key:
@@ -124,24 +170,33 @@ class _PendingCall:
         """What it has in common with the same call again, if one of them has no id."""
         return ("arguments", self.call.tool, msgspec.json.encode(self.call.args, order="sorted"), self._nth)
 
-    def ended(self, text: str) -> InferredTool:
+    def ended(self, result: ToolResult, failed: str | None) -> InferredTool:
         tool, arguments = self.call.tool, self.call.args
-        return InferredTool(tool=tool, arguments=arguments, outcome=self._outcome(text), result=text)
+        return InferredTool(tool=tool, arguments=arguments, outcome=self._outcome(result, failed), result=result.text)
 
     def unanswered(self) -> InferredTool:
         outcome: EffectOutcome = "refused" if self._is_refused else "unknown"
         return InferredTool(tool=self.call.tool, arguments=self.call.args, outcome=outcome)
+
+    def unseen(self) -> InferredTool:
+        return replace(self.unanswered(), is_unseen=True)
+
+    @property
+    def may_have_run(self) -> bool:
+        """Whether the program could run it, though no request has its result."""
+        return not self._is_refused and _fits(self.call, self._offered)
 
     @property
     def _is_refused(self) -> bool:
         """Whether the program cannot have run it, as it has no such tool."""
         return bool(self._offered) and self.call.tool not in self._offered
 
-    def _outcome(self, text: str) -> EffectOutcome:
+    def _outcome(self, result: ToolResult, failed: str | None) -> EffectOutcome:
         if self._is_refused:
             return "refused"
-        has_failed = reads_like_failure({"role": "tool", "content": text})
-        return "done" if _fits(self.call, self._offered) and not has_failed else "unknown"
+        if result.is_error or is_failed_result(result.text, failed):
+            return "failed"
+        return "done" if _fits(self.call, self._offered) else "unknown"
 
 
 def _fits(call: ToolCall, offered: Mapping[str, JsonObject]) -> bool:
@@ -190,13 +245,16 @@ class _PendingCalls:
             for key in ((), call.by_id, call.by_tool, call.by_arguments):
                 self._by_key[key][call.place] = call
 
-    def drop_repeated(self, asked: Iterable[_PendingCall]) -> None:
-        """Remove the calls that the model asks for again."""
+    def drop_repeated(self, asked: Iterable[_PendingCall]) -> list[_PendingCall]:
+        """Remove the calls that the model asks for again, and return them."""
+        dropped: dict[int, _PendingCall] = {}
         for call in asked:
             same = [each for each in self._find([call.by_arguments]) if not (each.call.id and call.call.id)]
             if call.call.id:
                 same += [each for each in self._find([call.by_id]) if each.call.tool == call.call.tool]
+            dropped |= {each.place: each for each in same}
             self._remove(same)
+        return list(dropped.values())
 
     def take_answered(self, results: Sequence[ToolResult]) -> list[tuple[_PendingCall, ToolResult]]:
         """Remove the calls whose results are new, and return them with these.

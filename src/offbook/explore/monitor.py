@@ -34,7 +34,7 @@ from offbook.explore.harness import CleanScript, Harness, HarnessFactory
 from offbook.explore.isolation import CaseProcess
 from offbook.explore.observer import EndlessRunError, RaisingHost
 from offbook.explore.options import DEFAULT_DEADLINES, Deadlines
-from offbook.explore.run import Run, RunFailure, error_text, normalize_text
+from offbook.explore.run import ErrorKind, Run, RunFailure, error_text, is_api_error, normalize_text
 from offbook.faults import FaultPlan
 from offbook.faults.order import run_task
 from offbook.recording.format.exchange import json_form
@@ -301,6 +301,7 @@ class RunMonitor(RaisingHost):
             continuation=harness.continuation,
             hung=hung,
             effects=harness.effects,
+            unseen=harness.unseen,
             declarations=harness.declarations,
             marks=harness.marks,
             overlaps=harness.overlaps,
@@ -314,8 +315,10 @@ class RunMonitor(RaisingHost):
         declared_as = next(filter(None, (_name_if(inner, each) for each in self._declared)), "")
         was_cancelled = isinstance(inner, asyncio.CancelledError) and self.harness.was_cancelled
         is_declared = was_cancelled or isinstance(inner, GAVE_UP_ERRORS) or declared_as
+        gave_up = is_api_error(type(inner).__module__, type(inner).__name__)
+        kind: ErrorKind = "declared" if is_declared else "gave up" if gave_up else "undeclared"
         message = _exit_call(inner) if isinstance(inner, SystemExit) else error_text(inner)
-        return RunFailure("declared" if is_declared else "undeclared", type(inner).__name__, message, declared_as)
+        return RunFailure(kind, type(inner).__name__, message, declared_as)
 
 
 PROCESS_ENDED = "ProcessEnded"

@@ -16,13 +16,14 @@ from offbook.explore.inferred_tools import InferredTool, ToolResult, Turn, infer
 from offbook.explore.run import CallOutcome, ChunkKind, ChunkKinds, Follows, ModelCall, ToolRun
 from offbook.faults.site import Site
 from offbook.messages import Accumulator, JsonObject, Response, StreamDelta, ToolCall, result_text, tool_results
-from offbook.recording.format.exchange import json_arguments
+from offbook.recording.format.exchange import ToolExchange, json_arguments
 from offbook.recording.format.wire_record import WireRecord
 from offbook.session.injector import refuse_crash
 from offbook.session.script import ModelScript
 from offbook.text import shorten
 from offbook.tools import ToolDef
 from offbook.tools.effects import UNDECLARED, Effect, EffectOutcome, ToolDeclaration, count_collected
+from offbook.tools.failures import is_failed_result
 from offbook.vendors import CODECS
 from offbook.wire.request import HttpRequest, ParsedRequest
 from offbook.wire.response import JSON_TYPE, HttpResponse, recorded_response, spoils_answer, stream_events
@@ -238,6 +239,22 @@ def requested_tools(parsed: ParsedRequest, answer: HttpResponse) -> tuple[ToolCa
     return response.tool_calls
 
 
+def arrived_tools(parsed: ParsedRequest, answer: HttpResponse) -> tuple[ToolCall, ...]:
+    """Return the tool calls of a streamed answer that was cut, as far as their arguments are complete."""
+    codec = parsed.route.codec
+    if codec is None or answer.status != 200 or not answer.is_streamed:
+        return ()
+    decoder, joined = codec.stream_decoder(), Accumulator()
+    try:
+        for _, frame in stream_events(answer, is_array=parsed.is_array):
+            for delta in decoder.feed(frame):
+                joined.add(delta)
+    except OffbookError:
+        pass  # what came before the broken event has arrived
+    calls = joined.join(Response("", parsed.model)).tool_calls
+    return tuple(call for call in calls if call.raw_arguments is None)
+
+
 def chunk_kinds(parsed: ParsedRequest, answer: HttpResponse) -> tuple[ChunkKind, ...]:
     """Return what each frame of a streamed answer carries, as far as it can be decoded."""
     codec = parsed.route.codec
@@ -376,11 +393,11 @@ class _McpCall(Struct, frozen=True):
 
 
 class ObservedTool:
-    """A call of a tool in this process. `has_run` if no fault has prevented it, `has_returned` if it then succeeded."""
+    """A call of a tool in this process. `has_run` if no fault has prevented it, `has_done` if it then succeeded."""
 
     def __init__(self, tool: ToolDef, number: int, arguments: JsonObject) -> None:
         self.tool, self.number, self.arguments = tool, number, arguments
-        self.has_run = self.has_returned = False
+        self.has_run = self.has_done = False
         self.result = ""
         self.error: str | None = None
 
@@ -392,11 +409,16 @@ class ObservedTool:
             result=self.result,
             error=self.error,
             has_run=self.has_run,
+            has_failed=self.has_run and not self.has_done,
             side_effect=self.tool.side_effect,
         )
 
+    def returned(self, value: object) -> None:
+        """Note what the tool itself returned."""
+        self.has_done = not is_failed_result(value, self.tool.failed)
+
     def to_effect(self) -> Effect:
-        outcome: EffectOutcome = "done" if self.has_returned else "failed"
+        outcome: EffectOutcome = "done" if self.has_done else "failed"
         return Effect(tool=self.tool.name, arguments=self.arguments, outcome=outcome)
 
 
@@ -502,15 +524,23 @@ class RunObserver:
                 result="" if call.got.result is UNSET else shorten(result_text(call.got.result), MAX_RESULT_CHARS),
                 error=None if call.got.error is None else call.got.error.message,
                 has_run=call.did is not None,
+                has_failed=call.did is not None and self._has_failed(call.tool, call.did),
                 side_effect=self._declaration(call.tool).has_effect,
             )
             for call in self._program_tools
         ]
 
+    def _has_failed(self, tool: str, did: ToolExchange) -> bool:
+        return did.error is not None or is_failed_result(did.result, self._declaration(tool).failed)
+
     def program_effects(self) -> list[Effect]:
         """Return the effects of the function tools of a program, where they happened."""
         return [
-            Effect(tool=call.tool, arguments=call.arguments, outcome="done" if call.did.error is None else "failed")
+            Effect(
+                tool=call.tool,
+                arguments=call.arguments,
+                outcome="failed" if self._has_failed(call.tool, call.did) else "done",
+            )
             for call in self._program_tools
             if call.did is not None and self._declaration(call.tool).has_effect
         ]
@@ -604,13 +634,17 @@ class RunObserver:
         """Return the tools that ran, as far as conversations over HTTP show, without those that are `observed`."""
         if not (calls := self._http_calls) and not self._killed:
             return []
-        turns = [
-            _turn_of(call.attempt, requested_tools(call.attempt.parsed, call.answer) if self._has_arrived(call) else ())
-            for call in calls
-        ]
+        turns = [self._turn(call) for call in calls]
         for place, attempt in reversed(self._killed):
             turns.insert(place, _turn_of(attempt))
-        return [each for each in infer_tools(turns) if each.tool not in observed]
+        failed = {tool: each.failed for tool, each in self._declarations.items() if each.failed is not None}
+        return [each for each in infer_tools(turns, failed) if each.tool not in observed]
+
+    def _turn(self, call: _HttpCall) -> Turn:
+        """Return a request with what its answer asks for, as far as that has arrived."""
+        if self._has_arrived(call):
+            return _turn_of(call.attempt, requested_tools(call.attempt.parsed, call.answer))
+        return _turn_of(call.attempt, arrived_tools(call.attempt.parsed, call.answer), is_cut=True)
 
     def _observed(self, call: _HttpCall) -> ObservedCall:
         attempt, request, outcome = call.attempt, call.attempt.parsed.request, self._outcome(call)
@@ -650,11 +684,12 @@ class RunObserver:
         return call.answer.end_ms <= 0 or call.attempt.number in self._delivered
 
 
-def _turn_of(attempt: CallAttempt, asked: Sequence[ToolCall] = ()) -> Turn:
+def _turn_of(attempt: CallAttempt, asked: Sequence[ToolCall] = (), *, is_cut: bool = False) -> Turn:
     request = attempt.parsed.request
     if request is None:
-        return Turn(asked=asked)
-    return Turn(results=_tool_results(request.messages), offered=offered_tools(request.tools), asked=asked)
+        return Turn(asked=asked, is_cut=is_cut)
+    offered = offered_tools(request.tools)
+    return Turn(results=_tool_results(request.messages), offered=offered, asked=asked, is_cut=is_cut)
 
 
 _SERVER_STATE = frozenset(("previous_response_id", "conversation"))
@@ -677,7 +712,12 @@ def _failure_text(call: _HttpCall) -> str:
 def _tool_results(messages: Sequence[JsonObject]) -> list[ToolResult]:
     """Return the results of tools in a request."""
     return [
-        ToolResult(str(each.get("tool_call_id")), tool, str(each.get("content")))
+        ToolResult(
+            str(each.get("tool_call_id")),
+            tool,
+            str(each.get("content")),
+            is_error=bool(each.get("is_error")) or each.get("status") == "error",
+        )
         for tool, each in tool_results(messages)
     ]
 

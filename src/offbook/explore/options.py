@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.errors import InputError
+from offbook.explore.results import result_text
 from offbook.explore.run import Run
 from offbook.explore.settings import DEFAULT_RESPONSE, OnDivergence
 from offbook.faults import FAULT_TYPES, TOOL_FAULT_TYPES, AnyPlannedFault, Crash
@@ -18,10 +19,29 @@ from offbook.faults.fault import FaultVariant as DeclaredVariant
 from offbook.messages import Reply, Request, Response, WholeReply
 from offbook.providers.provider import Provider
 from offbook.shard import Shard
-from offbook.text import did_you_mean, shorten
+from offbook.text import compile_pattern, did_you_mean, shorten
 
 Invariant: TypeAlias = Callable[[Run], Any]
 """A check that must hold for every run. It fails by raising AssertionError or returning False."""
+
+GaveUp: TypeAlias = Callable[[Any], object]
+"""Tells of the result of a run whether it says that the run has given up."""
+
+
+def gave_up_by(declared: str | GaveUp | None) -> GaveUp | None:
+    """Return what tells whether a result says that the run gave up: a function, or a pattern that its text matches.
+
+    Raises:
+        InputError: it is not a pattern.
+    """
+    if declared is None or callable(declared):
+        return declared
+    if not isinstance(declared, str):
+        hint = "gave_up='not (paid|sent)', or gave_up=lambda outcome: not outcome[\"paid\"]"
+        raise InputError(f"expected a pattern or a function, got {declared!r}", source="gave_up", hint=hint)
+    pattern = compile_pattern(declared, source="gave_up")
+    return lambda result: pattern.is_in(result_text(result))
+
 
 FaultVariant: TypeAlias = DeclaredVariant[AnyPlannedFault]
 """A fault to try, with the name of its column. The faults declare their variants."""
@@ -105,7 +125,7 @@ class ExploreOptions(Struct, frozen=True, kw_only=True):
 
     `budget` is a number of cases, or a time like `5m` in which it should end. `optional` names the steps
     and tools that a run may go on without; those of them that are `unchecked` may be missing from the run. Only the
-    cases of a `shard` run, if there is one.
+    cases of a `shard` run, if there is one. `gave_up` tells of a result whether the run has given up.
     """
 
     variants: Sequence[FaultVariant]
@@ -115,6 +135,7 @@ class ExploreOptions(Struct, frozen=True, kw_only=True):
     optional: frozenset[str] = frozenset()
     unchecked: frozenset[str] = frozenset()
     shard: Shard | None = None
+    gave_up: GaveUp | None = None
 
     def check_optional(self, names: Collection[str]) -> None:
         """Raise InputError if one of `optional` that is checked is not among the steps and tools of the clean run."""

@@ -121,7 +121,7 @@ def _places_in_tool_calls(chunks: Sequence[ChunkKind]) -> Iterator[tuple[str, in
 
 CallOutcome = Literal["answered", "failed", "diverged"]
 Follows = Literal["", "repeats", "continues"]
-ErrorKind = Literal["declared", "undeclared"]
+ErrorKind = Literal["declared", "gave up", "undeclared"]
 
 
 class ModelCall(Struct, frozen=True, kw_only=True):
@@ -169,7 +169,8 @@ class ModelCall(Struct, frozen=True, kw_only=True):
 class ToolRun(Struct, frozen=True, kw_only=True):
     """One call of a tool. `call` counts the calls of this tool from 1.
 
-    `has_run` is whether the tool itself ran, which a fault may prevent. `error` is what the agent got instead of a
+    `has_run` is whether the tool itself ran, which a fault may prevent, and `has_failed` whether it then raised or
+    returned a failure. `error` is what the agent got instead of a
     result. A call that is not `is_observed` is inferred from the conversation of a program, and cannot fail.
     """
 
@@ -179,12 +180,16 @@ class ToolRun(Struct, frozen=True, kw_only=True):
     result: str = ""
     error: str | None = None
     has_run: bool = True
+    has_failed: bool = False
     side_effect: bool = False
     is_observed: bool = True
 
 
 class RunFailure(Struct, frozen=True, omit_defaults=True):
     """The error that ended a run. It is declared if the agent is expected to raise it.
+
+    A run also gave up if it ended with an exit code and no traceback, or with an error of its vendor's SDK. Another
+    error is undeclared: a crash.
 
     `declared_as` is the name under which it was declared: that of its class, of a base class, or an exit code. It is
     empty for errors of offbook.
@@ -194,6 +199,18 @@ class RunFailure(Struct, frozen=True, omit_defaults=True):
     type: str
     message: str
     declared_as: str = ""
+
+
+_API_MODULES = (
+    *("openai", "anthropic", "google", "botocore", "ollama", "mistralai", "cohere", "groq", "litellm"),
+    *("httpx", "httpx2", "httpcore", "requests", "aiohttp"),
+)
+_API_ERROR = re.compile(r"(?!ParamValidation|JSONDecode)\w*(?:Error|Exception|Timeout)")
+
+
+def is_api_error(module: str, name: str) -> bool:
+    """Return whether an error is one of a vendor's SDK or an HTTP client, which escapes when its retries are over."""
+    return module.partition(".")[0] in _API_MODULES and _API_ERROR.fullmatch(name) is not None
 
 
 class EffectCounts(Counter[str]):
@@ -238,8 +255,9 @@ class Run(Struct, frozen=True, kw_only=True, dict=True):
 
     `result` is its result as JSON. `broken` lists the assertions that do not hold, `fired` the faults that fired.
     `diverged` describes a request that was never recorded, `hung` why the run counts as hung; both are empty otherwise.
-    `continuation` names what answered such a request, if anything did. `effects` are its side effects, in order, and
-    `declarations` what its tools declare about theirs. `marks` are the marks of the faults that fired, which show where
+    `continuation` names what answered such a request, if anything did. `effects` are its side effects, in order,
+    `unseen` the calls of tools of which it is open whether they ran, and `declarations` what its tools declare about
+    theirs. `marks` are the marks of the faults that fired, which show where
     an injected text turns up. `took_s` is in virtual time if the run has it. `paths` counts what it did to recover:
     retries, fallbacks, breakers. Of one that `is_program`, only retries are known. `reported` are the tools of effects
     that it reported to us, and not to a file: it can be killed right after each. A run that was killed and started
@@ -258,6 +276,7 @@ class Run(Struct, frozen=True, kw_only=True, dict=True):
     continuation: str = ""
     hung: str = ""
     effects: tuple[Effect, ...] = ()
+    unseen: tuple[Effect, ...] = ()
     declarations: dict[str, ToolDeclaration] = field(default_factory=dict)
     marks: tuple[str, ...] = ()
     took_s: float = 0.0

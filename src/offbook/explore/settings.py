@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from offbook.errors import InputError
 from offbook.settings import Option, ToolSettings
-from offbook.text import did_you_mean
+from offbook.text import compile_pattern, did_you_mean
 from offbook.wire.settings import BaseUrlVars, BlockNetwork, Intercept, InterceptHosts
 
 if TYPE_CHECKING:
@@ -23,6 +23,11 @@ OnDivergence: TypeAlias = Literal["explore", "stop", "default", "live"]
 DEFAULT_RESPONSE = "Mock response"
 
 SUBJECT, CASES, RUNS, REPORTS = "What to explore", "Which cases", "How it runs", "Findings and reports"
+
+
+def _check_gave_up(pattern: str | None) -> None:
+    if pattern is not None:
+        compile_pattern(pattern, source="gave_up")
 
 
 Declared: TypeAlias = Annotated[
@@ -87,6 +92,16 @@ class AgentSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
         Option("Tools that undo others: cancel_hotel=book_hotel.", has_names=True, instead="[tools.NAME] undoes"),
     ] = ()
     optional: Annotated[tuple[str, ...], Option("Steps and tools that a run may go on without.", has_names=True)] = ()
+    gave_up: Annotated[
+        str | None,
+        Option(
+            "A result that this pattern matches says that the run has given up.",
+            "--gave-up",
+            metavar="REGEX",
+            panel=REPORTS,
+            check=_check_gave_up,
+        ),
+    ] = None
     tools: dict[str, ToolSettings] = {}
 
     @property
@@ -130,6 +145,8 @@ class AgentSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
                 read_only=tool.read_only or name in self.read_only,
                 idempotent=keys[name] or True if name in keys else tool.idempotent,
                 undoes=undone.get(name, tool.undoes),
+                may_remain=tool.may_remain,
+                failed=tool.failed,
             )
             declared[name].check(name)
         return declared

@@ -1,7 +1,6 @@
 """The verdict on a run with a fault, and the evidence for it.
 
-From top to bottom: the names of verdicts, how a run is assessed, how it sent its model calls again, and what its result
-says.
+From top to bottom: the names of verdicts, how a run is assessed, and how it sent its model calls again.
 """
 
 from __future__ import annotations
@@ -9,7 +8,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any, Literal, get_args
+from functools import partial
+from typing import Literal, get_args
 
 import msgspec
 from msgspec import Struct
@@ -20,31 +20,45 @@ from offbook.explore.cases import site_of
 from offbook.explore.effects import (
     EffectDifference,
     compare_effects,
+    is_idempotent,
     net_effects,
     undone_effects,
     used_keys,
     volatile_values,
     without_volatile,
 )
-from offbook.explore.options import Invariant, broken_invariants
+from offbook.explore.options import GaveUp, Invariant, broken_invariants
+from offbook.explore.results import (
+    Claim,
+    broken_parts,
+    denies_success,
+    is_empty_result,
+    is_given_up,
+    repeats_claims,
+    result_difference,
+    result_text,
+    takes_error_for_data,
+)
 from offbook.explore.run import TOOL_CHUNKS, ModelCall, Run, RunFailure, ToolRun
-from offbook.faults import PlannedFault, parse_fault
+from offbook.faults import AnyPlannedFault, PlannedFault, parse_fault
 from offbook.faults.fault import FaultTrait
-from offbook.faults.tools import InjectedText
+from offbook.faults.tools import FailedCall, InjectedText
 from offbook.session.script import DEFAULT_RESULT, NEAREST_RESULT
-from offbook.text import common_start, did_you_mean, pluralize, shorten
+from offbook.text import did_you_mean, pluralize, shorten
 from offbook.tools.effects import UNDECLARED, Effect
 
 Verdict = Literal[
     "repeated effect",
     "wrong effect",
     "missing effect",
+    "left behind",
     "undetected",
     "hung",
     "bad retry",
     "crashed",
     "undecided",
     "failed partway",
+    "different outcome",
     "different result",
     "failed cleanly",
     "recovered",
@@ -100,6 +114,7 @@ _BY_SEVERITY = (
     Assessment("repeated effect", reason="certain"),
     Assessment("wrong effect"),
     Assessment("missing effect"),
+    Assessment("left behind"),
     Assessment("undetected", reason="failed check"),
     Assessment("bad retry", reason="lost messages"),
     Assessment("undetected", reason="broken data"),
@@ -112,6 +127,7 @@ _BY_SEVERITY = (
     Assessment("crashed"),
     Assessment("undecided"),
     Assessment("failed partway"),
+    Assessment("different outcome"),
     Assessment("different result"),
     Assessment("failed cleanly"),
     Assessment("recovered"),
@@ -123,7 +139,7 @@ TITLES: tuple[str, ...] = tuple(each.title for each in _BY_SEVERITY)
 
 FINDING_TITLES: frozenset[str] = frozenset(each.title for each in _BY_SEVERITY if each.verdict in FINDINGS)
 
-LABELS: tuple[str, ...] = (*VERDICTS[:4], "possible repeated effect", *VERDICTS[4:])
+LABELS: tuple[str, ...] = (*VERDICTS[:5], "possible repeated effect", *VERDICTS[5:])
 """Every label, worst first."""
 
 FINDING_LABELS: frozenset[str] = frozenset(each.label for each in _BY_SEVERITY if each.verdict in FINDINGS)
@@ -198,6 +214,7 @@ def parse_verdicts(names: Iterable[str], *, source: str) -> frozenset[str]:
     known = [name.replace(" ", "-") for name in titles if "(" not in name]
     for name, former in _FORMER.items():
         titles.setdefault(name, {each.title for each in former})
+    titles["repeated side effect"] = titles["repeated effect"]  # a gate must not let through what is only possible
     wanted: set[str] = set()
     for name in names:
         if (spaced := name.replace("-", " ")) not in titles:
@@ -207,12 +224,20 @@ def parse_verdicts(names: Iterable[str], *, source: str) -> frozenset[str]:
     return frozenset(wanted)
 
 
-def assess(run: Run, clean: Run, *, invariants: Sequence[Invariant] = (), optional: Collection[str] = ()) -> Assessment:
+def assess(
+    run: Run,
+    clean: Run,
+    *,
+    invariants: Sequence[Invariant] = (),
+    optional: Collection[str] = (),
+    gave_up: GaveUp | None = None,
+) -> Assessment:
     """Return the verdict on a run, compared with the clean run.
 
-    `optional` names the steps and tools that a run may go on without.
+    `optional` names the steps and tools that a run may go on without. `gave_up` tells of a result whether the run has
+    given up.
     """
-    claims = sorted(_Claims(run, clean, invariants, frozenset(optional)), key=lambda claim: claim.severity)
+    claims = sorted(_Claims(run, clean, invariants, frozenset(optional), gave_up), key=lambda claim: claim.severity)
     worst = claims[0]
     also = [claim for claim in claims if claim.verdict == worst.verdict or claim.verdict in FINDINGS]
     evidence = list(dict.fromkeys(line for claim in also for line in claim.evidence))
@@ -243,8 +268,16 @@ def _continuation_text(run: Run) -> Iterator[str]:
 class _Claims:
     """Every verdict that a run gives reason for, as assessments in no order; at least one."""
 
-    def __init__(self, run: Run, clean: Run, invariants: Sequence[Invariant], optional: frozenset[str]) -> None:
+    def __init__(
+        self,
+        run: Run,
+        clean: Run,
+        invariants: Sequence[Invariant],
+        optional: frozenset[str],
+        gave_up: GaveUp | None,
+    ) -> None:
         self._run, self._clean, self._invariants, self._optional = run, clean, invariants, optional
+        self._gave_up = gave_up
         self._declarations = clean.declarations | run.declarations
         self._faults = [parse_fault(line) for line in run.fired]
         self._effects = (*run.prevented_effects, *run.effects)
@@ -269,7 +302,7 @@ class _Claims:
         if run.diverged and not run.continuation:
             yield Assessment("undecided", (run.diverged,))
         elif run.error is not None:
-            yield self._failure(run.error)
+            yield self._failure(run.error, difference)
             yield from self._unseen()
         elif not run.hung:
             yield from self._success(difference)
@@ -278,8 +311,8 @@ class _Claims:
     def _more_effects(self, difference: EffectDifference) -> Iterator[Assessment]:
         if self._has_fired("asks_for_more"):  # the model asked for it, and the question is when the agent stops
             return
-        observed = [each for each in difference.repeated if self._is_observed(each[0].tool)]
-        inferred = [each for each in difference.repeated if not self._is_observed(each[0].tool)]
+        observed = [each for each in difference.repeated if self._is_certain(*each)]
+        inferred = [each for each in difference.repeated if not self._is_certain(*each)]
         for often in _how_often(observed):
             yield Assessment("repeated effect", (often, *self._instructions), "certain")
         yield from _possible_repeats(inferred, ", as far as the conversation shows", self._advice)
@@ -295,16 +328,38 @@ class _Claims:
         yield from self._obeyed()
 
     def _unseen(self) -> Iterator[Assessment]:
-        """Yield the tools that nobody saw run, and of which a broken call has arrived: what the program did is open."""
-        inferred = {effect.tool for effect in self._clean.effects if effect.source == "inferred"}
+        """Yield the tools with an effect that may have run where nobody sees it.
+
+        The model asked for one again before its result came, or a broken call of one has arrived.
+        """
+        inferred = {effect.tool for effect in self._clean.effects if effect.source != "observed"}
+        for tool in sorted({each.tool for each in self._run.unseen if self._may_harm(each)}):
+            text = f"cannot see {tool}: the model asked for it again before its result came, and it may have run twice"
+            yield Assessment("undecided", (text, self._advice(tool)))
         asked = {call.number: {tool for tool, _ in call.asks_for} for call in self._clean.calls}
         known = set[str]().union(*asked.values())
         for call in self._run.calls:
             is_partial = call.outcome == "failed" and not TOOL_CHUNKS.isdisjoint(call.chunks)
             is_other = any(tool not in known for tool, _ in call.asks_for)
             for tool in sorted(asked.get(call.number, set()) & inferred) if is_partial or is_other else ():
-                text = f"cannot see {tool}: a broken call of it arrived, and the program may have run it"
-                yield Assessment("undecided", (text, self._advice(tool)))
+                if is_other or not self._was_answered(call, tool):
+                    text = f"cannot see {tool}: a broken call of it arrived, and the program may have run it"
+                    yield Assessment("undecided", (text, self._advice(tool)))
+
+    def _may_harm(self, call: Effect) -> bool:
+        """Return whether an unseen call may have changed something: it is not known to be harmless."""
+        declared = self._declarations.get(call.tool, UNDECLARED)
+        is_repeated = is_idempotent(call, [each for each in self._effects if each.tool == call.tool], declared)
+        is_known = declared.has_effect or any(each.tool == call.tool for each in self._clean.effects)
+        return is_known and not declared.read_only and not is_repeated and self._is_unobserved(call.tool)
+
+    def _is_unobserved(self, tool: str) -> bool:
+        return all(each.source != "observed" for each in (*self._clean.effects, *self._effects) if each.tool == tool)
+
+    def _was_answered(self, call: ModelCall, tool: str) -> bool:
+        """Return whether what was left of an answer was taken for it: not asked again, and the tool has a result."""
+        is_last = not any(each.number == call.number and each.attempt > call.attempt for each in self._run.calls)
+        return is_last and any(each.tool == tool and each.result for each in self._run.tools)
 
     def _changed_keys(self, difference: EffectDifference) -> Iterator[Assessment]:
         """Yield the tools with an idempotency key that have repeated their effect because they got different keys."""
@@ -317,9 +372,14 @@ class _Claims:
 
     def _undeclared_runs(self, run: Run) -> list[Effect]:
         """Return the calls of undeclared tools that ran, as effects."""
-        ran = [each for each in run.tools if each.has_run and each.is_observed and not each.side_effect]
-        undeclared = [each for each in ran if self._declarations.get(each.tool, UNDECLARED) == UNDECLARED]
+        ran = [each for each in run.tools if each.has_run and each.is_observed and not each.has_failed]
+        undeclared = [each for each in ran if not (each.side_effect or self._is_declared(each.tool))]
         return [Effect(tool=each.tool, arguments=each.arguments) for each in undeclared]
+
+    def _is_declared(self, tool: str) -> bool:
+        """Return whether it is declared what the tool does."""
+        declared = self._declarations.get(tool, UNDECLARED)
+        return declared.has_effect or declared.read_only
 
     @property
     def _instructions(self) -> list[str]:
@@ -345,14 +405,79 @@ class _Claims:
         has_effect = self._declarations.get(tool, UNDECLARED).has_effect
         return report if has_effect else f"{report}, or declare it: -o read_only={tool} or -o idempotent={tool}"
 
+    def _is_certain(self, effect: Effect, times: int, wanted: int) -> bool:
+        """Return whether a repetition was observed, or is of a tool that is declared, and one request has its results.
+
+        That an inferred call has run says its result; that two have, their results in one conversation.
+        """
+        if self._is_observed(effect.tool):
+            return True
+        shown = [each for each in self._run.effects if each.tool == effect.tool and each.source == "shown"]
+        same = compare_effects(shown, [effect] * wanted, {}, stable=self._stable).repeated
+        return self._declarations.get(effect.tool, UNDECLARED).has_effect and bool(same)
+
     def _is_observed(self, tool: str) -> bool:
         return all(each.source == "observed" for each in self._run.effects if each.tool == tool)
 
-    def _failure(self, error: RunFailure) -> Assessment:
-        is_done = any(effect.outcome == "done" for effect in net_effects(self._effects, self._declarations))
-        declared: Verdict = "failed partway" if is_done else "failed cleanly"
+    def _failure(self, error: RunFailure, difference: EffectDifference) -> Assessment:
         message = f"{error.type}: {error.message}" if error.message else error.type
-        return Assessment("crashed" if error.kind == "undeclared" else declared, (message, *self._had_run()))
+        if error.kind == "undeclared":
+            return Assessment("crashed", (message, *self._had_run()))
+        missing = [each for each in self._known(difference.missing) if each.tool not in self._optional]
+        if (missing or self._known(difference.other)) and (left := self._left_behind):
+            return self._leaving(left, message)
+        if not any(effect.outcome == "done" for effect in net_effects(self._effects, self._declarations)):
+            return Assessment("failed cleanly", (message, *self._had_run()))
+        is_all = self._known(self._clean.effects) and not missing
+        closing = ["it had changed all that the clean run changes"] if is_all else []
+        return Assessment("failed partway", (message, *self._had_run(), *closing))
+
+    def _denial(self) -> Iterator[Assessment]:
+        """Yield the verdict on a run whose result says that it gave up: by `gave_up`, or by its structure."""
+        run, clean = self._run, self._clean
+        evidence = "its result says that it gave up", result_difference(run.result, clean.result)
+        if (left := self._left_behind) and not self._was_told:
+            yield self._leaving(left, *evidence)
+        else:
+            is_done = any(each.outcome == "done" for each in net_effects(self._effects, self._declarations))
+            yield Assessment("failed partway" if is_done else "failed cleanly", (*evidence, *self._had_run()))
+        yield from self._marked_effects()
+
+    def _leaving(self, left: Sequence[Effect], *how: str) -> Assessment:
+        names = ", ".join(dict.fromkeys(map(str, left)))
+        stands = "stands" if len(left) == 1 else "stand"
+        return Assessment("left behind", (f"{names} {stands}, and the run gave up without naming that", *how))
+
+    @property
+    def _left_behind(self) -> list[Effect]:
+        """The effects that stand at the end, may not remain, and are named neither by the result nor by the error.
+
+        A run that was cancelled has not given up, and one whose call got no result cannot know what stands.
+        """
+        run = self._run
+        said = result_text(run.result) if run.error is None else f"{run.error.message}\n{result_text(run.result)}"
+        if any(planned.fault.type == "cancelled" for planned in self._faults):
+            return []
+        net = net_effects(self._effects, self._declarations)
+        standing = [each for each in self._known(net) if each.outcome == "done" and not self._may_remain(each.tool)]
+        lost = {_call_identity(each) for each in run.tools if each.has_run and self._was_lost(each)}
+        return [each for each in standing if _call_identity(each) not in lost and not _names_effect(said, each, run)]
+
+    def _was_lost(self, call: ToolRun) -> bool:
+        """Return whether the run did not get the result of a call, so that it cannot know what it has changed."""
+        is_hit = any((each.at.tool, each.at.call) == (call.tool, call.call) for each in self._faults)
+        return call.error is not None or is_hit
+
+    def _may_remain(self, tool: str) -> bool:
+        return self._declarations.get(tool, UNDECLARED).may_remain
+
+    def _known(self, effects: Iterable[Effect]) -> list[Effect]:
+        """Return the effects of which it is known that they are some: observed ones, and those of declared tools."""
+        return [
+            each
+            for each in effects
+            if each.source == "observed" or self._declarations.get(each.tool, UNDECLARED).has_effect
+        ]
 
     def _had_run(self) -> Iterator[str]:
         """Describe the completed, possible and undeclared effects of a run that gave up."""
@@ -369,43 +494,57 @@ class _Claims:
     def _success(self, difference: EffectDifference) -> Iterator[Assessment]:
         run, clean = self._run, self._clean
         is_same = run.result == clean.result
-        if not is_same and admits_failure(run.result, clean.result, run.marks):
-            evidence = "it says in its result that it failed", result_difference(run.result, clean.result)
-            yield Assessment("different result", (*evidence, *self._had_run()))
-            yield from self._marked_effects()
+        if not is_same and self._says_it_gave_up:
+            yield from self._denial()
             return
         if not self._was_told:
             yield from self._missing_effects(difference)
         yield from self._accepted_broken_data()
         if is_same:
+            yield from self._missing_undeclared(difference)
             yield from self._endless_requests(difference)
             yield from self._went_on_without()
             lacking = () if self._was_told else self._answers.describe()
             closing = [f"{text}; nothing was left to do" for call, text in lacking if not self._answers.is_needed(call)]
-            if unseen := sorted({effect.tool for effect in clean.effects if effect.source == "inferred"}):
+            if unseen := sorted({effect.tool for effect in clean.effects if effect.source != "observed"}):
                 closing.append(f"as far as the conversation shows: nobody saw {', '.join(unseen)} run")
             yield Assessment("recovered", (_recovery_text(run, clean), *closing))
+        elif self._known((*difference.missing, *difference.other)):
+            yield Assessment("different outcome", tuple(self._other_outcome(difference)))
         else:
             yield Assessment("different result", tuple(self._other_result(difference)))
 
-    def _missing_effects(self, difference: EffectDifference) -> Iterator[Assessment]:
-        """Yield the effects that did not run, and those that were undone though the result is the same."""
-        for effect in (each for each in difference.missing if each.tool not in self._optional):
-            if not (undone := self._undone_text(effect)):
-                not_run = f"{effect.beside(difference.other)} did not run, and the run ended as if it had"
-                other = [] if difference.other else self._unclear_result()
-                calls = [str(each) for each in self._effects if (each.tool, each.outcome) == (effect.tool, "unknown")]
-                instead = [f"{', '.join(calls)} may have run instead"] if calls else []
-                yield Assessment("missing effect", (not_run, *instead, *other))
-            elif self._run.result == self._clean.result:
-                yield Assessment("missing effect", (f"{undone}, and the result is the same",))
+    @property
+    def _says_it_gave_up(self) -> bool:
+        """Whether the result says so: as `gave_up` declares it, or by its structure."""
+        result = self._run.result
+        is_declared = self._gave_up is not None and self._gave_up(result)
+        return bool(is_declared) or denies_success(result, self._clean.result, self._run.marks)
 
-    def _unclear_result(self) -> Iterator[str]:
-        """Yield the result of a run that did too little, and how a run says that it failed."""
-        if self._run.result == self._clean.result or is_empty_result(self._run.result):
-            return
-        yield result_difference(self._run.result, self._clean.result)
-        yield "if that says that it failed, end with an error that is declared: other words are not recognised"
+    def _missing_effects(self, difference: EffectDifference) -> Iterator[Assessment]:
+        """Yield the effects that did not run or were undone, though the result is the same or claims them."""
+        run, clean = self._run, self._clean
+        for effect in (each for each in self._known(difference.missing) if each.tool not in self._optional):
+            is_same = run.result == clean.result
+            if not is_same and not repeats_claims(run.result, clean.result, partial(_speaks_of, effect, clean)):
+                continue
+            ending = "the result is the same" if is_same else "the result claims it as that of the clean run does"
+            if undone := self._undone_text(effect):
+                yield Assessment("missing effect", (f"{undone}, and {ending}",))
+                continue
+            not_run = f"{effect.beside(difference.other)} did not run, and {ending}"
+            calls = [str(each) for each in self._effects if (each.tool, each.outcome) == (effect.tool, "unknown")]
+            instead = [f"{', '.join(calls)} may have run instead"] if calls else []
+            shown = [] if is_same else [result_difference(run.result, clean.result)]
+            yield Assessment("missing effect", (not_run, *instead, *shown))
+
+    def _missing_undeclared(self, difference: EffectDifference) -> Iterator[Assessment]:
+        """Yield the tools that nothing is declared about and that did not run, though the result is the same."""
+        known = self._known(difference.missing)
+        for effect in difference.missing if not self._was_told else ():
+            if effect not in known and effect.tool not in self._optional:
+                text = f"{effect} did not run, and the result is the same; nothing is declared about {effect.tool}"
+                yield Assessment("undecided", (text, self._advice(effect.tool)))
 
     def _undone_text(self, missing: Effect) -> str:
         """Say what a missing effect was undone by, if it ran."""
@@ -423,11 +562,20 @@ class _Claims:
         run, clean = self._run, self._clean
         yield from self._marked_effects()
         is_empty = is_empty_result(run.result) and run.result is not None
-        for part in broken_parts(run.result, clean.result, run.marks) if run.result != clean.result else ():
+        marks = run.marks if self._takes_marks_for_data else ()
+        for part in broken_parts(run.result, clean.result, marks) if run.result != clean.result else ():
             if not (is_empty and self._has_fired("may_be_true")):
                 yield _broken_data(part, *self._instructions)
         if run.result == clean.result and not run.continuation:
             yield from self._ignored_results()
+
+    @property
+    def _takes_marks_for_data(self) -> bool:
+        """Whether what the faults injected is data to the result. Errors may be quoted, and refusals passed on."""
+        if self._has_fired("reads_like_answer") or is_given_up(self._run.result):
+            return False
+        are_errors = all(_is_error(planned.fault) for planned in self._faults)
+        return not are_errors or takes_error_for_data(self._run.result, self._clean.result, self._run.marks)
 
     def _marked_effects(self) -> Iterator[Assessment]:
         for effect in self._run.effects:
@@ -481,6 +629,17 @@ class _Claims:
         has_replacement = any(count > 0 for count in others.values())
         return [each for each in prevented if not has_replacement and others[_call_identity(each)] < 0]
 
+    def _other_outcome(self, difference: EffectDifference) -> Iterator[str]:
+        """Describe a run whose effects and result both differ: what is missing, stands and was denied."""
+        yield "it changed something else, and says something else: nothing says which of them is right"
+        yield result_difference(self._run.result, self._clean.result)
+        for effect in self._known(difference.missing):
+            yield self._undone_text(effect) or f"{effect.beside(difference.other)} did not run"
+        yield from self._had_run()
+        yield from (lacking for _, lacking in self._answers.describe() if not self._was_told)
+        if not self._was_told:
+            yield "if that result says that the run gave up, declare it: --gave-up 'REGEX'"
+
     def _other_result(self, difference: EffectDifference) -> Iterator[str]:
         yield "a different result, and no assertion is broken: assert what must hold"
         yield result_difference(self._run.result, self._clean.result)
@@ -492,6 +651,55 @@ class _Claims:
 
     def _has_fired(self, trait: FaultTrait) -> bool:
         return any(trait in planned.fault.traits for planned in self._faults)
+
+
+def _is_error(fault: AnyPlannedFault) -> bool:
+    """Return whether a fault fails a call by an error, whose text the run may quote."""
+    return isinstance(fault, FailedCall) or hasattr(fault, "status_code") or "loses_answer" in fault.traits
+
+
+_TOKEN = re.compile(r"[\w-]*\d[\w-]*")
+_NAME_PART = re.compile(r"[^\W_]+?(?=[A-Z]|_|$)")
+
+
+def _has_word(text: str, word: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.IGNORECASE) is not None
+
+
+def _values_of(effect: Effect) -> set[str]:
+    """Return the values of arguments that can stand in a text: words, numbers and short phrases."""
+    values = (each for each in effect.arguments.values() if not isinstance(each, bool | dict | list | type(None)))
+    return {str(each) for each in values if len(str(each)) > 1}
+
+
+def _returned_ids(effect: Effect, run: Run) -> set[str]:
+    """Return the words with digits in what the tool returned for this effect."""
+    results = (each.result for each in run.tools if each.tool == effect.tool and each.arguments == effect.arguments)
+    return {token for text in results for token in _TOKEN.findall(text) if len(token) > 1}
+
+
+def _names_effect(text: str, effect: Effect, run: Run) -> bool:
+    """Return whether a text names the effect: its tool, or a value that no other tool has had or returned."""
+    tool = effect.tool.rpartition(".")[2]
+    if re.search(rf"(?<!\w){'[ _-]?'.join(map(re.escape, re.split('[ _-]', tool)))}(?!\w)", text, re.IGNORECASE):
+        return True
+    others = [each for each in run.tools if each.tool != effect.tool]
+    shared = result_text([[each.arguments, each.result] for each in others])
+    own = {each for each in _values_of(effect) | _returned_ids(effect, run) if not _has_word(shared, each)}
+    return any(_has_word(text, each) for each in own)
+
+
+def _speaks_of(effect: Effect, clean: Run, claim: Claim) -> bool:
+    """Return whether a claim of the clean result speaks of an effect.
+
+    A sentence does if it has a value of its arguments; a field with such a value may merely say what was asked for.
+    Both do if they have a word of the tool's name, or what the tool returned.
+    """
+    words = {part.casefold() for part in _NAME_PART.findall(effect.tool.rpartition(".")[2]) if len(part) > 2}
+    if any(word.startswith(part) for word in re.findall(r"\w+", claim.text) for part in words):
+        return True
+    values = _returned_ids(effect, clean) | (set() if claim.is_field else _values_of(effect))
+    return any(_has_word(claim.text, each) for each in values)
 
 
 def _broken_data(*evidence: str) -> Assessment:
@@ -531,8 +739,8 @@ def _carries(value: object, marks: Iterable[str]) -> bool:
     return any(mark in text for mark in marks)
 
 
-def _call_identity(run: ToolRun) -> bytes:
-    return msgspec.json.encode((run.tool, run.arguments), order="sorted")
+def _call_identity(call: ToolRun | Effect) -> bytes:
+    return msgspec.json.encode((call.tool, call.arguments), order="sorted")
 
 
 def _recovery_text(run: Run, clean: Run) -> str:
@@ -646,215 +854,3 @@ def _asks_again(call: ModelCall, before: ModelCall) -> bool:
     """Return whether a call of the same named step asks again after an empty answer, and shows that to its model."""
     is_later = call.number > before.number and call.step_id == before.step_id is not None
     return is_later and before.outcome == "answered" and bool(call.follows)
-
-
-_PLACEHOLDER = re.compile(r"(?<![\w'])(?:None|null|undefined|NaN|\[object Object\])(?![\w'])")
-_ADMISSION = re.compile(
-    r"\b(?:sorry|unfortunately|could ?n[o']t|can ?not|can't|unable|failed to|did ?n[o']t (?:work|go through|succeed)"
-    r"|(?:(?:am|is|are|was|were) not|(?:is|are|was|were)n't) able to"
-    r"|no (?:\w+ ){1,3}could be|do(?:es)?(?: not|n't) respond"
-    r"|not (?:been |be )?(?:possible|done|sent|made|paid|(?:refund|book|cancel+|complet|process|deliver|charg|creat"
-    r"|updat|chang|sav|plac|confirm|finish|publish|schedul|transferr|order|answer|succeed|perform|execut|issu|approv"
-    r"|reserv|shipp)ed)"
-    r"|nothing (?:was|has)|gave up|giving up|given up|gives up|try again|gave-up-[a-z]+)\b",
-    re.IGNORECASE,
-)
-_BARE_ADMISSION = re.compile(
-    r"\b(?:not available|unavailable|no answer|(?:has|have) failed)\b|^\W*(?:error|failed|failure)\b"
-    r"|^\W*(?:pending|cancell?ed|rejected)\W*$",
-    re.IGNORECASE | re.MULTILINE,
-)
-"""Words that also occur in error messages: they count only if no injected error is quoted."""
-
-_SENTENCE_END = re.compile(r"[.!?;]+(?=\s|$)|\n")
-_WORD = re.compile(r"[^\W\d_]{3,}")
-_SMALL_WORD = re.compile("the|and|for|your?|our|its|ha(?:s|ve|d)|been|was|were|are|now|with|that|this|from")
-_DOUBT = re.compile(
-    r"\b(?:no(?! problem)|not|never|will|would|can|could|may|might|should|if|unless|whether|once|when|until|yet|before"
-    r"|instead|tr(?:y|ied|ying)|want(?:ed)?|wish|asked|request(?:ed)?|attempt\w*|to be)\b|n't\b",
-    re.IGNORECASE,
-)
-"""Words of sentences that claim nothing."""
-
-_STATUS_FIELDS = frozenset(("ok", "success", "succeeded", "status", "state", "outcome", "error"))
-
-
-def admits_failure(result: Any, clean: Any, marks: Sequence[str] = ()) -> bool:
-    """Return whether a result says, unlike the clean one, that the run failed: in English words, or in a field.
-
-    A result that has all words of the clean one, or claims the same in separate sentences, says that the run succeeded,
-    whatever else it says. So does a program that prints the same, whatever it writes to files.
-    """
-    if _is_of_program(clean) and _is_of_program(result) and clean["stdout"].strip():
-        result, clean = result["stdout"], clean["stdout"]
-    if _denies(result, clean) or _flips_status(result, clean, marks):
-        return True
-    said, before = _result_text(result), _result_text(clean).casefold()
-    if _has_claimed_field(result, clean, True) or (before.strip() and before.strip() in said.casefold()):
-        return False
-    patterns = (_ADMISSION,) if any(mark in said for mark in marks) else (_ADMISSION, _BARE_ADMISSION)
-    found = (match.group().casefold() for pattern in patterns for match in pattern.finditer(said))
-    return any(words not in before for words in found) and not _claims_the_same(said, before)
-
-
-def _denies(result: Any, clean: Any) -> bool:
-    """Return whether the result is false, or has something that is false and that the clean result says is true."""
-    if not isinstance(result, dict) or not isinstance(clean, dict):
-        return (result is False and bool(clean)) or _has_claimed_field(result, clean, False)
-    common = [(result[name], clean[name]) for name in result if name in clean]
-    return any(
-        (now is False and before is True) or (isinstance(now, dict) and _denies(now, before)) for now, before in common
-    )
-
-
-def _has_claimed_field(result: Any, clean: Any, value: bool) -> bool:
-    """Return whether a field that is named like a word of the clean text has that value: `{"reserved": false}`."""
-    if not isinstance(result, dict) or not isinstance(clean, str):
-        return False
-    return any(result[name] is value and name.casefold() in _claim(clean) for name in result)
-
-
-def _claims_the_same(said: str, before: str) -> bool:
-    """Return whether each claim of the clean text stands in a sentence that admits and doubts nothing.
-
-    Claims are compared by their words, without small ones and those with digits, such as ids.
-    """
-    doubts = (_ADMISSION, _BARE_ADMISSION, _DOUBT)
-    plain = [each for each in _SENTENCE_END.split(said) if not any(doubt.search(each) for doubt in doubts)]
-    claims = [claim for claim in map(_claim, _SENTENCE_END.split(before)) if claim]
-    return bool(claims) and all(any(claim <= _claim(each) for each in plain) for claim in claims)
-
-
-def _claim(sentence: str) -> set[str]:
-    """Return the words of a sentence that say something."""
-    return {word for word in map(str.casefold, _WORD.findall(sentence)) if not _SMALL_WORD.fullmatch(word)}
-
-
-def _flips_status(result: Any, clean: Any, marks: Sequence[str]) -> bool:
-    """Return whether a status field has another value, which is neither empty nor what a fault injected."""
-    if not isinstance(result, dict) or not isinstance(clean, dict):
-        return False
-    names = [name for name in result if name.casefold() in _STATUS_FIELDS and isinstance(result[name], str | bool)]
-    others = [name for name in names if result[name] != clean.get(name) and result[name] != ""]
-    return any(name.casefold() == "error" or not any(mark in str(result[name]) for mark in marks) for name in others)
-
-
-def broken_parts(result: Any, clean: Any, marks: Sequence[str]) -> Iterator[str]:
-    """Describe what in a result is broken or missing: injected text, placeholders, a truncated or doubled part."""
-    said = _result_text(result)
-    if any(mark in said for mark in marks):
-        yield f"what the fault injected stands in the result: {_around(said, marks)}"
-    elif _placeholders(said) > _placeholders(_result_text(clean)):
-        yield f"the result has a placeholder in place of data: {shorten(' '.join(said.split()), 80)}"
-    elif is_truncated(result, clean):
-        returned = "nothing" if is_empty_result(result) else "only a part of the result"
-        yield f"it returned {returned}, and no error"
-    elif _is_doubled(said, _result_text(clean)):
-        yield f"the result repeats a part of itself: {shorten(' '.join(said.split()), 80)}"
-
-
-def _around(text: str, marks: Sequence[str]) -> str:
-    """Return the part of a text around the first mark in it, on one line."""
-    text = " ".join(text.split())
-    place = min(text.index(mark) for mark in marks if mark in text)
-    return "…" + shorten(text[max(0, place - 40) :].strip(), 80) if place > 40 else shorten(text.strip(), 80)
-
-
-def _placeholders(text: str) -> int:
-    return len(_PLACEHOLDER.findall(text))
-
-
-def _is_doubled(text: str, whole: str) -> bool:
-    """Return whether a text is the whole one with a part of it repeated before or after it."""
-    text, whole = text.strip(), whole.strip()
-    if len(text) <= len(whole) or not whole:
-        return False
-    rest = text.removesuffix(whole) if text.endswith(whole) else text.removeprefix(whole)
-    rest = rest.strip()
-    return rest != text and len(rest) > 1 and rest in whole
-
-
-def _result_text(value: Any) -> str:
-    """Return all strings of a result, one per line, and other values as JSON. Of a program: its output and files."""
-    if isinstance(value, str):
-        return value
-    if _is_of_program(value):
-        return "\n".join(filter(None, (str(value["stdout"]), *map(_result_text, value.get("files", {}).values()))))
-    if isinstance(value, dict):
-        return "\n".join(_result_text(each) for each in value.values())
-    if isinstance(value, list):
-        return "\n".join(_result_text(each) for each in value)
-    return msgspec.json.encode(value).decode()
-
-
-def is_empty_result(result: Any) -> bool:
-    """Return whether a result is empty. The result of a program is if it printed and wrote nothing."""
-    if isinstance(result, str):
-        return not result.strip()
-    if _is_of_program(result):
-        return is_empty_result(result["stdout"]) and not result.get("files")
-    return result is None or (isinstance(result, dict | list) and not result)
-
-
-def _is_of_program(result: Any) -> bool:
-    return isinstance(result, dict) and {"exit", "stdout"} <= result.keys() <= {"exit", "stdout", "files"}
-
-
-def is_truncated(result: Any, whole: Any) -> bool:
-    """Return whether `result` is `whole` with parts missing: ends and lines of strings, items of lists, fields."""
-    if result == whole or is_empty_result(whole):
-        return False
-    if is_empty_result(result):
-        return True
-    if isinstance(result, str) and isinstance(whole, str):
-        return _is_truncated_text(result, whole)
-    if isinstance(result, dict) and isinstance(whole, dict) and result.keys() <= whole.keys():
-        return all(result[name] == whole[name] or is_truncated(result[name], whole[name]) for name in result)
-    if isinstance(result, list) and isinstance(whole, list) and len(result) <= len(whole):
-        rest = iter(whole)  # items may be missing or truncated; those that are left have the same order
-        return all(any(item == each or is_truncated(item, each) for each in rest) for item in result)
-    return False
-
-
-def _is_truncated_text(text: str, whole: str) -> bool:
-    """Return whether the text is the start of the whole, has some of its lines, or has the start of each line."""
-    text, whole = text.strip(), whole.strip()
-    if whole.startswith(text):
-        return text != whole
-    lines, whole_lines = text.splitlines(), whole.splitlines()
-    if len(lines) < len(whole_lines):
-        rest = iter(whole_lines)
-        return all(line in rest for line in lines)
-    pairs = list(zip(lines, whole_lines, strict=False))
-    return len(lines) == len(whole_lines) and all(line.startswith(cut.strip()) for cut, line in pairs)
-
-
-DIFFERENT_LINES, DIFFERENT_CHARS, CHARS_BEFORE = 4, 160, 40
-
-
-def result_difference(result: Any, clean: Any) -> str:
-    """Return the first few lines in which a result differs from the clean one, shortened."""
-    before, after = (_lines(each) for each in (clean, result))
-    if before == after:  # the text of a number, and the number
-        before, after = ([msgspec.json.encode(each).decode()] for each in (clean, result))
-    same = common_start(before, after)
-    until = common_start(before[same:][::-1], after[same:][::-1])
-    removed, added = (lines[same : len(lines) - until] for lines in (before, after))
-    skipped = max(0, common_start(removed[0], added[0]) - CHARS_BEFORE) if removed and added else 0
-    lines = [*_shown(removed, "-", skipped), *_shown(added, "+", skipped)]
-    return "\n".join(["the result, without the fault (-) and with it (+):", *lines])
-
-
-def _lines(result: Any) -> list[str]:
-    if isinstance(result, str):
-        return result.splitlines() or [""]
-    return msgspec.json.format(msgspec.json.encode(result, order="sorted"), indent=2).decode().splitlines()
-
-
-def _shown(lines: Sequence[str], sign: str, skipped: int) -> Iterator[str]:
-    """Yield the first lines after a sign, the first line without what both have in common before they differ."""
-    for place, line in enumerate(lines[:DIFFERENT_LINES]):
-        rest = f"…{line[skipped + 1 :]}" if place == 0 and skipped else line
-        yield f"  {sign}{shorten(rest, DIFFERENT_CHARS)}"
-    if len(lines) > DIFFERENT_LINES:
-        yield f"  {sign}… {pluralize(len(lines) - DIFFERENT_LINES, 'more line')}"

@@ -17,7 +17,7 @@ from offbook.explore.cases import FaultCase, cases_of, require_case
 from offbook.explore.explorer import CaseResult, next_continuation
 from offbook.explore.harness import Harness
 from offbook.explore.monitor import RunMonitor
-from offbook.explore.options import select_variants
+from offbook.explore.options import gave_up_by, select_variants
 from offbook.explore.run import MISSPELT, ModelCall, Run, named_calls, recorded_run, sites_of
 from offbook.explore.schedule import LeftOutFault, in_case_order, left_out, parse_budget, rows_near_effects, schedule
 from offbook.explore.verdict import Assessment, assess
@@ -342,7 +342,8 @@ class ExploredTest:
         observed, optional = [subject.observe(self._item, plan)], self._explored.marker.optional_names
         while (continuation := next_continuation([each.run for each in observed])) is not None:
             observed.append(subject.observe(self._item, plan, continuation))
-        assessed = [(each, assess(each.run, clean, optional=optional)) for each in observed]
+        gave_up = gave_up_by(self._explored.marker.gave_up)
+        assessed = [(each, assess(each.run, clean, optional=optional, gave_up=gave_up)) for each in observed]
         return min(assessed, key=lambda pair: pair[1].severity)
 
     def _subject(self) -> TestSubject:

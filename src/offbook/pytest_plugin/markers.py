@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 import pytest
@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from offbook.decoding import convert
 from offbook.errors import InputError
+from offbook.explore.options import gave_up_by
 from offbook.explore.schedule import parse_budget
 from offbook.explore.settings import AgentSettings, ExploreArguments
 from offbook.explore.verdict import FINDING_TITLES, parse_verdicts
@@ -42,10 +43,12 @@ class OffbookMarker(Struct, frozen=True, kw_only=True):
 class ExploreMarker(AgentSettings, frozen=True, kw_only=True):
     """The arguments of the markers `explore` of a test. `recording` is relative to the folder of the test.
 
-    What they leave out and `[explore]` of the config says of the agent holds, and so does `[tools.NAME]`.
+    `gave_up` may also be a function of what the test returned. What they leave out and `[explore]` of the config says
+    of the agent holds, and so does `[tools.NAME]`.
     """
 
     on_divergence: Literal["explore", "stop", "default"] = "explore"
+    gave_up: Any = None
     recording: str | None = None
     faults: str | tuple[str, ...] = "all"
     budget: int | str | None = None
@@ -83,6 +86,10 @@ def explore_marker_of(item: pytest.Item) -> ExploreMarker | None:
     if about_agent.get("on_divergence") == "live":  # a test never calls a model
         del about_agent["on_divergence"]
     marker = replace(_read_marker(item, EXPLORE, ExploreMarker, about_agent), tools=configured_tools(project))
+    try:
+        gave_up_by(marker.gave_up)
+    except InputError as error:
+        raise _marker_error(item, EXPLORE, f"gave_up: {error.reason}", hint=error.hint) from None
     try:
         parse_budget(marker.budget)
     except InputError as error:

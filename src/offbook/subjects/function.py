@@ -16,7 +16,9 @@ from offbook.explore.options import (
     Deadlines,
     Divergence,
     ExploreOptions,
+    GaveUp,
     Invariant,
+    gave_up_by,
     select_variants,
 )
 from offbook.explore.run import Run
@@ -71,6 +73,7 @@ def explore_function(  # noqa: PLR0913 - each is an option of its own, given by 
     deadlines: Deadlines = DEFAULT_DEADLINES,
     tools: Mapping[str, ToolDeclaration] = NO_DECLARATIONS,
     optional: Collection[str] = (),
+    gave_up: str | GaveUp | None = None,
     workers: Workers = "auto",
 ) -> Exploration:
     """Replay a function with each fault at each site of its recorded run.
@@ -88,6 +91,7 @@ def explore_function(  # noqa: PLR0913 - each is an option of its own, given by 
         tools: what is declared about tools by name, such as those of an SDK that the harness does not wrap. Tools that
             are not named here are as `[tools.NAME]` of the nearest `offbook.toml` declares them.
         optional: the steps and tools that the function may go on without.
+        gave_up: tells of what the function returned whether it has given up: a function, or a pattern.
         workers: how many cases run at once; `auto` is one for each core.
 
     Raises:
@@ -109,6 +113,7 @@ def explore_function(  # noqa: PLR0913 - each is an option of its own, given by 
             budget=budget,
             invariants=invariants,
             optional=frozenset(optional) | {name for name, tool in in_config.items() if tool.optional},
+            gave_up=gave_up_by(gave_up),
             unchecked=frozenset(in_config),
         )
         return Explorer(subject, options, executor=executor_of(subject, workers)).explore()

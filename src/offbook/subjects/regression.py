@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase, minimise
 from offbook.explore.explorer import CaseResult, Explorer, Subject, runs_of
-from offbook.explore.options import ExploreOptions, Invariant
+from offbook.explore.options import ExploreOptions, Invariant, gave_up_by
 from offbook.explore.run import Run
 from offbook.explore.settings import DEFAULT_SETTINGS, ExploreSettings
 from offbook.explore.verdict import Assessment, FormerVerdict, Reason, Verdict, assess, stored_assessment
@@ -64,6 +64,7 @@ class Regression(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_u
                 variants=(),
                 invariants=invariants,
                 optional=self.settings.optional_names,
+                gave_up=gave_up_by(self.settings.gave_up),
                 unchecked=frozenset(self.settings.tools),
             )
             explorer = Explorer(subject, options)
@@ -114,7 +115,7 @@ class RegressionFolder:
             InputError: the folder cannot be written to.
         """
         invariants = [] if self._kind.invariants is None else load_invariants(self._kind.invariants)
-        minimiser = _Minimiser(subject, clean, invariants, optional=self._kind.settings.optional_names)
+        minimiser = _Minimiser(subject, clean, invariants, settings=self._kind.settings)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             known = {file.read_bytes(): file for file in self._files()}
@@ -151,9 +152,10 @@ class _Minimiser:
     """Drops the faults that a finding does not need: the rest has the same verdict, as an exploration would say."""
 
     def __init__(
-        self, subject: Subject, clean: Run, invariants: Sequence[Invariant], *, optional: frozenset[str]
+        self, subject: Subject, clean: Run, invariants: Sequence[Invariant], *, settings: ExploreSettings
     ) -> None:
-        self._subject, self._clean, self._invariants, self._optional = subject, clean, invariants, optional
+        self._subject, self._clean, self._invariants = subject, clean, invariants
+        self._optional, self._gave_up = settings.optional_names, gave_up_by(settings.gave_up)
 
     def minimise_all(self, found: Iterable[CaseResult]) -> Iterator[tuple[CaseResult, tuple[PlannedFault, ...]]]:
         """Yield each finding with its lines. Findings with the same lines as an earlier one are left out."""
@@ -170,4 +172,4 @@ class _Minimiser:
         return worst.title == title
 
     def _assess(self, run: Run) -> Assessment:
-        return assess(run, self._clean, invariants=self._invariants, optional=self._optional)
+        return assess(run, self._clean, invariants=self._invariants, optional=self._optional, gave_up=self._gave_up)

@@ -71,6 +71,8 @@ class ToolOptions(TypedDict, total=False):
     idempotent: bool | str
     undoes: str | None
     read_only: bool
+    may_remain: bool
+    failed: str | None
 
 
 class ToolDef(Struct, frozen=True, dict=True):
@@ -89,6 +91,8 @@ class ToolDef(Struct, frozen=True, dict=True):
             that holds for calls with the same value of it: an idempotency key.
         undoes: the tool whose effect this one takes back, as `cancel_hotel` does with `book_hotel`.
         read_only: whether it only reads and does no harm.
+        may_remain: whether its effect may stand when a run gives up.
+        failed: a pattern for results that say that it has failed, in addition to the usual shapes of errors.
 
     Raises:
         InputError: `callable` cannot be called, `timeout_s` is not above 0, or the declarations contradict each other.
@@ -103,6 +107,8 @@ class ToolDef(Struct, frozen=True, dict=True):
     idempotent: bool | str = False
     undoes: str | None = None
     read_only: bool = False
+    may_remain: bool = False
+    failed: str | None = None
 
     def __post_init__(self) -> None:
         if not callable(self.callable):
@@ -116,7 +122,12 @@ class ToolDef(Struct, frozen=True, dict=True):
     def declaration(self) -> ToolDeclaration:
         """The declared effect of the tool."""
         return ToolDeclaration(
-            side_effect=self.side_effect, idempotent=self.idempotent, undoes=self.undoes, read_only=self.read_only
+            side_effect=self.side_effect,
+            idempotent=self.idempotent,
+            undoes=self.undoes,
+            read_only=self.read_only,
+            may_remain=self.may_remain,
+            failed=self.failed,
         )
 
     def declared_as(self, declaration: ToolDeclaration) -> ToolDef:
@@ -127,6 +138,8 @@ class ToolDef(Struct, frozen=True, dict=True):
             read_only=self.read_only or declaration.read_only,
             idempotent=self.idempotent or declaration.idempotent,
             undoes=self.undoes or declaration.undoes,
+            may_remain=self.may_remain or declaration.may_remain,
+            failed=self.failed or declaration.failed,
         )
 
     @property

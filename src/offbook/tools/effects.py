@@ -16,20 +16,20 @@ from offbook.decoding import convert
 from offbook.errors import InputError
 from offbook.messages import JsonObject
 from offbook.schema_errors import explain_msgspec_error
-from offbook.text import common_start, did_you_mean, shorten
+from offbook.text import common_start, compile_pattern, did_you_mean, shorten
 
 if TYPE_CHECKING:
     from offbook.settings import ToolSettings
 
 EffectOutcome: TypeAlias = Literal["done", "refused", "failed", "unknown"]
-EffectSource: TypeAlias = Literal["observed", "inferred"]
+EffectSource: TypeAlias = Literal["observed", "shown", "inferred"]
 
 
 class Effect(Struct, frozen=True, kw_only=True):
     """One call of a tool that may change something outside the run.
 
     `outcome` is what became of it, and `source` how that is known: observed where it happened, or inferred from what
-    the agent and its model said to each other.
+    the agent and its model said to each other. A call is `shown` if one request has its result and those of equal ones.
     """
 
     tool: str
@@ -232,18 +232,21 @@ class ToolDeclaration(Struct, frozen=True, kw_only=True):
     """The declared effect of a tool: a side effect, none, one that may happen again, or one that undoes another.
 
     `idempotent` is True if a repeated call with the same arguments changes nothing, or the name of the argument that is
-    the idempotency key.
+    the idempotency key. An effect that `may_remain` need not be undone by a run that gives up. A result that matches
+    the pattern `failed` says that the tool has failed.
     """
 
     side_effect: bool = False
     read_only: bool = False
     idempotent: bool | str = False
     undoes: str | None = None
+    may_remain: bool = False
+    failed: str | None = None
 
     @property
     def has_effect(self) -> bool:
         """Whether the tool changes something, as far as it is declared."""
-        return self.side_effect or bool(self.idempotent) or self.undoes is not None
+        return self.side_effect or bool(self.idempotent) or self.undoes is not None or self.may_remain
 
     def check(self, tool: str) -> None:
         """Raise InputError if the declarations of that tool contradict each other."""
@@ -253,6 +256,8 @@ class ToolDeclaration(Struct, frozen=True, kw_only=True):
             raise InputError(reason, source=tool, place="read_only", hint="leave one of them out")
         if self.undoes == tool:
             raise InputError("it cannot undo itself", source=tool, place="undoes", hint="name the other tool")
+        if self.failed is not None:
+            compile_pattern(self.failed, source=tool, place="failed")
 
 
 UNDECLARED = ToolDeclaration()
@@ -266,7 +271,12 @@ def declared_tools(settings: Mapping[str, ToolSettings]) -> dict[str, ToolDeclar
     """
     declared = {
         name: ToolDeclaration(
-            side_effect=tool.effect, read_only=tool.read_only, idempotent=tool.idempotent, undoes=tool.undoes
+            side_effect=tool.effect,
+            read_only=tool.read_only,
+            idempotent=tool.idempotent,
+            undoes=tool.undoes,
+            may_remain=tool.may_remain,
+            failed=tool.failed,
         )
         for name, tool in settings.items()
     }

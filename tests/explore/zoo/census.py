@@ -130,6 +130,8 @@ def _disagreement(verdict: str, done: Counter[Entry], wanted: Counter[Entry]) ->
         "recovered": not more and not less,
         "not reached": not more and not less,
         "different result": not more and not less,
+        "different outcome": bool(more or less),
+        "left behind": bool(done),
         "undetected (went on without)": not more and not less,
         "failed cleanly": not done or not (more or less),
         "failed partway": bool(done) and not more,

@@ -28,7 +28,7 @@ from offbook.config.recordings import is_folder, slug
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase, chosen_case
 from offbook.explore.explorer import CaseExecutor, CleanRunMismatchError, Exploration, Explorer, Subject
-from offbook.explore.options import VARIANTS, ExploreOptions, select_variants
+from offbook.explore.options import VARIANTS, ExploreOptions, gave_up_by, select_variants
 from offbook.explore.schedule import Pace, check_shard, parse_budget
 from offbook.explore.settings import ExploreArguments, ExploreSettings
 from offbook.explore.verdict import FINDING_TITLES, parse_verdicts
@@ -267,6 +267,7 @@ class _Exploration:
             budget=options.budget,
             invariants=[] if options.invariants is None else load_invariants(options.invariants),
             optional=self._settings.optional_names,
+            gave_up=gave_up_by(self._settings.gave_up),
             unchecked=frozenset(self._settings.tools),
             shard=self._shard,
         )

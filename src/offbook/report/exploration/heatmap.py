@@ -94,7 +94,8 @@ VERDICT_STYLES: dict[str, VerdictStyle] = {
     "wrong effect": VerdictStyle(
         "≠", "#", "bold white on red", "it changed something that it should not, or otherwise"
     ),
-    "missing effect": VerdictStyle("∅", "o", "bold white on red", "it ended as if it had changed what it has not"),
+    "missing effect": VerdictStyle("∅", "o", "bold white on red", "it claims to have changed what it has not"),
+    "left behind": VerdictStyle("⊣", "L", "bold white on red", "it gave up, and left what it had changed, unnamed"),
     "undetected": VerdictStyle(
         "=", "=", "bold magenta", "it took bad data for valid, went on without an answer, or failed a check"
     ),
@@ -105,15 +106,18 @@ VERDICT_STYLES: dict[str, VerdictStyle] = {
     "bad retry": VerdictStyle(
         "»", "s", "bold red", "it sent a call again too often, too soon, in vain or without its conversation"
     ),
-    "crashed": VerdictStyle("!", "!", "bold red", "an error that was not declared ended it"),
+    "crashed": VerdictStyle("!", "!", "bold red", "an error that nobody has caught ended it"),
     "undecided": VerdictStyle("?", "?", "cyan", "it went where nobody could see: an unrecorded request, or a tool"),
     "failed partway": VerdictStyle(
-        "÷", "/", "blue", "it gave up with a declared error, after it had changed something"
+        "÷", "/", "blue", "it gave up after it had changed something, and did not hide that"
+    ),
+    "different outcome": VerdictStyle(
+        "≈", "%", "yellow", "other changes and another result: declare by --gave-up which results give up"
     ),
     "different result": VerdictStyle(
         "~", "~", "yellow", "another result, and nothing judges it: assert what must hold"
     ),
-    "failed cleanly": VerdictStyle("–", "-", "blue", "it gave up with a declared error, and changed nothing"),
+    "failed cleanly": VerdictStyle("–", "-", "blue", "it gave up, and changed nothing"),
     "recovered": VerdictStyle("✓", "+", "green", "the same result as without the fault"),
     "not reached": VerdictStyle("·", ".", "dim", "the run never reached this site"),
 }

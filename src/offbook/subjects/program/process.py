@@ -18,6 +18,7 @@ from offbook.clock import SYSTEM_CLOCK
 from offbook.errors import InputError
 from offbook.explore.observer import RunObserver
 from offbook.explore.options import ANSWER_WAIT_S
+from offbook.explore.run import is_api_error
 from offbook.tools.child_process import ChildProcess, program_hint
 from offbook.tools.effects import Effect, parse_effects, read_effect_lines
 
@@ -220,6 +221,50 @@ def _ending_line(stderr: str) -> str:
     lines = _lines(stderr)
     above_stack = [line for line, below in pairwise(lines) if below.startswith("at ") and not line.startswith("at ")]
     return above_stack[-1] if above_stack else error_line(stderr)
+
+
+_OTHER_TRACES = re.compile(
+    r"^(?:panic: |fatal error: |thread '.*' panicked at |Exception in thread \"|Unhandled exception[.:]"
+    r"|PHP Fatal error:  Uncaught |\S+\.rb:\d+:in .*\(\w+(?:Error|Exception)\)$)",
+    re.MULTILINE,
+)
+"""How the traces of Go, Rust, Java, .NET, PHP and Ruby begin."""
+
+_NODE_END = re.compile(r"^Node\.js v[\d.]+\s*\Z", re.MULTILINE)
+_NODE_SDK = re.compile(
+    r"node_modules/(?:openai|ollama|ai|groq-sdk|@(?:anthropic-ai|google|aws-sdk|smithy|ai-sdk|mistralai))/"
+)
+_NODE_BUGS = re.compile(r"(?:Uncaught )?(?:Type|Reference|Syntax|Range|Eval|URI|Assertion)?Error\b")
+
+
+def is_crash(stderr: str, code: int) -> bool:
+    """Return whether an exit code other than 0 is that of an error that nobody has caught, whose trace ends the output.
+
+    An error of a vendor's SDK that has escaped is a way to give up, and so is an exit without a trace.
+    """
+    if code < 0:
+        return True
+    if _NODE_END.search(stderr):
+        stack = next((line for line in _lines(stderr) if line.startswith("at ")), "")
+        return _NODE_BUGS.match(_ending_line(stderr)) is not None or _NODE_SDK.search(stack) is None
+    after = _after_traceback(stderr)
+    if not after:
+        return _OTHER_TRACES.search(stderr) is not None
+    if code != 1:  # Python's own code for an error that nobody has caught
+        return False
+    module, _, name = after[0].partition(":")[0].rpartition(".")
+    return not is_api_error(module, name)
+
+
+def _after_traceback(stderr: str) -> list[str]:
+    """Return the lines of the error with which a traceback of Python ends the output; none if other output follows."""
+    _, found, after = _without_group(stderr).rpartition(_TRACEBACK)
+    lines = [line for line in after.splitlines() if line.strip()] if found else []
+    start = next((place for place, line in enumerate(lines) if not line[0].isspace()), len(lines))
+    error = lines[start:]
+    # The message of an error may go on, as pydantic's does, with lines that are set in. A line at the end that is not
+    # is what the program has said after it had logged the traceback.
+    return error if len(error) == 1 or (error and error[-1][0].isspace()) else []
 
 
 _GROUP = f"Exception Group {_TRACEBACK}"

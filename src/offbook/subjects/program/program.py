@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.errors import InputError
-from offbook.explore.inferred_tools import InferredTool, inferred_effects, inferred_runs
+from offbook.explore.inferred_tools import InferredTool, inferred_effects, inferred_runs, unseen_calls
 from offbook.explore.observer import CLEAN_LIMITS, CallLimits, RunObserver, max_calls_after
 from offbook.explore.options import CRASH_VARIANTS, MCP_VARIANTS, PROGRAM_VARIANTS, FaultVariant
 from offbook.explore.run import ErrorKind, Run, RunFailure, ToolRun, normalize_text, normalize_texts, overlaps_of
@@ -41,7 +41,15 @@ from offbook.subjects.program.launch import (
     ProgramLives,
     is_node_command,
 )
-from offbook.subjects.program.process import Ledger, Patience, ProgramExit, RunFiles, error_line, named_error
+from offbook.subjects.program.process import (
+    Ledger,
+    Patience,
+    ProgramExit,
+    RunFiles,
+    error_line,
+    is_crash,
+    named_error,
+)
 from offbook.subjects.program.python_command import parse_python_command
 from offbook.subjects.program.results import NO_PRODUCTS, Products, ProgramProducts
 from offbook.tools.effects import EFFECTS_URL_VARIABLE, EFFECTS_VARIABLE, Effect, prefer_reported
@@ -420,6 +428,7 @@ class ProgramSubject:
             calls=calls,
             tools=(*self._observed_tools(ended.observer, aliases), *inferred_runs(tools, self._declarations)),
             effects=(*observed, *self._effects([_with_aliases(each, aliases) for each in ended.reported], tools)),
+            unseen=tuple(each for each in unseen_calls(tools) if each.tool not in self._reporting),
             declarations=self._declarations,
             fired=tuple(str(planned) for planned in session.fired),
             marks=tuple(session.faults.marks),
@@ -453,7 +462,8 @@ class ProgramSubject:
             return None
         declared, code = self._settings.declared, str(ended.code)
         declared_as = code if code in declared else named_error(ended.stderr, declared)
-        kind: ErrorKind = "declared" if declared_as else "undeclared"
+        is_crashed = is_crash(ended.stderr, ended.code)
+        kind: ErrorKind = "declared" if declared_as else "undeclared" if is_crashed else "gave up"
         name = f"exit {ended.code}" if ended.code > 0 else f"signal {-ended.code}"
         return RunFailure(kind, name, normalize_text(error_line(ended.stderr), aliases), declared_as)
 

@@ -27,6 +27,7 @@ from offbook.recording.stores.store import ExchangeIndex
 from offbook.session.script import Script
 from offbook.text import shorten
 from offbook.tools.effects import Effect, EffectOutcome, ToolDeclaration
+from offbook.tools.failures import is_failed_result
 from offbook.wire.session import WireSession
 from offbook.wire.tools import SessionTools
 
@@ -161,14 +162,18 @@ class McpStandIn:
     def effects(self, calls: Iterable[McpToolCall]) -> list[Effect]:
         """Return the effects of tool calls: of those that reached their server, unless they only read."""
         return [
-            Effect(tool=call.name, arguments=call.arguments, outcome=_effect_outcome(call.clean))
+            Effect(
+                tool=call.name,
+                arguments=call.arguments,
+                outcome=_effect_outcome(call.clean, self._declaration(call.name).failed),
+            )
             for call in calls
             if call.clean is not None and not self._declaration(call.name).read_only
         ]
 
     def tool_runs(self, calls: Iterable[McpToolCall]) -> list[ToolRun]:
         """Return tool calls as the program saw them."""
-        return [_tool_run(call, has_effect=self._declaration(call.name).has_effect) for call in calls]
+        return [_tool_run(call, self._declaration(call.name)) for call in calls]
 
     def _declaration(self, tool: str) -> ToolDeclaration:
         return self.declarations.get(tool, UNLISTED)
@@ -191,16 +196,17 @@ class _McpRun(Struct):
     tools: SessionTools
 
 
-def _effect_outcome(answer: McpAnswer) -> EffectOutcome:
+def _effect_outcome(answer: McpAnswer, failed: str | None) -> EffectOutcome:
     """Return what became of a call that a server answered so: one that asks its user first has done nothing yet."""
     response = answer.response
     result = response.get("result")
     if isinstance(result, dict) and result.get("resultType") == "input_required":
         return "refused"
-    return "done" if call_outcome(response).error is None else "failed"
+    outcome = call_outcome(response)
+    return "failed" if outcome.error is not None or is_failed_result(outcome.result, failed) else "done"
 
 
-def _tool_run(call: McpToolCall, *, has_effect: bool) -> ToolRun:
+def _tool_run(call: McpToolCall, declared: ToolDeclaration) -> ToolRun:
     response = call.answer.response
     outcome = call_outcome(response) if response else ToolExchange()
     is_lost = not response or outcome.error is not None
@@ -211,5 +217,6 @@ def _tool_run(call: McpToolCall, *, has_effect: bool) -> ToolRun:
         result="" if outcome.result is UNSET else shorten(result_text(outcome.result), MAX_RESULT_CHARS),
         error=(call.fault if outcome.error is None else outcome.error.message) if is_lost else None,
         has_run=call.clean is not None,
-        side_effect=has_effect,
+        has_failed=call.clean is not None and _effect_outcome(call.clean, declared.failed) == "failed",
+        side_effect=declared.has_effect,
     )

@@ -275,7 +275,10 @@ class Orders(Till):
 async def refunds_one_after_the_other(offbook, *, tries):
     """Makes two independent refunds, and tries each again; the twin does not."""
     orders = Orders(offbook.tools(TOOLS), tries)
-    return orders.finish(await converse(asking(offbook.gateway), orders.use, ticket=BOTH))
+    try:
+        return orders.finish(await converse(asking(offbook.gateway), orders.use, ticket=BOTH))
+    except GaveUpError as error:
+        raise GaveUpError(f"{error}; refund has run for {list(orders.results)}") from error
 
 
 async def refunds_in_parallel(offbook, *, all_again):
@@ -291,7 +294,7 @@ async def refunds_in_parallel(offbook, *, all_again):
         if not any(isinstance(each, Exception) for each in paid):
             break
     else:
-        raise GaveUpError("not everything was paid")
+        raise GaveUpError("refund has not run for all orders, but perhaps for some")
     results = [{"role": "tool", "tool_call_id": call.id, "content": "paid"} for call in answer.tool_calls]
     said = await ask([*BOTH, answer.to_message().to_dict(), *results])
     if said.tool_calls:
@@ -377,7 +380,8 @@ PLANTED = [
         defect={"cancels": 0},
         sound={"cancels": 1},
         answers=TRIP,
-        verdict="undetected (failed check)",
+        verdict="left behind",
+        also=["undetected (failed check)"],
         at="tool=book_flight call=1: tool_error",
         evidence="a hotel is booked, and no flight",
         undoes=UNDO,

@@ -74,7 +74,10 @@ async def pays_two_back(offbook, *, by_position):
     lookups = [asyncio.ensure_future(use(tools["find_price"].callable, order_id=order)) for order in orders]
     amounts = [await each for each in asyncio.as_completed(lookups)] if by_position else await asyncio.gather(*lookups)
     for order, amount in zip(orders, amounts, strict=True):
-        await use(tools["pay_back"].callable, order_id=order, amount=amount)
+        try:
+            await use(tools["pay_back"].callable, order_id=order, amount=amount)
+        except GaveUpError as error:
+            raise GaveUpError(f"order {order} failed; pay_back has run for those before it") from error
     return DONE
 
 
@@ -101,7 +104,7 @@ async def pays_both_at_once(offbook, *, keeps_errors):
         open_orders = [order for order, each in zip(open_orders, results, strict=True) if isinstance(each, Exception)]
         if not open_orders:
             return DONE
-    raise GaveUpError(f"not paid: {open_orders}")
+    raise GaveUpError(f"not paid: {open_orders}; for the others pay_back has run")
 
 
 @tool(side_effect=True)
@@ -133,8 +136,8 @@ async def transfers(offbook, *, swallows):
     await use(tools["debit"].callable, account="ann", amount=30)
     try:
         await use(tools["credit"].callable, account="bob", amount=30)
-    except asyncio.CancelledError:
-        if not swallows:
+    except (asyncio.CancelledError, GaveUpError) as error:
+        if not swallows or isinstance(error, GaveUpError):
             await use(tools["cancel_debit"].callable, account="ann", amount=30)
             raise
     return DONE

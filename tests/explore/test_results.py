@@ -4,7 +4,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from offbook.explore.verdict import admits_failure, broken_parts, is_empty_result, is_truncated, result_difference
+from offbook.explore.results import (
+    broken_parts,
+    claims_of,
+    denies_success,
+    is_empty_result,
+    is_truncated,
+    result_difference,
+    takes_error_for_data,
+)
 
 MARK = "fault-qgtdbc"
 RESERVED = "Table reserved: R-9"
@@ -92,58 +100,66 @@ def test_another_result_is_not_broken_data(result, clean):
 @pytest.mark.parametrize(
     ("result", "clean"),
     [
-        ("Sorry, I could not refund the order.", "Refunded."),
-        ("The refund was not sent.", "Refunded."),
-        ("ERROR: no refund", "Refunded."),
-        ({"exit": 0, "stdout": "I can't help with that.\n"}, {"exit": 0, "stdout": "Refunded.\n"}),
-        ({"exit": 0, "stdout": "", "files": {"a": "Sorry."}}, {"exit": 0, "stdout": "", "files": {"a": "Hi"}}),
-        ({"exit": 0, "stdout": "failed", "files": {"a": "Hi"}}, {"exit": 0, "stdout": "ok", "files": {"a": "Hi"}}),
         ({"ok": False, "reason": "timeout"}, {"ok": True, "reason": ""}),
-        ({"status": "failed"}, {"status": "done"}),
         ({"error": f"the tool failed ({MARK})"}, {"error": None}),
-        ("I could not finish this (gave-up-qgtdbc)", "Refunded."),
-        ("I was not able to reserve a table.", RESERVED),
-        ("We aren't able to do that.", RESERVED),
-        ("No table could be reserved.", RESERVED),
-        ("Our booking system does not respond.", RESERVED),
-        ("Sorry. We will tell you when a table is reserved.", RESERVED),
-        ("Sorry, it failed. If a table is reserved, we write to you.", RESERVED),
-        ("REJECTED", RESERVED),
-        ({"status": "pending"}, RESERVED),
-        ({"reserved": False}, RESERVED),
-        (False, RESERVED),
+        ({"reserved": False}, {"reserved": True}),
+        (False, True),
         ({"table": {"reserved": False}}, {"table": {"reserved": True}}),
+        ([{"booked": True}, {"booked": False}], [{"booked": True}, {"booked": True}]),
+        ("Error: the till is closed", "Refunded."),
+        ({"exit": 0, "stdout": '{"paid": false}', "files": {}}, {"exit": 0, "stdout": '{"paid": true}', "files": {}}),
     ],
 )
-def test_a_result_that_admits_failure_is_recognised(result, clean):
-    assert admits_failure(result, clean, [MARK])
+def test_a_result_denies_success_by_its_structure(result, clean):
+    assert denies_success(result, clean, [MARK])
 
 
 @pytest.mark.parametrize(
     ("result", "clean"),
     [
+        ("Sorry, I could not refund the order.", "Refunded."),
         ("Refunded twice.", "Refunded."),
-        ({"exit": 0, "stdout": "ok", "files": {"a": "Sorry."}}, {"exit": 0, "stdout": "ok", "files": {"a": "Hi"}}),
-        ("Refunded. A return is not needed.", "Refunded."),
-        ("Refunded. Sorry for the wait.", "Refunded."),
-        ({"status": f'{{"ok": 1, {MARK}'}, {"status": "ok"}),
-        (f"Your answer: the tool failed ({MARK})", "Refunded."),
-        (f"Error code: 500 - an injected error ({MARK})", "Refunded."),
-        ("Sorry that it took so long: refunded.", "Sorry for the wait: refunded."),
-        ({"status": ""}, {"status": "done"}),
-        ({"status": None}, {"status": "done"}),
-        ({"state": {"draft": ""}}, {"state": {"draft": "Hi"}}),
-        ("Sorry for the wait! Your table is reserved.", RESERVED),
-        ("No problem, your table is reserved. Call us if you can't come.", RESERVED),
-        ("Your table is reserved; a cancellation is not possible within 24 h.", RESERVED),
-        ({"reserved": True, "note": "smoking is not possible"}, RESERVED),
+        ({"status": "pending"}, {"status": "done"}),
         ({"reserved": True, "cached": False}, {"reserved": True, "cached": False, "by": "Ann"}),
-        ({"status": "pending"}, "The order is pending."),
-        ("2 pending orders are paid.", "Paid."),
+        ({"reserved": False}, RESERVED),
+        (f"Error code: 500 - an injected error ({MARK})", "Refunded."),
+        ({"error": "was fine"}, {"error": "is fine"}),
+        (None, True),
     ],
 )
-def test_a_result_that_says_nothing_of_failure_admits_none(result, clean):
-    assert not admits_failure(result, clean, [MARK])
+def test_words_deny_nothing(result, clean):
+    assert not denies_success(result, clean, [MARK])
+
+
+@pytest.mark.parametrize(
+    ("result", "clean"),
+    [
+        (f"Error code: 500 - an injected error ({MARK})", "It is lost."),
+        (f"TimeoutError: {MARK}", "It is lost."),
+        (f'{{"error": "{MARK}"}}', "It is lost."),
+        (f"The order: the tool failed {MARK}", "The order: lost"),
+        (f"{MARK} is what we found.", "Your order is what we found."),
+        ({"order": f"the order: {MARK}"}, {"order": "the order: lost"}),
+    ],
+)
+def test_an_error_in_the_place_of_data_was_taken_for_data(result, clean):
+    assert takes_error_for_data(result, clean, [MARK])
+
+
+@pytest.mark.parametrize("result", [f"Es ging nicht ({MARK}).", f"Sorry: HTTP 500, {MARK}", {"why": f"no ({MARK})"}])
+def test_in_its_own_words_a_result_may_quote_an_error(result):
+    assert not takes_error_for_data(result, "The order is lost.", [MARK])
+
+
+def test_the_claims_of_a_result_are_its_sentences_and_fields():
+    def texts(result):
+        return [claim.text for claim in claims_of(result)]
+
+    assert texts("Order 42 is paid. Bye!\n* Ref: R-9") == ["order 42 is paid", "bye", "ref: r-9"]
+    assert texts({"order": 42, "say": "Paid. Bye."}) == ["order: 42", "say: paid", "say: bye"]
+    assert texts({"exit": 0, "stdout": '{"paid": true}\n'}) == ["paid: true"]
+    assert texts({"exit": 0, "stdout": "", "files": {"a": "Paid."}}) == ["a: paid"]
+    assert texts({"ending": "done", "turns": [{"user": "Pay 42", "agent": "Paid."}]}) == ["paid"]
 
 
 @pytest.mark.parametrize(
