@@ -28,7 +28,7 @@ from offbook.explore.effects import (
 )
 from offbook.explore.options import Invariant, broken_invariants
 from offbook.explore.run import TOOL_CHUNKS, ModelCall, Run, RunFailure, ToolRun
-from offbook.faults import PlannedFault, parse_fault
+from offbook.faults import PlannedFault, ToolSite, parse_fault
 from offbook.faults.fault import FaultTrait
 from offbook.faults.tools import InjectedText
 from offbook.session.script import DEFAULT_RESULT, NEAREST_RESULT
@@ -476,10 +476,31 @@ class _Claims:
         """Return the tool calls that a fault prevented and that no other call replaced."""
         run, clean = self._run, self._clean
         prevented = [each for each in run.tools if not each.has_run and each.tool not in self._optional]
-        others = Counter(_call_identity(each) for each in run.tools if each.has_run)
-        others.subtract(Counter(_call_identity(each) for each in clean.tools))
-        has_replacement = any(count > 0 for count in others.values())
-        return [each for each in prevented if not has_replacement and others[_call_identity(each)] < 0]
+        others = Counter(_call_identity(each) for each in run.tools if each.has_run and not self._is_spoilt(each))
+        others.subtract(Counter(_call_identity(each) for each in clean.tools if each.error is None))
+        if any(count > 0 for count in others.values()):
+            return []
+        failed = [each for each in prevented if others[_call_identity(each)] < 0]
+        return failed or self._never_whole()
+
+    def _never_whole(self) -> list[ToolRun]:
+        """Return the last call of each tool that got lost, garbled or empty results, and never a whole one.
+
+        An effect that is done is none of them: the result does not claim too much. Nor is a single broken result, which
+        is evidence of its own.
+        """
+        run, clean = self._run, self._clean
+        whole = {each.tool for each in run.tools if not self._is_spoilt(each)}
+        had = {each.tool for each in clean.tools if each.error is None} - self._optional
+        last = {each.tool: each for each in run.tools if each.tool in had - whole}
+        done = {effect.tool for effect in run.effects if effect.outcome == "done"}
+        has_more = len(run.tools) != len(clean.tools)
+        return [each for each in last.values() if each.tool not in done and (has_more or each.error is not None)]
+
+    def _is_spoilt(self, run: ToolRun) -> bool:
+        """Return whether a tool call got an error, or a result that a fault has broken."""
+        broken = (each.at for each in self._faults if "breaks_result" in each.fault.traits)
+        return run.error is not None or any(at.covers(ToolSite(run.tool, run.call)) for at in broken)
 
     def _other_result(self, difference: EffectDifference) -> Iterator[str]:
         yield "a different result, and no assertion is broken: assert what must hold"
