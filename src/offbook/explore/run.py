@@ -321,16 +321,21 @@ def normalize_texts(value: Any, names: Mapping[str, str]) -> Any:
 class ExploredSite(Struct, frozen=True):
     """A place in a run at which a fault can fire, with its row in a heatmap, like `2 answer` or `refund 1`.
 
-    `positions` are the places in its stream that are worth a fault, by name, as the number of chunks before them.
+    `tool_calls` is how many calls of tools the answer asks for. `positions` are the places in its stream that are worth
+    a fault, by name, as the number of chunks before them.
     """
 
     row: str
     at: At
     has_tools: bool = False
-    asks_for_tools: bool = False
+    tool_calls: int = 0
     is_over_http: bool = False
     positions: tuple[tuple[str, int], ...] = ()
     is_reported: bool = False
+
+    @property
+    def asks_for_tools(self) -> bool:
+        return self.tool_calls > 0
 
     @property
     def is_tool(self) -> bool:
@@ -361,7 +366,7 @@ def _model_sites(calls: Iterable[ModelCall]) -> Iterator[ExploredSite]:
             row=call.row,
             at=at,
             has_tools=call.has_tools,
-            asks_for_tools=bool(call.asks_for),
+            tool_calls=len(call.asks_for),
             is_over_http=call.is_over_http,
             positions=positions,
         )
