@@ -8,10 +8,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal, get_args
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from offbook.explore.effects import net_effects, volatile_values
+from offbook.explore.noise import Noise
 from offbook.faults import At
 from offbook.faults.order import CallOrder
 from offbook.messages import JsonObject, ReasoningDelta, StreamDelta, TextDelta
@@ -245,7 +246,7 @@ class Run(Struct, frozen=True, kw_only=True, dict=True):
     that it reported to us, and not to a file: it can be killed right after each. A run that was killed and started
     again has both lives in it: calls, tools and effects of both, and the end of the second; `first_life` says what the
     first one did. `overlaps` are the sets of calls that were under way together, each in the order in which they ended,
-    if its plan has faults of order.
+    if its plan has faults of order. Of the clean run, `noise` is what differs when it is made again.
     """
 
     result: Any = None
@@ -266,6 +267,7 @@ class Run(Struct, frozen=True, kw_only=True, dict=True):
     reported: tuple[str, ...] = ()
     first_life: FirstLife | None = None
     overlaps: tuple[tuple[At, ...], ...] = ()
+    noise: Noise | UnsetType = UNSET
 
     @cached_property
     def requested_values(self) -> set[str]:

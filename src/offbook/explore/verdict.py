@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import wraps
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -212,12 +213,24 @@ def assess(run: Run, clean: Run, *, invariants: Sequence[Invariant] = (), option
 
     `optional` names the steps and tools that a run may go on without.
     """
+    invariants = [_on_whole(run, each) for each in invariants]
+    run, clean = _without_noise(run, clean), _without_noise(clean, clean)
     claims = sorted(_Claims(run, clean, invariants, frozenset(optional)), key=lambda claim: claim.severity)
     worst = claims[0]
     also = [claim for claim in claims if claim.verdict == worst.verdict or claim.verdict in FINDINGS]
     evidence = list(dict.fromkeys(line for claim in also for line in claim.evidence))
     lives = () if run.first_life is None else (run.first_life.describe(run.effects),)
     return Assessment(worst.verdict, (*evidence, *lives, *_continuation_text(run)), worst.reason)
+
+
+def _on_whole(run: Run, invariant: Invariant) -> Invariant:
+    """Return an invariant that checks this run, with what differs from run to run."""
+    return wraps(invariant)(lambda _: invariant(run))
+
+
+def _without_noise(run: Run, clean: Run) -> Run:
+    """Return a run without what differs from run to run in its result."""
+    return replace(run, result=clean.noise.masked(run.result)) if clean.noise else run
 
 
 CONTINUATION_TEXTS = {

@@ -227,10 +227,11 @@ LEFT_OUT_HINT = "for the rest: a larger --budget, or a --shard for each of sever
 
 
 def exploration_notes(exploration: Exploration) -> Iterator[str]:
-    """Yield what the totals do not say: which cases the budget left out, and which share a run with others.
+    """Yield what the totals do not say: what is not compared, which cases the budget left out, and which share a run.
 
     Cases are left out by group and by fault. Faults and families of which none was tried are named.
     """
+    yield from exploration.clean.noise.describe() if exploration.clean.noise else ()
     left = exploration.left_out
     if exploration.left_groups:
         yield f"left out: {left_out_by_group(exploration)}"
