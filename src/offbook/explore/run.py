@@ -247,6 +247,7 @@ class Run(Struct, frozen=True, kw_only=True, dict=True):
     again has both lives in it: calls, tools and effects of both, and the end of the second; `first_life` says what the
     first one did. `overlaps` are the sets of calls that were under way together, each in the order in which they ended,
     if its plan has faults of order. Of the clean run, `noise` is what differs when it is made again.
+    `unknown_reads` are reads after an effect that nobody has seen, and whose answers the recording does not know.
     """
 
     result: Any = None
@@ -268,6 +269,7 @@ class Run(Struct, frozen=True, kw_only=True, dict=True):
     first_life: FirstLife | None = None
     overlaps: tuple[tuple[At, ...], ...] = ()
     noise: Noise | UnsetType = UNSET
+    unknown_reads: tuple[str, ...] | UnsetType = UNSET
 
     @cached_property
     def requested_values(self) -> set[str]:

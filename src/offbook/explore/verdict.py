@@ -215,12 +215,27 @@ def assess(run: Run, clean: Run, *, invariants: Sequence[Invariant] = (), option
     """
     invariants = [_on_whole(run, each) for each in invariants]
     run, clean = _without_noise(run, clean), _without_noise(clean, clean)
-    claims = sorted(_Claims(run, clean, invariants, frozenset(optional)), key=lambda claim: claim.severity)
+    known = _as_far_as_known(run, list(_Claims(run, clean, invariants, frozenset(optional))))
+    claims = sorted(known, key=lambda claim: claim.severity)
     worst = claims[0]
     also = [claim for claim in claims if claim.verdict == worst.verdict or claim.verdict in FINDINGS]
     evidence = list(dict.fromkeys(line for claim in also for line in claim.evidence))
     lives = () if run.first_life is None else (run.first_life.describe(run.effects),)
     return Assessment(worst.verdict, (*evidence, *lives, *_continuation_text(run)), worst.reason)
+
+
+_OF_THE_WORLD = ("repeated effect", "wrong effect", "missing effect", "undetected")
+"""The findings that rest on what tools have said."""
+
+
+def _as_far_as_known(run: Run, claims: list[Assessment]) -> list[Assessment]:
+    """Return the claims, undecided where they rest on reads whose answers the recording does not know."""
+    doubtful = [claim for claim in claims if claim.verdict in _OF_THE_WORLD] if run.unknown_reads else []
+    if not doubtful or not run.unknown_reads:
+        return claims
+    seen = [f"with the answer from before it: {line}" for claim in doubtful for line in claim.evidence]
+    undecided = Assessment("undecided", (*run.unknown_reads, *dict.fromkeys(seen)))
+    return [*(claim for claim in claims if claim not in doubtful), undecided]
 
 
 def _on_whole(run: Run, invariant: Invariant) -> Invariant:
