@@ -346,6 +346,9 @@ class ExploreArguments(ExploreSettings, frozen=True, kw_only=True):
             check=_check_budget,
         ),
     ] = None
+    allow_partial: Annotated[
+        bool, Option("Exit with 0 instead of 4 although a budget has left cases out, if the others have no finding.")
+    ] = False
     fault: Annotated[
         tuple[str, ...],
         Option(

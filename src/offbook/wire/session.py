@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
@@ -33,8 +33,9 @@ from offbook.session.numbers import CallNumbers
 from offbook.session.script import ModelScript, OnMiss, Script, ScriptedModels
 from offbook.session.session import NO_FAULTS, Session
 from offbook.session.sources import RecordedModels, RecordedTools
+from offbook.session.world import World
 from offbook.text import shorten
-from offbook.tools.effects import Effect
+from offbook.tools.effects import Effect, ToolDeclaration
 from offbook.wire.faults import FaultTarget, apply_fault, with_retry_after
 from offbook.wire.options import ignore_call
 from offbook.wire.recordings import AnswerEncoder
@@ -263,7 +264,7 @@ class ExploredRun(Struct, frozen=True):
     """One run of an exploration: see `ScriptedModels`. The parts of its answers are due on `clock`.
 
     If the run also has calls that do not come over HTTP, `numbers` and `fault_log` are those of all its calls.
-    `tool_script` is that of the function tools of a program.
+    `tool_script` is that of the function tools of a program, `declarations` is what is declared about its tools.
     """
 
     script: ModelScript
@@ -275,6 +276,7 @@ class ExploredRun(Struct, frozen=True):
     numbers: CallNumbers | None = None
     fault_log: FaultLog | None = None
     tool_script: Script[ToolExchange] | None = None
+    declarations: Mapping[str, ToolDeclaration] = {}
 
 
 class WireSession(Session, Served):
@@ -344,6 +346,11 @@ class WireSession(Session, Served):
         """Whether the numbers of its calls, or their answers, depend on the order in which they begin."""
         has_plan = self.plan is not NO_FAULTS or self.is_explored or self.needs_numbers
         return has_plan or (self.source is not None and self.source.tape.answers_in_order)
+
+    @property
+    def world(self) -> World:
+        """What the tools of an explored run must remember."""
+        return World(self.faults, {} if self._explored_run is None else self._explored_run.declarations)
 
     @property
     def tool_script(self) -> Script[ToolExchange] | None:

@@ -126,6 +126,7 @@ class SessionTools(ScriptedTools):
     ) -> None:
         assert isinstance(session.source, ScriptedModels)
         super().__init__(session.source, script, alike=alike)
+        self.remember(session.world)
         self._session = session
 
     def continued(
@@ -198,6 +199,11 @@ class ProgramTools:
     def continued_by(self) -> str:
         """What answered calls of an explored run that were never recorded; empty if nothing had to."""
         return self.source.continued_by if isinstance(self.source, ScriptedTools) else ""
+
+    @property
+    def unknown(self) -> list[str]:
+        """What the recording does not know of reads after effects that nobody has seen."""
+        return list(self.source.unknown) if isinstance(self.source, ScriptedTools) else []
 
     @property
     def remarks(self) -> list[str]:

@@ -12,7 +12,7 @@ from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from offbook.errors import InputError
@@ -83,6 +83,7 @@ class _EndedRun(Struct, frozen=True, kw_only=True):
     hung: str
     aliases: Mapping[str, str]
     products: Products
+    unknown: tuple[str, ...] = ()
 
 
 class ProgramSubject:
@@ -251,13 +252,14 @@ class ProgramSubject:
                 before = first_life(self._run_of(ended))
                 session.follow(plan.without_crashes())
                 ended = self._live(lives.restart(), observer, session, files)
-            continued_by = "" if self._mcp is None else self._mcp.end_run(session)
+            served = None if self._mcp is None else self._mcp.end_run(session)
+            continued_by, unknown = ("", []) if served is None else (served.continued_by, list(served.unknown))
             if (tools := self._server.tools_of(session)) is not None:
-                continued_by = continued_by or tools.continued_by
+                continued_by, unknown = continued_by or tools.continued_by, [*unknown, *tools.unknown]
                 for remark in tools.remarks if self._limits is None else ():
                     self._notices.warn(remark)
             self._server.end_session(name)
-            ended = replace(ended, continued_by=ended.continued_by or continued_by)
+            ended = replace(ended, continued_by=ended.continued_by or continued_by, unknown=tuple(unknown))
             if not ended.hung:
                 products = self._products.collect(ended.exit, files.temporary, environment, ended.aliases)
                 ended = replace(ended, products=products)
@@ -290,6 +292,7 @@ class ProgramSubject:
             continuation=continuation,
             mark=gave_up_mark(plan),
             tool_script=self._tool_script,
+            declarations=self._declarations,
         )
 
     def _note_clean_run(self, ended: _EndedRun) -> None:
@@ -439,6 +442,7 @@ class ProgramSubject:
             is_program=True,
             reported=tuple(effect.tool for effect in session.effects),
             overlaps=overlaps_of(session.order),
+            unknown_reads=ended.unknown or UNSET,
         )
 
     def _is_of_mcp(self, tool: str) -> bool:
