@@ -14,10 +14,17 @@ from typing import TypeVar
 from msgspec import Struct
 
 from offbook.clock import pauses_until
-from offbook.recording.format.document import FORMAT_VERSION, AnyExchange, Document, Entries, exchanges_of
+from offbook.recording.format.document import (
+    FORMAT_VERSION,
+    PROGRAM_TOOLS,
+    AnyExchange,
+    Document,
+    Entries,
+    exchanges_of,
+)
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.keys import is_mcp_key
-from offbook.recording.replace_on_close import FoundExchanges, has_only_failures
+from offbook.recording.replace_on_close import FoundExchanges, ReplaceMode, has_only_failures
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import ExchangeIndex, RecordingWriter, SharedCalls, SharedReader
 from offbook.session.recorder import RecordMode
@@ -72,8 +79,11 @@ class PendingRecording:
         calls = tuple(_new_exchanges(self._initial.entries, now.entries))
         return NewExchanges(calls, tuple(_new_exchanges(self._initial.tools, now.tools)))
 
-    def merge(self, added: NewExchanges) -> None:
+    def merge(self, added: NewExchanges, *, keeps_functions: bool = False) -> None:
         """Merge what was recorded into the real recording, which others may write too. It is created even if empty.
+
+        If it `keeps_functions`, the calls of a program's function tools stay, also with the mode `fresh`: the test has
+        wrapped none.
 
         Of a recording in Redis in mode `new`, the first test to pass has its answers kept: what another process has
         recorded since this test began is not added again.
@@ -82,7 +92,7 @@ class PendingRecording:
             InputError: it cannot be written.
         """
         if self._found is not None:
-            self._real.update(partial(self._replace, added, self._found))
+            self._real.update(partial(self._replace, added, self._found, keeps_functions))
             return
         writer = self._real.write()
         shared = self._real.share() if self._mode == "new" else None
@@ -100,10 +110,12 @@ class PendingRecording:
         calls = _missing(added.calls, self._initial.entries, reader)
         return NewExchanges(tuple(calls), tuple(_missing(added.tool_calls, self._initial.tools, reader.tools)))
 
-    def _replace(self, added: NewExchanges, found: FoundExchanges, document: Document) -> None:
+    def _replace(self, added: NewExchanges, found: FoundExchanges, keeps_functions: bool, document: Document) -> None:
         is_fresh = added.size and self._mode == "fresh" and not has_only_failures(added.calls, document)
         document.version = FORMAT_VERSION if is_fresh else document.version
-        found.replace_in(document, added.calls, added.tool_calls, mode="fresh" if is_fresh else "all")
+        mode: ReplaceMode = "fresh" if is_fresh else "all"
+        keeps_functions = keeps_functions and PROGRAM_TOOLS in document.meta
+        found.replace_in(document, added.calls, added.tool_calls, mode=mode, keeps_functions=keeps_functions)
 
     def remove(self) -> None:
         """Delete the temporary file. Safe to call twice."""

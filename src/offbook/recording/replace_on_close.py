@@ -19,6 +19,7 @@ from offbook.errors import InputError
 from offbook.messages import JsonObject, Usage
 from offbook.recording.format.document import Document, Entries, each_exchange, exchanges_of, new_meta
 from offbook.recording.format.exchange import Exchange, ToolExchange, is_conditional
+from offbook.recording.format.keys import is_function_tool
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import ForkGuarded, RecordingWriter, Store, log_warning
 
@@ -62,9 +63,11 @@ class FoundExchanges:
         *,
         mode: ReplaceMode,
         kinds: Container[ExchangeKind] = ("models", "tools"),
+        keeps_functions: bool = False,
     ) -> list[str]:
         """Put what a run has recorded in the place of what was found, of the kinds that it records.
 
+        If it `keeps_functions`, it records no function tools, and theirs stay.
         Returns the keys whose entries stay as they were, because the new calls failed.
         """
         kept = keys_to_keep(calls, document)
@@ -73,7 +76,7 @@ class FoundExchanges:
             if key not in kept and "models" in kinds:
                 self._remove(document.entries, "models", key)
         for tool in dict.fromkeys(document.tools if is_fresh else (tool for tool, _ in tool_calls)):
-            if "tools" in kinds:
+            if "tools" in kinds and not (keeps_functions and is_function_tool(tool)):
                 self._remove(document.tools, "tools", tool)
         for key, exchange in calls:
             if key not in kept:

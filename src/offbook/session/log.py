@@ -11,20 +11,22 @@ from msgspec.structs import replace
 
 from offbook.faults.log import FaultLog
 from offbook.faults.site import PlannedFault, ReachedSites
-from offbook.recording.format.keys import is_mcp_key, tool_key
+from offbook.recording.format.keys import is_function_tool, is_mcp_key, tool_key
 from offbook.recording.match.cursor import Cursor, OverusedEntry, UnusedEntry
 
 
 class LoggedCursor(Struct, frozen=True):
     """A cursor in a log. It can serve the exchanges of `recording` whose keys start with `prefix`.
 
-    In a log of models and tools, keys of tools are like `_tools.search`, if their cursor is marked `of_tools`.
+    In a log of models and tools, keys of tools are like `_tools.search`, if their cursor is marked `of_tools`. With
+    `has_functions` False, those of function tools are somebody else's.
     """
 
     cursor: Cursor[Any]
     recording: str = ""
     prefix: str = ""
     of_tools: bool = False
+    has_functions: bool = True
 
     def left(self) -> list[UnusedEntry]:
         """Return what it can serve and has not served. Other requests to MCP servers than tool calls are left out:
@@ -32,7 +34,9 @@ class LoggedCursor(Struct, frozen=True):
         return [
             UnusedEntry(each.key, each.position, self.recording)
             for each in self.cursor.unused()
-            if each.key.startswith(self.prefix) and not is_mcp_key(each.key)
+            if each.key.startswith(self.prefix)
+            and not is_mcp_key(each.key)
+            and (self.has_functions or not is_function_tool(each.key))
         ]
 
     def shares(self, entry: UnusedEntry, other: LoggedCursor) -> bool:
