@@ -21,7 +21,8 @@ from offbook.providers.provider import Provider
 from offbook.pytest_plugin.http_doubles import HttpDoubles, marker_advice
 from offbook.pytest_plugin.markers import RecordingPlan
 from offbook.pytest_plugin.recordings import entry_names
-from offbook.recording.format.document import Document
+from offbook.recording.format.document import PROGRAM_TOOLS, Document
+from offbook.recording.format.keys import is_function_tool
 from offbook.recording.match.cursor import Cursor
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import RecordingReader
@@ -41,8 +42,9 @@ class RecordingUsage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a test used its recording: the calls that were served from it, recorded live, and missing in it.
 
     `failed` is how many of those recorded got no good answer. `dropped` calls were recorded by a test that failed, and
-    not saved. `unused` names the unused entries. `left_out` is how many cases of which fault the budget of an explored
-    test left out, `approved` how many golden trajectories were written.
+    not saved. `unused` names the unused entries, and `not_taken` the tools of a program that `exec` recorded, which the
+    test does not wrap. `left_out` is how many cases of which fault the budget of an explored test left out, `approved`
+    how many golden trajectories were written.
     """
 
     recording: str = ""
@@ -52,6 +54,7 @@ class RecordingUsage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     missed: int = 0
     dropped: int = 0
     unused: tuple[str, ...] = ()
+    not_taken: tuple[str, ...] = ()
     left_out: dict[str, int] = {}
     approved: int = 0
 
@@ -223,7 +226,7 @@ class LiveBackend(RecordingBackend):
             is_saved = passed or self.plan.keeps_failed
             is_opened = self._provider is not None or self._toolbox is not None or self._http.is_opened
             if (is_opened or added.call_count) and is_saved:
-                self._pending.commit(added)
+                self._pending.commit(added, keeps_functions=self._toolbox is None)
         finally:
             self._pending.remove()
         return RecordingUsage(
@@ -266,7 +269,6 @@ class ReplayBackend(RecordingBackend):
         self._provider: MockProvider | None = None
         self._toolbox: ReplayedTools | None = None
         self._http: HttpDoubles | None = None
-        self._reader: RecordingReader | None = None
 
     @property
     def provider(self) -> MockProvider:
@@ -309,19 +311,31 @@ class ReplayBackend(RecordingBackend):
         logs = [] if self._provider is None else [self._provider.log]
         logs += [] if self._toolbox is None else [self._toolbox.log.placed(of_tools=True)]
         logs += [] if self._http is None else [self._http.log]
-        return Log.of([Log(self._untouched), *logs])
+        return Log.of([Log(self._untouched()), *logs])
 
-    @cached_property
     def _untouched(self) -> list[LoggedCursor]:
         """The whole recording, of which this serves nothing."""
-        store = open_store(self.plan.location)
-        if not store.exists():
+        if (reader := self._whole) is None:
             return []
-        self._reader = store.read()
         return [
-            LoggedCursor(Cursor(self._reader)),
-            LoggedCursor(Cursor(self._reader.tools), of_tools=True),
+            LoggedCursor(Cursor(reader)),
+            LoggedCursor(Cursor(reader.tools), of_tools=True, has_functions=not self._is_of_program),
         ]
+
+    @cached_property
+    def _whole(self) -> RecordingReader | None:
+        store = open_store(self.plan.location)
+        return store.read() if store.exists() else None
+
+    @property
+    def _is_of_program(self) -> bool:
+        """Whether the function tools of the recording are those of a program, and the test wraps none."""
+        return self._toolbox is None and self._whole is not None and PROGRAM_TOOLS in self._whole.meta
+
+    def _not_taken(self) -> tuple[str, ...]:
+        if self._whole is None or not self._is_of_program:
+            return ()
+        return tuple(dict.fromkeys(each.key for each in self._whole.tools if is_function_tool(each.key)))
 
     def close(self, *, passed: bool) -> RecordingUsage:
         tool_calls = [] if self._toolbox is None else self._toolbox.calls
@@ -329,16 +343,19 @@ class ReplayBackend(RecordingBackend):
         mcp_served, mcp_missed = (0, 0) if self._http is None else self._http.served_by_mcp()
         missed = self.answered.missed + mismatches + len(self.tool_misses()) + mcp_missed
         unused = tuple(entry_names(self.unused())) if passed else ()
+        not_taken = self._not_taken() if passed else ()
         if self._provider is not None:
             run(self._provider.close())
         if self._toolbox is not None:
             self._toolbox.close()
         if self._http is not None:
             self._http.close()
-        if self._reader is not None:
-            self._reader.close()
+        if self.__dict__.get("_whole") is not None:
+            self.__dict__["_whole"].close()
         served = self.answered.served + len(tool_calls) - mismatches + mcp_served
-        return RecordingUsage(recording=self.plan.location, served=served, missed=missed, unused=unused)
+        return RecordingUsage(
+            recording=self.plan.location, served=served, missed=missed, unused=unused, not_taken=not_taken
+        )
 
     def _location(self) -> str:
         __tracebackhide__ = True

@@ -7,7 +7,7 @@ import os
 import time
 import weakref
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from hashlib import blake2b
@@ -20,9 +20,9 @@ from msgspec.structs import replace
 from offbook.clock import pauses_until
 from offbook.errors import InputError
 from offbook.messages import JsonObject, Usage
-from offbook.recording.format.document import Document, Entries, each_exchange, exchanges_of, new_meta
+from offbook.recording.format.document import PROGRAM_TOOLS, Document, Entries, each_exchange, exchanges_of, new_meta
 from offbook.recording.format.exchange import Exchange, ToolExchange, is_conditional
-from offbook.recording.format.keys import is_mcp_key
+from offbook.recording.format.keys import is_function_tool, is_mcp_key
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import (
     ExchangeIndex,
@@ -73,9 +73,11 @@ class FoundExchanges:
         *,
         mode: ReplaceMode,
         kinds: Container[ExchangeKind] = ("models", "tools"),
+        keeps_functions: bool = False,
     ) -> list[str]:
         """Put what a run has recorded in the place of what was found, of the kinds that it records.
 
+        If it `keeps_functions`, it records no function tools, and theirs stay.
         Returns the keys whose entries stay as they were, because the new calls failed.
         """
         kept = keys_to_keep(calls, document)
@@ -84,7 +86,7 @@ class FoundExchanges:
             if key not in kept and "models" in kinds:
                 self._remove(document.entries, "models", key)
         for tool in dict.fromkeys(document.tools if is_fresh else (tool for tool, _ in tool_calls)):
-            if "tools" in kinds:
+            if "tools" in kinds and not (keeps_functions and is_function_tool(tool)):
                 self._remove(document.tools, "tools", tool)
         for key, exchange in calls:
             if key not in kept:
@@ -157,8 +159,16 @@ class Transaction:
         calls = list(_new_exchanges(self._start.entries, now.entries))
         return NewExchanges(calls, list(_new_exchanges(self._start.tools, now.tools)), now.meta)
 
-    def commit(self, recorded: NewExchanges, *, kinds: Container[ExchangeKind] = ("models", "tools")) -> list[str]:
+    def commit(
+        self,
+        recorded: NewExchanges,
+        *,
+        kinds: Container[ExchangeKind] = ("models", "tools"),
+        keeps_functions: bool = False,
+    ) -> list[str]:
         """Bring what was recorded into the recording, which is created even if that is empty.
+
+        If it `keeps_functions`, the calls of a program's function tools stay, in mode `fresh`, too.
 
         Of a recording in Redis in mode `new`, the first run to commit has its answers kept: what another process has
         recorded since this run began is not added again. Returns the keys whose entries stay, because new calls failed.
@@ -168,7 +178,10 @@ class Transaction:
         """
         kept = list[str]()
         if self._found is not None:
-            self._store.update(partial(self._replace, recorded, self._found, kinds, kept))
+            replaces = partial(
+                self._found.replace_in, calls=recorded.calls, tool_calls=recorded.tool_calls, kinds=kinds
+            )
+            self._store.update(partial(self._replace, recorded, replaces, kept, keeps_functions=keeps_functions))
             return kept
         writer = self._store.write()
         shared = self._store.share() if self._mode == "new" else None
@@ -186,16 +199,18 @@ class Transaction:
     def _replace(
         self,
         recorded: NewExchanges,
-        found: FoundExchanges,
-        kinds: Container[ExchangeKind],
+        replaces: Callable[..., list[str]],
         kept: list[str],
         document: Document,
+        *,
+        keeps_functions: bool,
     ) -> None:
+        keeps_functions = keeps_functions and PROGRAM_TOOLS in document.meta
         is_fresh = self._mode == "fresh" and recorded.size > 0 and not has_only_failures(recorded.calls, document)
         rules = recorded.meta.get("normalise")
         document.meta |= recorded.meta if is_fresh else {"normalise": rules} if rules else {}
         mode: ReplaceMode = "fresh" if is_fresh else "all"
-        kept += found.replace_in(document, recorded.calls, recorded.tool_calls, mode=mode, kinds=kinds)
+        kept += replaces(document, mode=mode, keeps_functions=keeps_functions)
 
 
 _COMMIT = "merge"

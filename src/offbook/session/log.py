@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from offbook.faults.log import FaultLog
 from offbook.faults.site import PlannedFault, ReachedSites
-from offbook.recording.format.keys import is_mcp_key, tool_key
+from offbook.recording.format.keys import is_function_tool, is_mcp_key, tool_key
 from offbook.recording.match.cursor import Cursor, OverusedEntry, UnusedEntry
 from offbook.recording.stores.store import StoredExchange
 
@@ -19,13 +19,15 @@ from offbook.recording.stores.store import StoredExchange
 class LoggedCursor(Struct, frozen=True):
     """A cursor in a log. It can serve the exchanges of `recording` whose keys start with `prefix`.
 
-    In a log of models and tools, keys of tools are like `_tools.search`, if their cursor is marked `of_tools`.
+    In a log of models and tools, keys of tools are like `_tools.search`, if their cursor is marked `of_tools`. With
+    `has_functions` False, those of function tools are somebody else's.
     """
 
     cursor: Cursor[Any]
     recording: str = ""
     prefix: str = ""
     of_tools: bool = False
+    has_functions: bool = True
 
     def left(self) -> dict[UnusedEntry, StoredExchange[Any]]:
         """Return what it can serve and has not served. Other requests to MCP servers than tool calls are left out:
@@ -33,7 +35,9 @@ class LoggedCursor(Struct, frozen=True):
         return {
             UnusedEntry(stored.key, position, self.recording): stored
             for position, stored in self.cursor.unserved()
-            if stored.key.startswith(self.prefix) and not is_mcp_key(stored.key)
+            if stored.key.startswith(self.prefix)
+            and not is_mcp_key(stored.key)
+            and (self.has_functions or not is_function_tool(stored.key))
         }
 
     def shares(self, entry: UnusedEntry, other: LoggedCursor) -> bool:

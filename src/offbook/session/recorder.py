@@ -16,7 +16,7 @@ from offbook.clock import SYSTEM_CLOCK, Clock, timestamp
 from offbook.errors import InputError, RecordingWriteError
 from offbook.events import NULL_SINK, Sink
 from offbook.recording.call_cache import OWN_TURN, CallCache, CallTurn
-from offbook.recording.format.document import rules_from_meta
+from offbook.recording.format.document import PROGRAM_TOOLS, rules_from_meta
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.keys import quote_name, unfit_tool_reason
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules
@@ -196,6 +196,14 @@ class Recorder:
         key = redactor.text(tool)
         redacted = redactor.redact_tool(replace(exchange, recorded_at=timestamp(self.clock)))
         return self._append_tool(key, redacted, turn)
+
+    def note_program(self) -> None:
+        """Note in the recording that its function tools are those of a program, which offbook has taken over there.
+
+        Raises like `record`.
+        """
+        with self._writing():
+            self._writer.add_meta({PROGRAM_TOOLS: True})
 
     def copy_tool(self, stored: StoredExchange[ToolExchange]) -> None:
         """Record an exchange of a tool of another recording as it is. Raises like `record`."""

@@ -189,6 +189,7 @@ class ProgramTools:
         self._differing: list[str] = []
         self._open: dict[int, _OpenCall] = {}
         self._names = ToolCallNames()
+        self._is_noted = False
 
     @property
     def is_live(self) -> bool:
@@ -369,6 +370,9 @@ class ProgramTools:
         if self._recorder is None or not self._recorder.is_live or call.recorded is not None:
             return self._finish(call, did, CallOutcome("passed"), is_real=True)
         try:
+            if not self._is_noted:
+                self._recorder.note_program()
+                self._is_noted = True
             recorded = self._recorder.record_tool(call.tool, did, turn=call.turn)
         except RecordingWriteError:
             self._give_up(call)

@@ -70,6 +70,10 @@ FORMAT_VERSION = 2
 Entry: TypeAlias = Exchange | list[Exchange]
 
 
+PROGRAM_TOOLS = "program_tools"
+"""The key of the metadata of a recording whose function tools are those of a program that was run by `exec`."""
+
+
 def new_meta() -> JsonObject:
     """Return the metadata of a new recording."""
     return {"created_by": f"offbook {__version__}"}
