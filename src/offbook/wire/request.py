@@ -23,7 +23,15 @@ from offbook.providers.aws_signature import SIGNED_SCHEME
 from offbook.recording.format.wire_record import PLAIN_HTTP, WEBSOCKET, wire_text
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules, canonical_bytes, identify
 from offbook.schema_errors import explain_msgspec_error
-from offbook.vendors import CREDENTIAL_HEADERS, SECRET_QUERY, VENDORS, VendorName, codec_of
+from offbook.vendors import (
+    CREDENTIAL_QUERY,
+    MIN_WEAK_CREDENTIAL_CHARS,
+    SECRET_QUERY,
+    VENDORS,
+    VendorName,
+    codec_of,
+    is_credential_header,
+)
 
 _AWS_ATTEMPT = re.compile(r"attempt=([1-9][0-9]{0,4})(?![0-9])")
 
@@ -63,18 +71,24 @@ _SIGNATURE = re.compile(r"(?:Credential|Signature)=([^/,\s]+)")
 
 def credentials_of(request: HttpRequest) -> tuple[str, ...]:
     """Return the secrets that a request carries to prove who sends it: in headers, cookies and the query."""
-    found = [value for name, value in parse_qsl(request.query) if name.lower() in SECRET_QUERY]
+    found = [value for name, value in parse_qsl(request.query) if _is_credential(name.lower(), value)]
     for name, value in request.headers.items():
         if name.lower() == "cookie":
-            found += [pair.partition("=")[2].strip() for pair in value.split(";")]
+            found += [pair.partition("=")[2].strip(' "') for pair in value.split(";")]
         elif name.lower() == "sec-websocket-protocol":
             found.append(subprotocol_key(value))
-        elif name.lower() in CREDENTIAL_HEADERS:
+        elif is_credential_header(name.lower()):
             scheme, _, rest = value.strip().partition(" ")
             found += [value.strip(), rest.strip()]
             found += _basic_password(rest) if scheme.lower() == "basic" else []
             found += _SIGNATURE.findall(rest) if scheme == SIGNED_SCHEME else []
     return tuple(dict.fromkeys(filter(None, found)))
+
+
+def _is_credential(name: str, value: str) -> bool:
+    """Return whether a parameter of a query proves who sends a request."""
+    is_weak = name in CREDENTIAL_QUERY and len(value) >= MIN_WEAK_CREDENTIAL_CHARS and any(map(str.isdigit, value))
+    return name in SECRET_QUERY or name.replace("_", "-").endswith(("-key", "-token", "-secret")) or is_weak
 
 
 _KEY_SUBPROTOCOL = "openai-insecure-api-key."

@@ -241,6 +241,9 @@ class ExecArguments(WireArguments, frozen=True, kw_only=True):
     port: Annotated[
         Annotated[int, Meta(ge=0, le=65535)], Option("The port to listen on; 0 is any free port.", metavar="N")
     ] = 0
+    open: Annotated[bool, Option("Let every program of this machine use the port of the run, without its token.")] = (
+        False
+    )
     report: Annotated[
         str | None,
         Option("Write the outcome of each call to this JSON file.", "--report", metavar="PATH", is_path=True),
@@ -315,6 +318,12 @@ class ServeArguments(WireArguments, frozen=True, kw_only=True):
             "The key that clients must send.", "--api-key", metavar="KEY", variable="OFFBOOK_API_KEY", is_per_run=True
         ),
     ] = ""
+    open: Annotated[
+        bool,
+        Option(
+            "Let every program of this machine use a server that records, without its token.", "--open", is_per_run=True
+        ),
+    ] = False
     allow_hosts: Annotated[
         tuple[str, ...],
         Option("Names of this server besides localhost: agent.test, *.test.", was="--allow-host", metavar="NAME"),
@@ -331,7 +340,7 @@ class ServeArguments(WireArguments, frozen=True, kw_only=True):
         str,
         Option(
             "Answer sessions as one with all servers of this name; with --replay redis://….",
-            "--session-group",
+            was="--session-group",
             metavar="NAME",
         ),
     ] = ""

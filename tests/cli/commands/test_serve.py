@@ -15,6 +15,7 @@ import urllib.request
 from contextlib import closing
 from pathlib import Path
 from queue import Queue
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -28,7 +29,7 @@ from tests.mcp.wiring import call, post
 
 COMMAND = Path(sys.executable).parent / "offbook"
 TIMEOUT_S = 30
-URL = re.compile(r"http://[^/\s\"]+:\d+")
+URL = re.compile(r"http://[^/\s\"]+:\d+(/t/\w+)?")
 TWO = {"a": [{"content": "Hello!"}, {"content": "Bye!"}]}
 
 
@@ -47,10 +48,13 @@ class Printed(io.StringIO):
 
 def ask(url, text, *, path="/v1/chat/completions", key=""):
     """The status that a question gets, and the answer."""
-    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=TIMEOUT_S)
+    place = urlsplit(url)
+    connection = http.client.HTTPConnection(place.netloc, timeout=TIMEOUT_S)
     body = {"model": "demo", "messages": [{"role": "user", "content": text}]}
     with closing(connection):
-        connection.request("POST", path, json.dumps(body), {"authorization": f"Bearer {key}"} if key else {})
+        connection.request(
+            "POST", place.path + path, json.dumps(body), {"authorization": f"Bearer {key}"} if key else {}
+        )
         answer = connection.getresponse()
         status, read = answer.status, answer.read()
     return status, json.loads(read)["choices"][0]["message"]["content"] if status == 200 else read.decode()

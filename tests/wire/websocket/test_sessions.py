@@ -410,7 +410,7 @@ def test_a_kill_costs_at_most_the_exchange_in_flight(tmp_path):
 @contextmanager
 def intercepted_client(server, interception):
     """A client through the proxy. It has one thread: before Python 3.13, a TLS connection is for one at a time."""
-    proxy = server.url.replace("://", f"://offbook:{interception.token}@")
+    proxy = f"http://offbook:{interception.token}@127.0.0.1:{server.address[1]}"
     context = ssl.create_default_context(cadata=interception.authority.pem.decode())
 
     async def opened():

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
+import typer
 from msgspec import Struct
 
 from offbook.cli.output.console import echo, echo_json, print_message
@@ -174,7 +175,7 @@ class ServingNotice(Struct, frozen=True, kw_only=True):
         url, variables = self.server.url, self.server.env | self.variables
         if is_json:
             mcp = {"mcp": self.mcp_urls} if self.mcp_urls else {}
-            echo_json(msgspec.json.encode({"url": url, "env": variables} | mcp).decode())
+            echo_json(msgspec.json.encode({"url": url, "env": variables} | mcp).decode(), is_own=True)
             return
         if self.server.is_on_all_interfaces and not self.options.allow_hosts:
             print_message("offbook: ", ALL_INTERFACES_NOTE, is_err=True)
@@ -184,7 +185,7 @@ class ServingNotice(Struct, frozen=True, kw_only=True):
         echo(f"{url}: {printable(does)}{many}; Ctrl-C stops it")
         for name, value in variables.items():
             shown = '"$OFFBOOK_API_KEY"' if api_key and value == api_key else shlex.quote(value)
-            echo(f"  export {name}={shown}")
+            typer.echo(printable(f"  export {name}={shown}"))
         for name, address in self.mcp_urls.items():
             echo(f"  {address}: the MCP server {printable(name)}")
         if self.processes > 1:  # each has sessions of its own
@@ -348,11 +349,7 @@ class WireSummary(Struct, frozen=True):
         return [f"of which {self.tally.failed:,} failed: {'; '.join(reasons[:SHOWN_FAILURES])}{more}"]
 
     def _say(self, text: str, *, is_wrong: bool = False) -> None:
-        """Print a line. What is wrong may quote a request or an answer, and is masked, as logs of CI keep it."""
-        if is_wrong:
-            from offbook.recording.redact.rules import mask_text
-
-            text = mask_text(text)
+        """Print a line."""
         print_message(
             "offbook: ", text, style="bold red" if is_wrong else "bold", is_err=is_wrong or not self.is_closing_log
         )

@@ -199,7 +199,11 @@ def _run(command: list[str], options: ExecArguments, *, report: WireReportFile) 
         McpServers(options, os.environ, sink=sink) as mcp,
         ProgramNetwork(options.network, os.environ) as network,
         WireServer(
-            replace(wire_options, sink=sink), port=options.port, mount=mcp.hub, interception=network.interception
+            replace(wire_options, sink=sink),
+            port=options.port,
+            token="" if options.open else network.token,
+            mount=mcp.hub,
+            interception=network.interception,
         ) as server,
     ):
         report.begin()

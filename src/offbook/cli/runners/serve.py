@@ -71,6 +71,7 @@ def serve_here(options: ServeArguments) -> ServedTally:
             host=options.host,
             port=options.port,
             api_key=options.api_key,
+            token="" if options.open else None,
             mount=mcp.hub,
             has_peers=bool(options.session_group),
         )
@@ -124,7 +125,13 @@ def _listening(wire_options: WireOptions, options: ServeArguments) -> Iterator[t
     try:
         port = sockets[0].getsockname()[1]
         server = WireServer(
-            wire_options, host=options.host, port=port, api_key=options.api_key, listener=sockets[0], has_peers=True
+            wire_options,
+            host=options.host,
+            port=port,
+            api_key=options.api_key,
+            token="" if options.open else None,
+            listener=sockets[0],
+            has_peers=True,
         )
         try:
             yield server, sockets

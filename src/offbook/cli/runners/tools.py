@@ -112,6 +112,7 @@ class ToolsRun:
             WireServer(
                 wire_options_of(options, os.environ, on_call=on_call),
                 port=options.port,
+                token="" if options.open else network.token,
                 mount=mcp.hub,
                 interception=network.interception,
             ) as server,

@@ -158,7 +158,7 @@ def run_workflow(definition: WorkflowDefinition, options: RunOptions, *, folder:
     except KeyboardInterrupt:
         return _end_interrupted(progress, options, is_terminated=termination.has_come)
     if options.is_json:
-        echo_json(_document(done, options))
+        echo_json(_document(done, options), is_own=True)
     else:
         print_summary(done.result, definition, progress, is_quiet=options.is_quiet)
     if isinstance(options.mode, Replay):

@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
+from urllib.parse import urlsplit
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
@@ -53,7 +54,14 @@ from offbook.subjects.program.process import (
 from offbook.subjects.program.python_command import parse_python_command
 from offbook.subjects.program.results import NO_PRODUCTS, Products, ProgramProducts
 from offbook.tools.effects import EFFECTS_URL_VARIABLE, EFFECTS_VARIABLE, Effect, prefer_reported
-from offbook.vendors import agent_variables, api_key_variables, base_url_variables, named_base_urls, plain_environment
+from offbook.vendors import (
+    DUMMY_KEY,
+    agent_variables,
+    api_key_variables,
+    base_url_variables,
+    named_base_urls,
+    plain_environment,
+)
 from offbook.wire.intercept.program_network import NetworkOptions, ProgramNetwork
 from offbook.wire.options import ProgramToolOptions, WireOptions
 from offbook.wire.server.wire_server import WireServer
@@ -151,7 +159,9 @@ class ProgramSubject:
         )
         self._network = ProgramNetwork(network, self._inherited)
         mount = None if self._mcp is None else self._mcp.hub
-        self._server = WireServer(options, mount=mount, interception=self._network.interception).start()
+        self._server = WireServer(
+            options, token=self._network.token, mount=mount, interception=self._network.interception
+        ).start()
         self._fresh_launcher = FreshLauncher(self._patience)
         self._launcher = self._forks = self._choose_launcher()
 
@@ -386,7 +396,7 @@ class ProgramSubject:
         own = {
             **base_url_variables(url),
             **named_base_urls([*agent_variables(self._command), *self._settings.base_url_vars], url),
-            **api_key_variables(),
+            **api_key_variables(self._server.token),
             "OFFBOOK_URL": url,
             "TMPDIR": str(files.temporary),
             EFFECTS_VARIABLE: str(files.effects.path),
@@ -400,14 +410,15 @@ class ProgramSubject:
     def _aliases(self, name: str, files: RunFiles) -> dict[str, str]:
         """Return what differs in the texts of every run, and what replaces it."""
         url, session_url = self._server.url, self._server.session_url(name)
-        address = url.removeprefix("http://")
-        port = address.rpartition(":")[2]
+        address, path, port = urlsplit(url).netloc, urlsplit(url).path, self._server.address[1]
         return {
             **self._network.aliases(session=name),
             session_url: _URL_ALIAS,
             url: _URL_ALIAS,
             address: "offbook",
-            session_url.removeprefix(url): "",
+            urlsplit(session_url).path: "",
+            path: "",
+            self._server.token: DUMMY_KEY,
             f"port={port}": "port=…",
             f"port {port}": "port …",
             str(files.temporary): "$TMPDIR",
