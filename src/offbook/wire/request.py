@@ -206,12 +206,13 @@ class SentRequest(Struct, frozen=True, gc=False):
     path: str
     body: bytes
 
-    def refusal(self) -> Refusal | None:
+    def refusal(self, *, has_real_answers: bool) -> Refusal | None:
         """Return how the vendor refuses the request; None if it does not, as far as that is known."""
         from offbook.codecs.rules import refusal_of  # noqa: PLC0415 - only requests that are not recorded need it
 
         try:
-            return refusal_of(self.protocol, WireRequest(self.path, _json_object(self.body)))
+            request = WireRequest(self.path, _json_object(self.body))
+            return refusal_of(self.protocol, request, has_real_answers=has_real_answers)
         except (RequestError, RecursionError):  # it is not JSON, or nested too deep
             return None
 

@@ -40,7 +40,14 @@ from offbook.wire.faults import FaultTarget, apply_fault, with_retry_after
 from offbook.wire.options import ignore_call
 from offbook.wire.recordings import AnswerEncoder
 from offbook.wire.request import HttpRequest, ParsedRequest, RequestParser
-from offbook.wire.response import NO_ANSWER, HttpResponse, refusal_response, spoils_answer, vendor_refusal
+from offbook.wire.response import (
+    NO_ANSWER,
+    HttpResponse,
+    has_wire_bytes,
+    refusal_response,
+    spoils_answer,
+    vendor_refusal,
+)
 from offbook.wire.server.session_clock import LOOP_CLOCK, ResponseClock
 
 if TYPE_CHECKING:
@@ -49,6 +56,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("offbook.wire")
 
+OK = 200
 MISS_STATUS = 422
 """A status that no SDK retries, and that no vendor uses for an error that an agent could correct."""
 
@@ -56,7 +64,7 @@ _MISS_HINTS: dict[MismatchKind, str] = {
     "missing": "",
     "drifted": 'record it again with record_mode="all", which replaces its entries, or undo the change',
     "exhausted": "a new session starts from the beginning",
-    "rejected": "correct the request, or answer it with lenient_requests",
+    "rejected": "correct the request, or set lenient_requests",
 }
 
 MAX_ERROR_CHARS = 4_000
@@ -328,7 +336,7 @@ class WireSession(Session, Served):
             wait=self.clock.wait,
         )
         self.name, self.is_live, self.source, self._encoder = name, is_live, source, encoder
-        self._lenient_requests = lenient_requests
+        self._lenient_requests, self._has_real_answers = lenient_requests, True
         self.tool_source: RecordedTools | None = None
         self.calls: deque[WireCall] = deque(maxlen=MAX_CALLS)
         self.misses: deque[Miss] = deque(maxlen=MAX_CALLS)
@@ -571,6 +579,8 @@ class WireSession(Session, Served):
             source.give_back(match)
             return rejection
         answer = encoder.answer(match, attempt.parsed).merged
+        is_real = match.stored is not None and has_wire_bytes(match.stored.exchange, attempt.parsed)
+        self._has_real_answers = self._has_real_answers and is_real
         self._use(source, match)
         self._report_served(attempt, match)
         outcome: WireOutcome = (
@@ -599,6 +609,7 @@ class WireSession(Session, Served):
             return self._require_recording()[1].response(find(), attempt.parsed)
 
         answer = self._apply_fault(attempt, FaultTarget(attempt.parsed, clean, response))
+        self._has_real_answers = self._has_real_answers and answer.status != OK
         if match is None:
             return self.note(attempt, answer, CallOutcome("fault"))
         self._report_served(attempt, match)
@@ -658,7 +669,7 @@ class WireSession(Session, Served):
             return None
         if source is not None and not source.judges(attempt.parsed.request_hash):
             return None
-        refusal = sent.refusal()
+        refusal = sent.refusal(has_real_answers=self._has_real_answers)
         if refusal is None:
             return None
         attempt = replace(self.forgive(attempt), refusal=refusal)
@@ -703,6 +714,7 @@ class WireSession(Session, Served):
     def _answer_continued(self, attempt: CallAttempt, match: ExchangeMatch[Exchange]) -> HttpResponse:
         """Answer a miss of an explored run, with the call's fault if it has one."""
         encoder, parsed = self._require_recording()[1], attempt.parsed
+        self._has_real_answers = False
         if attempt.fault is None:
             outcome: WireOutcome = "continued" if match.stored or match.given else "default"
             return self.note(attempt, encoder.answer(match, parsed).merged, CallOutcome(outcome, match.key))

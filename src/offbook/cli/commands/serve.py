@@ -44,7 +44,7 @@ def serve(options: ServeArguments, given: ServeArguments) -> None:
     is_strict = options.strict_unused
     if options.session_group and not (options.replay or "").startswith(("redis://", "rediss://")):
         hint = "add --replay redis://HOST, or leave it out"
-        raise InputError("servers share sessions through a recording in Redis", source="--session-group", hint=hint)
+        raise InputError("servers share sessions through a recording in Redis", source="session_group", hint=hint)
     if (options.processes > 1 or options.session_group) and is_strict:
         hint = "leave it out, or use one process"
         raise InputError("each process counts what it has served", source="--strict-unused", hint=hint)

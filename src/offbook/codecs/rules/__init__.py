@@ -47,10 +47,11 @@ def rules_of(protocol: str) -> Rules | None:
     return None if module is None else import_module(f"offbook.codecs.rules.{module}").RULES
 
 
-def refusal_of(protocol: str, request: WireRequest) -> Refusal | None:
+def refusal_of(protocol: str, request: WireRequest, *, has_real_answers: bool = True) -> Refusal | None:
     """Return how the vendor of a protocol refuses a request; None if it accepts it, as far as that is known.
 
-    A request to the model of another vendor that speaks the protocol is not judged.
+    A request to the model of another vendor that speaks the protocol is not judged. Of answers that are not real, such
+    as those written by hand, a client cannot send back signatures: what they lack does not count.
     """
     rules = rules_of(protocol)
     if rules is None:
@@ -58,7 +59,11 @@ def refusal_of(protocol: str, request: WireRequest) -> Refusal | None:
     body = request.body
     if "model" not in body and (found := _PATH_MODEL.search(request.path)):
         body = body | {"model": found["model"]}
-    return None if _is_of_other_vendor(protocol, body.get("model")) else rules.refusal(body)
+    return (
+        None
+        if _is_of_other_vendor(protocol, body.get("model"))
+        else rules.refusal(body, has_real_answers=has_real_answers)
+    )
 
 
 def _is_of_other_vendor(protocol: str, model: object) -> bool:

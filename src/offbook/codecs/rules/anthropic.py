@@ -117,6 +117,7 @@ def no_trailing_space(body: JsonObject) -> Iterator[Breach]:
     "two tool calls have the same id",
     source="https://github.com/trycua/cua/issues/524",
     seen="2025-10-28",
+    is_about_answers=True,
 )
 def unique_call_ids(body: JsonObject) -> Iterator[Breach]:
     seen: set[str] = set()
@@ -208,6 +209,7 @@ def call_input(body: JsonObject) -> Iterator[Breach]:
     "thinking is enabled, and the last turn of the assistant with tool calls does not start with its thinking",
     source="https://github.com/deepset-ai/haystack-core-integrations/issues/2146",
     seen="2025-08-04",
+    is_about_answers=True,
 )
 def thinking_sent_back(body: JsonObject) -> Iterator[Breach]:
     if a_dict(body.get("thinking")).get("type") != "enabled":
@@ -231,7 +233,7 @@ def thinking_sent_back(body: JsonObject) -> Iterator[Breach]:
         return
 
 
-@RULES.add("a thinking block has no signature", source=API_REFERENCE, seen="2026-01-15")
+@RULES.add("a thinking block has no signature", source=API_REFERENCE, seen="2026-01-15", is_about_answers=True)
 def signatures(body: JsonObject) -> Iterator[Breach]:
     for place, block in _blocks(body):
         if block.get("type") == "thinking" and "signature" not in block:

@@ -96,6 +96,7 @@ def calls_have_results(body: JsonObject) -> Iterator[Breach]:
     "a stored reasoning item is not followed by what it led to",
     source="https://github.com/continuedev/continue/issues/8933",
     seen="2025-11-28",
+    is_about_answers=True,
 )
 def reasoning_is_followed(body: JsonObject) -> Iterator[Breach]:
     items = [item for _, item in objects(body.get("input"))]

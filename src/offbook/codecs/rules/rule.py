@@ -28,7 +28,8 @@ Check: TypeAlias = Callable[[JsonObject], Iterator[Breach]]
 class Rule(Struct, frozen=True):
     """What a vendor refuses. `source` is where that is documented or quoted, `seen` when that was written.
 
-    `check` yields the breaches in the JSON body of a request.
+    `check` yields the breaches in the JSON body of a request. A rule that `is_about_answers` judges what a client sends
+    back of them: only where all were given by the real API.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Rule(Struct, frozen=True):
     source: str
     seen: str
     check: Check
+    is_about_answers: bool = False
 
 
 class Refusal(Struct, frozen=True):
@@ -60,12 +62,12 @@ class Rules:
     def __init__(self) -> None:
         self.rules: list[Rule] = []
 
-    def add(self, refuses: str, *, source: str, seen: str) -> Callable[[Check], Check]:
+    def add(self, refuses: str, *, source: str, seen: str, is_about_answers: bool = False) -> Callable[[Check], Check]:
         """Add a function as a rule. Its name becomes that of the rule."""
 
         def register(check: Check) -> Check:
             name = check.__name__.replace("_", "-")
-            self.rules.append(Rule(name, refuses, source, seen, check))
+            self.rules.append(Rule(name, refuses, source, seen, check, is_about_answers))
             return check
 
         return register
@@ -73,12 +75,10 @@ class Rules:
     def __iter__(self) -> Iterator[Rule]:
         return iter(self.rules)
 
-    def refusal(self, body: JsonObject) -> Refusal | None:
+    def refusal(self, body: JsonObject, *, has_real_answers: bool = True) -> Refusal | None:
         """Return the refusal of a request; None if it breaks no rule."""
-        for rule in self.rules:
-            for breach in rule.check(body):
-                return Refusal(rule.name, breach)
-        return None
+        checked = (rule for rule in self.rules if has_real_answers or not rule.is_about_answers)
+        return next((Refusal(rule.name, breach) for rule in checked for breach in rule.check(body)), None)
 
 
 def objects(value: object) -> Iterator[tuple[int, JsonObject]]:

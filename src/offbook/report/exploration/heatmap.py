@@ -95,6 +95,9 @@ VERDICT_STYLES: dict[str, VerdictStyle] = {
         "≠", "#", "bold white on red", "it changed something that it should not, or otherwise"
     ),
     "missing effect": VerdictStyle("∅", "o", "bold white on red", "it ended as if it had changed what it has not"),
+    "refused by the API": VerdictStyle(
+        "⊘", "x", "bold white on red", "it sent what the real API refuses, and did not get out of it"
+    ),
     "undetected": VerdictStyle(
         "=", "=", "bold magenta", "it took bad data for valid, went on without an answer, or failed a check"
     ),
