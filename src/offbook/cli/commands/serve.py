@@ -28,7 +28,7 @@ def serve(options: ServeArguments, given: ServeArguments) -> None:
 
       offbook serve --replay run.json --processes 4
 
-      offbook serve --replay redis://cache/0 --session-group load
+      offbook serve --replay redis://cache/0 -o session_group=load
     """
     import msgspec
 
