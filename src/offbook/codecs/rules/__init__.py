@@ -6,8 +6,10 @@ import re
 from importlib import import_module
 from typing import Final
 
-from offbook.codecs.base import WireRequest
+from offbook.codecs.base import Codec, WireRequest
 from offbook.codecs.rules.rule import Refusal, Rules
+from offbook.errors import RequestError
+from offbook.messages import Request
 
 _RULES: Final = {
     "openai_chat": "openai_chat",
@@ -64,6 +66,18 @@ def refusal_of(protocol: str, request: WireRequest, *, has_real_answers: bool = 
         if _is_of_other_vendor(protocol, body.get("model"))
         else rules.refusal(body, has_real_answers=has_real_answers)
     )
+
+
+def refusal_of_request(request: Request, codec: Codec) -> Refusal | None:
+    """Return how a vendor refuses a request of its provider in this process, as `refusal_of` does.
+
+    What the codec cannot encode is not judged.
+    """
+    try:
+        wire = codec.encode_request(request)
+    except RequestError:
+        return None
+    return refusal_of(codec.name, wire, has_real_answers=False)
 
 
 def _is_of_other_vendor(protocol: str, model: object) -> bool:
