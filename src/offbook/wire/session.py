@@ -367,6 +367,11 @@ class WireSession(Session, Served):
         return None if self._explored_run is None else self._explored_run.tool_script
 
     @property
+    def lenient_requests(self) -> bool:
+        """Whether requests that a vendor or a server refuses are answered, too."""
+        return self._lenient_requests
+
+    @property
     def is_explored(self) -> bool:
         """Whether this is a run of an exploration."""
         return self._explored_run is not None
@@ -488,7 +493,12 @@ class WireSession(Session, Served):
     def note_tool_miss(
         self, call: WireCall, error: RecordingMismatchError, *, hint: str = ""
     ) -> RecordingMismatchError:
-        """Note a tool call, or another request to an MCP server, that is not recorded; return the client's error."""
+        """Note a tool call, or another request to an MCP server, that is not recorded; return the client's error.
+
+        What a server refuses in an exploration is a part of the run, but not in the clean one.
+        """
+        if error.kind == "rejected" and isinstance(self.source, ScriptedModels) and not self.source.is_clean:
+            return error
         error = self._after_faults(error.replace(hint=hint or _MISS_HINTS[error.kind]))
         self._note_miss(error, call=0, place=call.place, number=call.number, attempt=1, method=call.method)
         self.diverged = self.diverged or str(error)

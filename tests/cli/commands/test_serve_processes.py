@@ -204,7 +204,10 @@ def test_servers_of_a_group_answer_as_one_and_others_for_themselves(serve, order
             "session_group: servers share sessions through a recor",
         ),
         (("--replay", "redis://h", "-o", "session_group=a", "--strict-unused"), "--strict-unused: each process counts"),
-        (("--replay", "redis://h", "-o", "session_group=a", "--fault", "call=2: timeout"), "it fires at a certain call"),
+        (
+            ("--replay", "redis://h", "-o", "session_group=a", "--fault", "call=2: timeout"),
+            "it fires at a certain call",
+        ),
     ],
 )
 def test_what_a_group_cannot_share_is_refused(run, write, options, reason):
