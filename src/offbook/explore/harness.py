@@ -291,6 +291,7 @@ class HttpAnswers:
     def __init__(self, tape: Tape, divergence: Divergence) -> None:
         self._tape = tape
         self._default = divergence.default_response if divergence.policy == "default" else DEFAULT_RESPONSE
+        self.lenient_requests = divergence.lenient_requests
 
     @cached_property
     def encoder(self) -> AnswerEncoder:
@@ -460,6 +461,7 @@ class Harness:
             source=source,
             encoder=encoder,
             plan=FaultPlan([line for line in self._plan if line.at.tool is None]),
+            lenient_requests=self._answers.lenient_requests,
             explored_run=ExploredRun(source.script, self._observer, numbers=self._numbers, fault_log=self._fault_log),
         )
         if self._plan.has_orders:

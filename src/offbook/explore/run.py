@@ -138,7 +138,8 @@ class ModelCall(Struct, frozen=True, kw_only=True):
     attempt before, in virtual time; None if it has none. `effects_before` is how many effects were observed before the
     answer; None if that is not known. `follows` is whether the request repeats the one of its step before it,
     or continues a conversation; if neither, it is a question of its own. A call that `is_over_http` is made by an HTTP
-    client.
+    client. `refusal` says why the real API would refuse the request, which was refused for that; the run `got_out` of
+    it if a later request of the same conversation was accepted.
     """
 
     number: int
@@ -159,6 +160,8 @@ class ModelCall(Struct, frozen=True, kw_only=True):
     effects_before: int | None = None
     follows: Follows = ""
     is_over_http: bool = False
+    refusal: str = ""
+    got_out: bool = False
 
     @property
     def row(self) -> str:

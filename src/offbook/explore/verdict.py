@@ -52,6 +52,7 @@ Verdict = Literal[
     "wrong effect",
     "missing effect",
     "left behind",
+    "refused by the API",
     "undetected",
     "hung",
     "bad retry",
@@ -115,6 +116,7 @@ _BY_SEVERITY = (
     Assessment("wrong effect"),
     Assessment("missing effect"),
     Assessment("left behind"),
+    Assessment("refused by the API"),
     Assessment("undetected", reason="failed check"),
     Assessment("bad retry", reason="lost messages"),
     Assessment("undetected", reason="broken data"),
@@ -245,7 +247,8 @@ def assess(
     also = [claim for claim in claims if claim.verdict == worst.verdict or claim.verdict in FINDINGS]
     evidence = list(dict.fromkeys(line for claim in also for line in claim.evidence))
     lives = () if run.first_life is None else (run.first_life.describe(run.effects),)
-    return Assessment(worst.verdict, (*evidence, *lives, *_continuation_text(run)), worst.reason)
+    notes = (*_refusals(run, got_out=True), *lives, *_continuation_text(run))
+    return Assessment(worst.verdict, (*evidence, *notes), worst.reason)
 
 
 _OF_THE_WORLD = ("repeated effect", "wrong effect", "missing effect", "undetected")
@@ -324,6 +327,7 @@ class _Claims:
         if not run.fired:
             yield Assessment("not reached", ("the run never reached this site",))
             return
+        yield from (Assessment("refused by the API", (line,)) for line in _refusals(run, got_out=False))
         for reason, evidence in _bad_retries(run.calls, self._faults):
             yield Assessment("bad retry", (evidence,), reason)
         if run.diverged and not run.continuation:
@@ -841,6 +845,26 @@ def _storms(calls: Iterable[ModelCall]) -> Iterator[str]:
             yield f"call {number} was sent {len(pauses) + 1} times"
         elif len(pauses) >= MAX_HASTY_RETRIES and not any(pause is None or pause > 0 for pause in pauses):
             yield f"call {number} was sent {len(pauses) + 1} times without a pause"
+
+
+def _refusals(run: Run, *, got_out: bool) -> Iterator[str]:
+    """Describe the first request that the API refuses, what led to it, and what became of the conversation.
+
+    It is one of those that the run `got_out` of, or one of the others.
+    """
+    refused = [call for call in run.calls if call.refusal and call.got_out is got_out]
+    if not refused:
+        return
+    further = len(refused) - 1
+    if got_out:
+        end = "a later request was accepted"
+    elif further:
+        verb = "was" if further == 1 else "were"
+        end = f"for ever: {pluralize(further, 'further request')} {verb} refused, too"
+    else:
+        end = "no later request was accepted"
+    cause = ", ".join(run.fired) if run.first_life is None else f"killed {run.first_life.killed}, started again"
+    yield f"{refused[0].refusal} (after: {cause}; {end})"
 
 
 class _UnansweredCalls:

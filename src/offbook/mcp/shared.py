@@ -36,7 +36,7 @@ class SharedMcpReplay(McpReplay):
     """
 
     def __init__(self, server: str, cache: CallCache, *, latency: Latency = NO_LATENCY) -> None:
-        super().__init__(server, CachedTools(cache), latency=latency)
+        super().__init__(server, CachedTools(cache), latency=latency, lenient_requests=True)
         self._cache = cache
         self._names = ToolCallNames()
         self._lines: dict[_Place, deque[object]] = {}

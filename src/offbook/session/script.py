@@ -235,6 +235,9 @@ class ScriptedModels(RecordedModels):
             return RecordingMismatchError("the run has diverged before", kind=match.mismatch)
         return super().refusal(call, step, match)
 
+    def judges(self, fingerprint: str) -> bool:
+        return not self.has_ended and super().judges(fingerprint)
+
     @property
     def can_continue(self) -> bool:
         """Whether misses are answered: not in the clean run, and not after the run was to stop."""

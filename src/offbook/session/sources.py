@@ -125,6 +125,10 @@ class RecordedModels(Source[Exchange]):
             )
         return mismatch_error(replace(call.request, step_id=step), match, self.tape.reader, self.tape.rules)
 
+    def judges(self, fingerprint: str) -> bool:
+        """Return whether a request may break rules of its vendor: not if its answer is recorded."""
+        return self.tape.reader.last(key=None, fingerprint=fingerprint) is None
+
     def can_answer(self, fingerprint: str) -> bool:
         """Return whether an exchange with this fingerprint is left, or repeats."""
         return self._cursor.match(None, fingerprint).mismatch is None

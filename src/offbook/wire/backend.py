@@ -329,6 +329,7 @@ class WireBackend:
             encoder=encoder,
             plan=plan,
             is_live=self.is_live,
+            lenient_requests=options.lenient_requests,
             retry_after_ms=options.retry_after_ms,
             sink=guard_sink(options.sink),
             on_call=options.on_call,

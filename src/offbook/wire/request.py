@@ -6,7 +6,7 @@ import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import msgspec
@@ -32,6 +32,9 @@ from offbook.vendors import (
     codec_of,
     is_credential_header,
 )
+
+if TYPE_CHECKING:
+    from offbook.codecs.rules.rule import Refusal
 
 _AWS_ATTEMPT = re.compile(r"attempt=([1-9][0-9]{0,4})(?![0-9])")
 
@@ -210,12 +213,30 @@ MAX_CACHED = 4096
 _BOUNDARY = re.compile(r'multipart/[^;]+;.*boundary="?([^";\s]+)"?', re.IGNORECASE)
 
 
+class SentRequest(Struct, frozen=True, gc=False):
+    """A model request as it was sent: the protocol of its path, its path with the query, and its body."""
+
+    protocol: str
+    path: str
+    body: bytes
+
+    def refusal(self, *, has_real_answers: bool) -> Refusal | None:
+        """Return how the vendor refuses the request; None if it does not, as far as that is known."""
+        from offbook.codecs.rules import refusal_of  # noqa: PLC0415 - only requests that are not recorded need it
+
+        try:
+            request = WireRequest(self.path, _json_object(self.body))
+            return refusal_of(self.protocol, request, has_real_answers=has_real_answers)
+        except (RequestError, RecursionError):  # it is not JSON, or nested too deep
+            return None
+
+
 class ParsedRequest(Struct, frozen=True):
     """A parsed request. `fields` is its content as canonical JSON, `request_hash` the fingerprint of that.
 
     `request` is set if a codec has decoded it. If a codec should have and could not, `problem` says why.
     `wants_usage` and `is_array` are options of streaming clients that are not part of the fingerprint. `is_message` if
-    it was sent over a WebSocket, after the handshake.
+    it was sent over a WebSocket, after the handshake. `sent` is set if the path is that of a model call.
     """
 
     route: ApiRoute
@@ -228,6 +249,7 @@ class ParsedRequest(Struct, frozen=True):
     problem: str = ""
     method: str = "POST"
     is_message: bool = False
+    sent: SentRequest | None = None
 
     @property
     def is_streamed(self) -> bool:
@@ -293,15 +315,17 @@ def parse_request(request: HttpRequest, rules: NormaliseRules = NO_RULES) -> Par
         return _parse_packed(request, ApiRoute(route.vendor, route.operation), problem=str(error))
     if route.codec is None:
         return _parse_plain_http(request, route)
+    target = f"{request.path}?{request.query}" if request.query else request.path
+    sent = SentRequest(route.protocol, target, request.body)
     try:
         body = _json_object(request.body)
-        target = f"{request.path}?{request.query}" if request.query else request.path
         model_request = route.codec.decode_request(WireRequest(target, body))
         request_hash, fields = identify(model_request, rules)
     except OtherProtocolError:
         return _parse_plain_http(request, ApiRoute(route.vendor, route.operation))
     except RequestError as error:
-        return _parse_plain_http(request, ApiRoute(route.vendor, route.operation), problem=str(error))
+        plain = _parse_plain_http(request, ApiRoute(route.vendor, route.operation), problem=str(error))
+        return replace(plain, sent=sent)
     return ParsedRequest(
         route=route,
         place=request.path,
@@ -310,6 +334,7 @@ def parse_request(request: HttpRequest, rules: NormaliseRules = NO_RULES) -> Par
         fields=fields,
         wants_usage=_wants_usage(body),
         is_array=route.protocol == "gemini" and model_request.stream and "alt=sse" not in request.query,
+        sent=sent,
     )
 
 

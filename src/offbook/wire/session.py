@@ -36,18 +36,28 @@ from offbook.session.sources import RecordedModels, RecordedTools
 from offbook.session.world import World
 from offbook.text import shorten
 from offbook.tools.effects import Effect, ToolDeclaration
+from offbook.vendors import codec_of
 from offbook.wire.faults import FaultTarget, apply_fault, with_retry_after
 from offbook.wire.options import ignore_call
 from offbook.wire.recordings import AnswerEncoder
 from offbook.wire.request import HttpRequest, ParsedRequest, RequestParser
-from offbook.wire.response import NO_ANSWER, HttpResponse, refusal_response, spoils_answer
+from offbook.wire.response import (
+    NO_ANSWER,
+    HttpResponse,
+    has_wire_bytes,
+    refusal_response,
+    spoils_answer,
+    vendor_refusal,
+)
 from offbook.wire.server.session_clock import LOOP_CLOCK, ResponseClock
 
 if TYPE_CHECKING:
+    from offbook.codecs.rules.rule import Refusal
     from offbook.wire.tools import ProgramToolCall
 
 logger = logging.getLogger("offbook.wire")
 
+OK = 200
 MISS_STATUS = 422
 """A status that no SDK retries, and that no vendor uses for an error that an agent could correct."""
 
@@ -55,6 +65,7 @@ _MISS_HINTS: dict[MismatchKind, str] = {
     "missing": "",
     "drifted": 'record it again with record_mode="all", which replaces its entries, or undo the change',
     "exhausted": "a new session starts from the beginning",
+    "rejected": "correct the request, or set lenient_requests",
 }
 
 MAX_ERROR_CHARS = 4_000
@@ -72,7 +83,8 @@ class CallAttempt(Struct, frozen=True, gc=False):
 
     `call` counts the model calls of the session, and is 0 for other requests; `attempt_number` counts the attempts of
     one call. `site` is where a fault plan finds it, if it is a model call. In an exploration, the texts of the fault
-    carry the `mark`.
+    carry the `mark`. `refusal` is how its vendor refuses the
+    request.
     """
 
     parsed: ParsedRequest
@@ -84,6 +96,7 @@ class CallAttempt(Struct, frozen=True, gc=False):
     call: int = 0
     mark: str = ""
     crash: Crash | None = None
+    refusal: Refusal | None = None
 
     def content(self, exchange: Exchange | None) -> CallContent | None:
         """Return the messages of a model call that the exchange answers; None for other requests."""
@@ -287,7 +300,8 @@ class WireSession(Session, Served):
     and `failures` the failures of real APIs that were recorded, by their descriptions; `cost_usd` is what their answers
     have cost, and `tool_turns` are the tool calls of each answer with some. A session that `is_live` leaves calls
     without a recorded answer to the real API. `source` finds recorded answers, and `encoder` encodes them; both are
-    None if there is no recording yet. `tool_source` has the recorded results of the program's own tools, if it asks for
+    None if there is no recording yet. Requests that their vendor refuses are refused, unless `lenient_requests`.
+    `tool_source` has the recorded results of the program's own tools, if it asks for
     them.
     `diverged` is the first miss of a model call: other calls, such as for a list of models, change no conversation.
     `effects` are the side effects that the program has reported over HTTP, `refused_effects` the reports that could not
@@ -308,6 +322,7 @@ class WireSession(Session, Served):
         encoder: AnswerEncoder | None,
         plan: FaultPlan = NO_FAULTS,
         is_live: bool = False,
+        lenient_requests: bool = False,
         retry_after_ms: float | None = None,
         sink: Sink = NULL_SINK,
         on_call: Callable[[WireCall], None] = ignore_call,
@@ -323,6 +338,7 @@ class WireSession(Session, Served):
             wait=self.clock.wait,
         )
         self.name, self.is_live, self.source, self._encoder = name, is_live, source, encoder
+        self._lenient_requests, self._has_real_answers = lenient_requests, True
         self.tool_source: RecordedTools | None = None
         self.calls: deque[WireCall] = deque(maxlen=MAX_CALLS)
         self.misses: deque[Miss] = deque(maxlen=MAX_CALLS)
@@ -356,6 +372,11 @@ class WireSession(Session, Served):
     def tool_script(self) -> Script[ToolExchange] | None:
         """The script of the function tools of an explored program."""
         return None if self._explored_run is None else self._explored_run.tool_script
+
+    @property
+    def lenient_requests(self) -> bool:
+        """Whether requests that a vendor or a server refuses are answered, too."""
+        return self._lenient_requests
 
     @property
     def is_explored(self) -> bool:
@@ -399,9 +420,11 @@ class WireSession(Session, Served):
         if attempt.crash is not None:
             return self._crash(attempt, attempt.crash)
         try:
-            return self._answer_from_recording(attempt) if attempt.fault is None else self._answer_with_fault(attempt)
+            if attempt.fault is None:
+                return self._answer_from_recording(attempt)
+            return self._rejected(attempt) or self._answer_with_fault(attempt)
         except RecordingMismatchError as error:
-            return None if self.is_live else self._answer_miss(attempt, error)
+            return None if self.is_live else self._rejected(attempt) or self._answer_miss(attempt, error)
         except (RecordingUnavailableError, RecordingWriteError) as error:
             return self.refuse(attempt, error)
 
@@ -477,7 +500,12 @@ class WireSession(Session, Served):
     def note_tool_miss(
         self, call: WireCall, error: RecordingMismatchError, *, hint: str = ""
     ) -> RecordingMismatchError:
-        """Note a tool call, or another request to an MCP server, that is not recorded; return the client's error."""
+        """Note a tool call, or another request to an MCP server, that is not recorded; return the client's error.
+
+        What a server refuses in an exploration is a part of the run, but not in the clean one.
+        """
+        if error.kind == "rejected" and isinstance(self.source, ScriptedModels) and not self.source.is_clean:
+            return error
         error = self.faults.explain(error.replace(hint=hint or _MISS_HINTS[error.kind]))
         self._note_miss(error, call=0, place=call.place, number=call.number, attempt=1, method=call.method)
         self.diverged = self.diverged or str(error)
@@ -563,7 +591,13 @@ class WireSession(Session, Served):
     def _answer_from_recording(self, attempt: CallAttempt) -> HttpResponse:
         source, encoder = self._require_recording()
         match = source.find(attempt.parsed, attempt.step_id)
+        is_same = match.stored is not None and match.stored.fingerprint == attempt.parsed.request_hash
+        if not is_same and (rejection := self._rejected(attempt)) is not None:
+            source.give_back(match)
+            return rejection
         answer = encoder.answer(match, attempt.parsed).merged
+        is_real = match.stored is not None and has_wire_bytes(match.stored.exchange, attempt.parsed)
+        self._has_real_answers = self._has_real_answers and is_real
         self._use(source, match)
         self._report_served(attempt, match)
         outcome: WireOutcome = (
@@ -592,6 +626,7 @@ class WireSession(Session, Served):
             return self._require_recording()[1].response(find(), attempt.parsed)
 
         answer = self._apply_fault(attempt, FaultTarget(attempt.parsed, clean, response))
+        self._has_real_answers = self._has_real_answers and answer.status != OK
         if match is None:
             return self.note(attempt, answer, CallOutcome("fault"))
         self._report_served(attempt, match)
@@ -640,6 +675,34 @@ class WireSession(Session, Served):
             raise RecordingMismatchError("nothing is recorded yet", kind="missing")
         return self.source, self._encoder
 
+    def _rejected(self, attempt: CallAttempt) -> HttpResponse | None:
+        """Return the vendor's refusal of a request that breaks its rules; None if it breaks none.
+
+        A request that is recorded was accepted by the real API. That is looked up only here, since a match by the
+        fingerprint never comes here, and rules are checked once a request.
+        """
+        sent, source = attempt.parsed.sent, self.source
+        if sent is None or self._lenient_requests or self.is_live:
+            return None
+        if source is not None and not source.judges(attempt.parsed.request_hash):
+            return None
+        refusal = sent.refusal(has_real_answers=self._has_real_answers)
+        if refusal is None:
+            return None
+        attempt = replace(self.forgive(attempt), refusal=refusal)
+        error = RecordingMismatchError(
+            f"the API would refuse this request ({refusal.status}): {refusal}",
+            kind="rejected",
+            hint=_MISS_HINTS["rejected"],
+        )
+        self._report_miss(attempt, error)
+        if self._explored_run is None:
+            logger.warning("%s", error)
+        elif isinstance(source, ScriptedModels) and source.is_clean:
+            self._note_divergence(attempt, error, is_answered=False)
+        codec = codec_of(sent.protocol)
+        return self.note(attempt, vendor_refusal(codec, refusal), CallOutcome("missed"))
+
     def _answer_miss(self, attempt: CallAttempt, error: RecordingMismatchError) -> HttpResponse:
         error = self.faults.explain(error.replace(hint=_MISS_HINTS[error.kind]), attempt.site)
         self._report_miss(attempt, error)
@@ -663,6 +726,7 @@ class WireSession(Session, Served):
     def _answer_continued(self, attempt: CallAttempt, match: ExchangeMatch[Exchange]) -> HttpResponse:
         """Answer a miss of an explored run, with the call's fault if it has one."""
         encoder, parsed = self._require_recording()[1], attempt.parsed
+        self._has_real_answers = False
         if attempt.fault is None:
             outcome: WireOutcome = "continued" if match.stored or match.given else "default"
             return self.note(attempt, encoder.answer(match, parsed).merged, CallOutcome(outcome, match.key))

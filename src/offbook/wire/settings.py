@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 RecordMode: TypeAlias = Literal["append", "once", "new", "all", "fresh"]
 LatencyModel: TypeAlias = Literal["constant", "normal", "replay"]
 
+LENIENT_REQUESTS = "Also answer requests that the real API would refuse."
+
 BaseUrlVars: TypeAlias = Annotated[
     tuple[str, ...],
     Option(
@@ -114,6 +116,7 @@ class WireArguments(Struct, frozen=True, kw_only=True):
     ] = None
     lenient: Annotated[bool, Option("Answer requests that are not recorded with a default.", "--lenient")] = False
     default_response: Annotated[str | None, Option("The text of that default. Implies lenient.", metavar="TEXT")] = None
+    lenient_requests: Annotated[bool, Option(LENIENT_REQUESTS)] = False
     latency_model: Annotated[
         LatencyModel,
         Option("How long answers take: latency_ms (constant), around it (normal), or as recorded (replay)."),
@@ -299,6 +302,8 @@ class ServeArguments(WireArguments, frozen=True, kw_only=True):
     """The arguments of `offbook serve`."""
 
     section: ClassVar[str] = "serve"
+
+    lenient_requests: Annotated[bool, Option(LENIENT_REQUESTS, "--lenient-requests", was="--strict-requests")] = False
 
     host: Annotated[
         str,

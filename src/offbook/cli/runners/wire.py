@@ -83,6 +83,7 @@ def wire_options_of(
         recording=options.replay,
         strict=False if options.lenient else None,
         default_response=options.default_response,
+        lenient_requests=options.lenient_requests,
         faults=options.fault_plan() if options.faults or options.plan else (),
         latency_model=options.latency_model,
         latency_ms=options.latency_ms,

@@ -149,6 +149,7 @@ class ProgramSubject:
             recording=replay,
             strict=True,
             default_response=settings.default_response,
+            lenient_requests=settings.lenient_requests,
             retry_after_ms=RETRY_AFTER_MS,
             has_tools=True,
             can_crash=True,

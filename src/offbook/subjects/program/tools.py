@@ -188,7 +188,12 @@ class McpStandIn:
         if run is None:
             return None
         is_default = self._settings.on_divergence == "default"
-        return McpReplay(server, run.tools, default=self._settings.default_response if is_default else "ok")
+        return McpReplay(
+            server,
+            run.tools,
+            default=self._settings.default_response if is_default else "ok",
+            lenient_requests=self._settings.lenient_requests,
+        )
 
 
 class _McpRun(Struct):
