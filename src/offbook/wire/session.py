@@ -55,7 +55,7 @@ MISS_STATUS = 422
 
 _MISS_HINTS: dict[MismatchKind, str] = {
     "missing": "",
-    "drifted": 'record it again with record_mode="all", which replaces its entries, or undo the change',
+    "drifted": "record it again, or undo the change",
     "exhausted": "a new session starts from the beginning",
 }
 
