@@ -175,6 +175,7 @@ _POST_ROUTES = (
 _MODELS_PATH = re.compile(r"(.*/)?models(/.+)?|/api/(tags|ps|version)")
 _GOOGLE_PATH = re.compile(r"/(v1alpha|v1beta|upload/v1beta)/")
 _VERTEX_PATH = re.compile(r"(/v1[a-z0-9]*)?/(projects/[^/]+/locations/[^/]+/|publishers/)")
+_ANTHROPIC_PROBE = "/api/hello"
 _OLLAMA_PATH = re.compile(r"/api/(?!v\d)")
 
 
@@ -199,7 +200,7 @@ def _vendor_at(path: str, headers: Mapping[str, str]) -> VendorName:
     """Return the vendor by headers, where the path alone does not show it."""
     if (cloud := _cloud_at(path)) is not None:
         return cloud
-    if "anthropic-version" in headers or "anthropic-beta" in headers:
+    if "anthropic-version" in headers or "anthropic-beta" in headers or path == _ANTHROPIC_PROBE:
         return "anthropic"
     if _GOOGLE_PATH.match(path) or "x-goog-api-key" in headers or "x-goog-api-client" in headers:
         return "google"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal, Protocol
 
+import orjson
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -22,7 +24,7 @@ from offbook.faults import AnyFault, AnyToolFault, Crash, FaultPlan, ToolSite
 from offbook.faults.catalog import AnyOrderFault
 from offbook.faults.log import FaultLog
 from offbook.faults.site import Site
-from offbook.messages import Request, Response
+from offbook.messages import JsonObject, Request, Response
 from offbook.recording.format.exchange import Exchange, RecordedToolCall, ToolExchange
 from offbook.recording.format.wire_record import WEBSOCKET_METHOD
 from offbook.recording.match.continuation import Continuation
@@ -53,6 +55,7 @@ from offbook.wire.server.session_clock import LOOP_CLOCK, ResponseClock
 
 if TYPE_CHECKING:
     from offbook.codecs.rules.rule import Refusal
+    from offbook.wire.synthetic.objects import StoredObjects
     from offbook.wire.tools import ProgramToolCall
 
 logger = logging.getLogger("offbook.wire")
@@ -63,7 +66,7 @@ MISS_STATUS = 422
 
 _MISS_HINTS: dict[MismatchKind, str] = {
     "missing": "",
-    "drifted": 'record it again with record_mode="all", which replaces its entries, or undo the change',
+    "drifted": "record it again, or undo the change",
     "exhausted": "a new session starts from the beginning",
     "rejected": "correct the request, or set lenient_requests",
 }
@@ -595,15 +598,41 @@ class WireSession(Session, Served):
         if not is_same and (rejection := self._rejected(attempt)) is not None:
             source.give_back(match)
             return rejection
-        answer = encoder.answer(match, attempt.parsed).merged
+        answer = self._stored_object(match, attempt.parsed) or encoder.answer(match, attempt.parsed).merged
         is_real = match.stored is not None and has_wire_bytes(match.stored.exchange, attempt.parsed)
         self._has_real_answers = self._has_real_answers and is_real
         self._use(source, match)
+        if not source.tape.strict:
+            self._objects.note(attempt.parsed, answer)
         self._report_served(attempt, match)
         outcome: WireOutcome = (
             "served" if match.stored else "synthetic" if attempt.parsed.request is None else "default"
         )
         return self.note(attempt, answer, CallOutcome(outcome, match.key, tool_calls=_tool_calls_of(match)))
+
+    @cached_property
+    def _objects(self) -> StoredObjects:
+        from offbook.wire.synthetic.objects import StoredObjects  # noqa: PLC0415 - a strict replay has none
+
+        return StoredObjects(self._ask)
+
+    def _ask(self, path: str, body: JsonObject) -> HttpResponse:
+        """Return what a client would get that made this model call; it is not in the list of calls."""
+        source, encoder = self._require_recording()
+        parsed = self._parser.parse(HttpRequest("POST", path, "", {}, orjson.dumps(body)))
+        match = source.find(parsed, None)
+        self._use(source, match)
+        return encoder.answer(match, parsed).merged
+
+    def _stored_object(self, match: ExchangeMatch[Exchange], parsed: ParsedRequest) -> HttpResponse | None:
+        """Return the answer to a request for an object of this session; None if it is for something else.
+
+        A strict replay knows the objects that were recorded, and no others.
+        """
+        source, encoder = self._require_recording()
+        if parsed.request is not None or match.stored is not None or source.tape.strict:
+            return None
+        return self._objects.answer(parsed, encoder.response(match, parsed))
 
     def _use(self, source: RecordedModels, match: ExchangeMatch[Exchange]) -> None:
         """Count a match as served."""

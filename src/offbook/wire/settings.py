@@ -159,6 +159,11 @@ class WireArguments(Struct, frozen=True, kw_only=True):
         """The number of the call from which on the real APIs answer, and not the recording."""
         return None
 
+    @property
+    def answers_alone(self) -> bool:
+        """Whether there is neither a recording nor a real API: the default answers every call."""
+        return False
+
     def fault_plan(self) -> FaultPlan:
         """Return the faults of the lines, followed by those of the file.
 
@@ -172,7 +177,8 @@ class WireArguments(Struct, frozen=True, kw_only=True):
 
     def check_together(self) -> None:
         """Raise InputError if options exclude each other or have no effect."""
-        if (self.replay is None) == (self.record is None) and self.live_from_call is None:
+        has_source = self.live_from_call is not None or self.answers_alone
+        if (self.replay is None) == (self.record is None) and not has_source:
             reason = "--record and --replay exclude each other" if self.record else "--replay or --record is required"
             hint = "leave one of them out" if self.record else "add --replay PATH, or --record PATH to make a recording"
             raise InputError(reason, hint=hint)
@@ -184,7 +190,7 @@ class WireArguments(Struct, frozen=True, kw_only=True):
         for option, is_given in recording_options.items():
             if self.record is None and is_given and self.live_from_call is None:
                 raise InputError(f"{option} requires --record", hint="add --record PATH")
-        if self.replay is None and (self.lenient or self.default_response is not None):
+        if self.replay is None and (self.lenient or self.default_response is not None) and not self.answers_alone:
             option = "--lenient" if self.lenient else "default_response"
             raise InputError(f"{option} requires --replay", hint="leave it out")
         if self.record is not None and "://" not in self.record and Path(self.record).suffix != ".json":
@@ -350,6 +356,10 @@ class ServeArguments(WireArguments, frozen=True, kw_only=True):
         ),
     ] = ""
     as_json: Annotated[bool, Option("Print JSON, for machines.", "--json", key="json", is_per_run=True)] = False
+
+    @property
+    def answers_alone(self) -> bool:
+        return self.replay is None and self.record is None and (self.lenient or self.default_response is not None)
 
     def _unfit(self) -> set[str]:
         unfit = super()._unfit()

@@ -419,3 +419,14 @@ def test_a_message_cannot_forge_a_line_or_control_the_terminal(capsys):
     assert len(lines) == 3
     assert [line.startswith("POST") for line in lines] == [False, False, True]
     assert "POST /v1/x POST /v1/y  200  served  200  served  m [2J  session s " in lines[2]
+
+
+@pytest.mark.parametrize(
+    ("option", "said"), [(["--lenient"], "Mock response"), (["-o", "default_response=Yes."], "Yes.")]
+)
+def test_it_serves_without_a_recording(serve, option, said):
+    answers = []
+    code, out, _ = serve(*option, client=lambda url: answers.append(ask(url, "Hi")))
+    assert (code, answers) == (0, [(200, said)])
+    assert "answering every call with a default" in out
+    assert out.endswith("offbook: 1 call, 1 answered with the default\n")

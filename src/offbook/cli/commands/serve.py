@@ -14,13 +14,16 @@ def serve(options: ServeArguments, given: ServeArguments) -> None:
 
     Serves the APIs of OpenAI, Anthropic, Gemini and Ollama until Ctrl-C or
     SIGTERM, and writes a line for each call to stderr. A call that the recording
-    has no answer for gets an error response. Exits with 0; with 1 if a call could
+    has no answer for gets an error response; with --lenient, also without a recording,
+    a default. Exits with 0; with 1 if a call could
     not be recorded, or one of its processes died; with 3 if --strict-unused is given and an exchange was not
     used, or more often than it was recorded; with 2 on bad input.
 
     [bold]Examples[/bold]
 
       offbook serve --replay runs/ --port 4010
+
+      offbook serve --lenient
 
       offbook serve --record run.json --upstream openai=http://127.0.0.1:80/v1
 

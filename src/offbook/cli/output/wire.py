@@ -180,7 +180,8 @@ class ServingNotice(Struct, frozen=True, kw_only=True):
         if self.server.is_on_all_interfaces and not self.options.allow_hosts:
             print_message("offbook: ", ALL_INTERFACES_NOTE, is_err=True)
         options = self.options
-        does = f"recording to {options.record}" if options.replay is None else f"answering from {options.replay}"
+        does = f"recording to {options.record}" if options.record is not None else f"answering from {options.replay}"
+        does = "answering every call with a default" if options.answers_alone else does
         many = f" in {self.processes} processes" if self.processes > 1 else ""
         echo(f"{url}: {printable(does)}{many}; Ctrl-C stops it")
         for name, value in variables.items():
@@ -270,9 +271,8 @@ class WireSummary(Struct, frozen=True):
     def print(self, decision: ExitDecision | None = None) -> None:
         """Print the summary, and the reason and hint of the decision."""
         if self.tally.failed or not self.is_quiet:
-            self._say(
-                f"{self._describe_calls()} ({self.recorded_in or self.recording})", is_wrong=bool(self.tally.failed)
-            )
+            place = self.recorded_in or self.recording
+            self._say(self._describe_calls() + (f" ({place})" if place else ""), is_wrong=bool(self.tally.failed))
         if self.tally.cache is not None and not self.is_quiet:
             self._say(_describe_cache(self.tally.cache))
         if not self.is_quiet:
