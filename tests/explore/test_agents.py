@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from offbook.explore.explorer import Explorer
-from offbook.explore.options import VARIANTS, ExploreOptions, select_variants
-from offbook.report.exploration.json_report import exploration_json
-from offbook.report.exploration.report_input import ReportInput
-from offbook.subjects.executors import executor_of
 from tests.explore.zoo import ledger
 from tests.explore.zoo.animals import ANIMALS, twins_of
-from tests.explore.zoo.census import explore
+from tests.explore.zoo.census import bare_findings, explore
 from tests.explore.zoo.programs import PlantedProgram
+from tests.explore.zoo.report import animal, report_of
 
 TWINS = twins_of(ANIMALS)
 
@@ -33,59 +34,111 @@ def planted(request, tmp_path, monkeypatch):
 @pytest.mark.parametrize("planted", ANIMALS, ids=lambda each: f"{each.kind}: {each.name}", indirect=True)
 def test_the_defect_of_an_agent_is_found(planted, tmp_path):
     census = explore(planted, "defect", tmp_path, is_quick=planted.is_slow)
-    assert {each.verdict for each in census.findings} <= {planted.verdict, *planted.also}
+    assert [each for each in census.findings if not planted.may_get(each.verdict)] == []
     assert census.expected is not None
-    assert census.expected.verdict == planted.verdict
+    assert planted.is_found(census.expected.verdict)
     assert census.expected.is_finding
     assert planted.evidence in census.expected.evidence
     assert census.disagreements == []
 
 
 @pytest.mark.parametrize(
-    "planted",
-    [group[0] for group in TWINS],
+    ("planted", "same"),
+    [(group[0], group) for group in TWINS],
     ids=[f"{group[0].kind}: {', '.join(each.name for each in group)}" for group in TWINS],
-    indirect=True,
+    indirect=["planted"],
 )
-def test_nothing_is_found_in_its_sound_twin(planted, tmp_path):
+def test_nothing_is_found_in_its_sound_twin(planted, same, tmp_path):
     census = explore(planted, "sound", tmp_path)
     assert census.findings == []
     assert census.disagreements == []
     assert census.counts["recovered"] > 0
-    assert census.counts["undecided"] <= 0.05 * len(census.cases)
+    assert census.counts["undecided"] <= planted.undecided * len(census.cases)
+    assert [each for planted in same if planted.twin_is for each in census.at(planted) if is_else(planted, each)] == []
+
+
+def is_else(planted, found):
+    return found.verdict not in planted.twin_is
 
 
 def test_the_zoo_is_as_large_as_it_is_said_to_be():
     programs = [group for group in TWINS if isinstance(group[0], PlantedProgram) and group[0].side_effects]
-    assert len(ANIMALS) >= 80
-    assert len(TWINS) >= 60
+    assert len(ANIMALS) >= 170
+    assert len(TWINS) >= 140
     assert len(programs) >= 15
 
 
-SOME_FAULTS = "http_error 500,empty_response,invalid_tool_args,tool_lost,tool_garbled"
+SHARES = 8
 
 
-@pytest.mark.parametrize(
-    ("name", "faults"),
-    [
-        ("function: refunds again when it is asked to", SOME_FAULTS),
-        ("workflow: refunds when it is asked to", SOME_FAULTS),
-        ("scenario: refunds until it hears of it", SOME_FAULTS),
-        ("desk.py: starts over", "http_error 500,invalid_tool_args"),
-        ("crash_desk.py: saves after", "crash"),
-    ],
-)
-def test_the_same_exploration_has_the_same_bytes_with_any_number_of_workers(name, faults, tmp_path, monkeypatch):
+@pytest.fixture
+def shares(request, tmp_path, monkeypatch):
+    """A part of the zoo, mixed from all kinds of agents."""
     monkeypatch.setenv(ledger.VARIABLE, str(tmp_path / "ledger"))
-    planted = next(each for each in ANIMALS if f"{each.kind}: {each.name}" == name)
-    reports = [report_of(planted, tmp_path, faults, workers=workers) for workers in (1, 1, 2)]
-    assert reports[0] == reports[1] == reports[2]
-    assert f'"{planted.verdict.partition(" (")[0]}"'.encode() in reports[0]
+    if not any(Path(__file__).name in name for name in request.config.args):
+        pytest.skip("it takes minutes: name this file, as `make zoo` does")
+    return [each for each in ANIMALS[request.param :: SHARES] if not each.missing]
 
 
-def report_of(planted, folder, faults, *, workers):
-    """The JSON report of a planted defect."""
-    with planted.open("defect", folder) as subject:
-        options = ExploreOptions(variants=select_variants(faults, getattr(subject, "variants", VARIANTS)))
-        exploration = Explorer(subject, options, executor=executor_of(subject, workers)).explore()
-    return exploration_json(ReportInput(exploration=exploration, reproduce=str))
+@pytest.mark.parametrize("shares", range(SHARES), indirect=True)
+def test_with_nothing_declared_twins_look_better_than_defects_and_four_of_five_have_no_finding(shares, tmp_path):
+    found = {}
+    for planted in shares:
+        found_of = {twin: bare_findings(planted, twin, tmp_path) for twin in ("defect", "sound")}
+        if None not in found_of.values():
+            found[f"{planted.kind}: {planted.name}"] = found_of
+    free = [name for name, each in found.items() if not each["sound"]]
+    sys.stdout.write(f"with nothing declared, {len(free)} of {len(found)} twins have no finding\n")
+    assert {name: each for name, each in found.items() if len(each["sound"]) >= len(each["defect"])} == {}
+    assert len(free) >= 0.8 * len(found), [name for name in found if name not in free]
+
+
+SOME_FAULTS = "http_error 500,empty_response,invalid_tool_args,tool_lost,tool_garbled"
+SAMPLE = {
+    "function: refunds again when it is asked to": SOME_FAULTS,
+    "function: books a flight and is sorry in French": "tool_error,tool_lost",
+    "function: refunds again, with noise in its dict": "http_error 500,tool_lost",
+    "workflow: refunds when it is asked to": SOME_FAULTS,
+    "scenario: refunds until it hears of it": SOME_FAULTS,
+    "desk.py: starts over": "http_error 500,invalid_tool_args",
+    "bureau.py: runs a tool again, with noise": "http_error 500",
+    "mcp_desk.py: claims a refund and a mail in a Japanese dict": "tool_error",
+    "crash_desk.py: saves after": "crash",
+}
+
+
+@pytest.fixture(scope="module")
+def tomorrow(tmp_path_factory):
+    """The environment in which a process, and what it starts, sees the date of tomorrow."""
+    compiler = shutil.which("cc")
+    if compiler is None or not sys.platform.startswith("linux"):
+        pytest.skip("it needs a C compiler and Linux")
+    library = tmp_path_factory.mktemp("tomorrow") / "tomorrow.so"
+    source = Path(__file__).parent / "zoo" / "tomorrow.c"
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    return {"LD_PRELOAD": str(library)}
+
+
+@pytest.fixture
+def busy():
+    """A process beside ours that works all the time."""
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as load:
+        yield
+        load.kill()
+
+
+@pytest.mark.parametrize("planted", [animal(name) for name in SAMPLE], ids=list(SAMPLE), indirect=True)
+def test_the_same_exploration_has_the_same_bytes_tomorrow_beside_a_load_and_with_more_workers(
+    planted, tmp_path, tomorrow, busy
+):
+    name = f"{planted.kind}: {planted.name}"
+    today = report_of(planted, tmp_path, SAMPLE[name], workers=1)
+    command = [sys.executable, "-m", "tests.explore.zoo.report", name, SAMPLE[name], "3", str(tmp_path)]
+    repeated = subprocess.run(command, env=os.environ | tomorrow, check=True, capture_output=True).stdout
+    assert verdicts_of(today) == verdicts_of(repeated)
+    assert today == repeated or "noise" in name  # its results, which are in the report, are others in every run
+    assert {planted.verdict.removeprefix("possible ")} <= {verdict for _, verdict, _ in verdicts_of(today)}
+
+
+def verdicts_of(report):
+    return [(case["case"], case["verdict"], case["reason"]) for case in json.loads(report)["explored"]]

@@ -5,11 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tests.explore.zoo import scenarios, workflows
-from tests.explore.zoo.functions import answers, effects, frameworks, loops, orders, readings, retries
+from tests.explore.zoo.functions import answers, effects, frameworks, loops, orders, outcomes, readings, retries, worlds
 from tests.explore.zoo.planted import Planted
+from tests.explore.zoo.programs import bureau_rows as bureau
 from tests.explore.zoo.programs import rows as programs
 
-MODULES = (programs, effects, answers, readings, retries, loops, orders, workflows, scenarios, frameworks)
+MODULES = (
+    programs,
+    bureau,
+    effects,
+    outcomes,
+    worlds,
+    answers,
+    readings,
+    retries,
+    loops,
+    orders,
+    workflows,
+    scenarios,
+    frameworks,
+)
 """Those that import frameworks come last: a large process takes longer to fork."""
 ANIMALS = [planted for module in MODULES for planted in module.PLANTED]
 

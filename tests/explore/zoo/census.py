@@ -11,10 +11,11 @@ from msgspec import Struct
 
 from offbook.explore.cases import FaultCase
 from offbook.explore.explorer import CaseResult, Exploration, Explorer, Subject
-from offbook.explore.options import VARIANTS, ExploreOptions, select_variants
+from offbook.explore.options import VARIANTS, ExploreOptions, gave_up_by, select_variants
 from offbook.explore.run import Run
 from offbook.faults import FaultPlan
 from offbook.recording.match.continuation import Continuation
+from tests.explore.zoo.evidence import contradictions
 from tests.explore.zoo.ledger import Entry, Ledger, balance
 from tests.explore.zoo.planted import Planted, Twin
 
@@ -66,13 +67,18 @@ class Census(Struct, frozen=True, kw_only=True):
 
     @property
     def disagreements(self) -> list[Finding]:
-        """The cases whose verdict does not fit what the tools did."""
+        """The cases whose verdict or evidence does not fit what the tools did."""
         return [each for each in self.cases if each.disagreement]
 
     @property
     def expected(self) -> Finding | None:
-        """The case in which the defect must show."""
-        return next((each for each in self.cases if each.case == self.planted.at), None)
+        """The case in which the defect must show: of several, one in which it does, if there is one."""
+        there = self.at(self.planted)
+        return max(there, key=lambda each: self.planted.is_found(each.verdict), default=None)
+
+    def at(self, planted: Planted) -> list[Finding]:
+        """Return the cases in which a defect must show."""
+        return [each for each in self.cases if planted.is_at(each.case)]
 
 
 def explore(planted: Planted, twin: Twin, folder: Path, *, is_quick: bool = False) -> Census:
@@ -84,7 +90,12 @@ def explore(planted: Planted, twin: Twin, folder: Path, *, is_quick: bool = Fals
     with planted.open(twin, folder) as subject:
         witness = Witness(subject, Ledger(folder / "ledger"))
         variants = getattr(subject, "variants", VARIANTS)
-        options = ExploreOptions(variants=select_variants(planted.faults, variants), invariants=planted.invariants)
+        options = ExploreOptions(
+            variants=select_variants(planted.faults, variants),
+            invariants=planted.invariants,
+            optional=frozenset(planted.declares.get("optional", ())),
+            gave_up=gave_up_by(planted.declares.get("gave_up")),
+        )
         explorer = Explorer(witness, options)
         exploration = explorer.explore(_with_its_fault(planted, explorer.cases) if is_quick else None)
     cases = [_finding(each, planted, witness, exploration) for each in exploration.results]
@@ -92,35 +103,65 @@ def explore(planted: Planted, twin: Twin, folder: Path, *, is_quick: bool = Fals
 
 
 def _with_its_fault(planted: Planted, cases: Sequence[FaultCase]) -> list[FaultCase]:
-    columns = {cell.column for case in cases if str(case) == planted.at for cell in case.cells}
+    columns = {cell.column for case in cases if planted.is_at(str(case)) for cell in case.cells}
     return [case for case in cases if columns & {cell.column for cell in case.cells}]
+
+
+COMMON_FAULTS = ("http_error 500", "connection_reset", "empty_response", "tool_error", "tool_lost")
+
+
+def bare_findings(planted: Planted, twin: Twin, folder: Path) -> list[str] | None:
+    """Explore an agent about which nothing is declared, and return what is found.
+
+    The cases are those that show the defect, and one of each common fault. None if such an exploration cannot show it.
+    """
+    faults = {planted.at.partition(": ")[2].partition(" ")[0], *COMMON_FAULTS}
+    with planted.bare().open(twin, folder) as subject:
+        variants = [each for each in getattr(subject, "variants", VARIANTS) if not each.is_optional]
+        variants = [each for each in variants if each.name in faults or each.fault.type in faults]
+        explorer = Explorer(subject, ExploreOptions(variants=variants))
+        columns = {cell.column: case for case in reversed(explorer.cases) for cell in case.cells}
+        showing = [case for case in explorer.cases if planted.is_at(str(case))]
+        chosen = [case for case in explorer.cases if case in showing or case in columns.values()]
+        if not showing or planted.needs_declarations:
+            return None
+        found = explorer.explore(chosen).findings
+    return [f"{each.case}: {each.title}: {'; '.join(each.evidence)}" for each in found]
 
 
 def _finding(each: CaseResult, planted: Planted, witness: Witness, exploration: Exploration) -> Finding:
     made = next((other.run for other in exploration.results if other.case.id == each.same_as), each.run)
     entries = planted.done(witness.effects_of(made), made)
     clean = planted.done(witness.effects_of(exploration.clean), exploration.clean)
-    done, wanted = balance(entries, planted.undoes), balance(clean, planted.undoes)
+    known = {tool for _, seen in witness.seen for tool, _ in seen}
+    evidence = "; ".join(each.evidence)
+    against = list(contradictions(evidence, Counter(entries), Counter(clean), known=known))
+    if "state" in planted.declares or "state_of" in planted.declares:
+        entries, clean = entries[-1:], clean[-1:]
+    if "one_more_tool" in str(each.case):
+        against += _miscount(each.run, entries)
+    else:
+        against += _disagreement(each.title, balance(entries, planted.undoes), balance(clean, planted.undoes))
     return Finding(
         str(each.case),
         each.title,
         each.is_finding,
-        "; ".join(each.evidence),
+        evidence,
         getattr(each.run, "continuation", ""),
-        _miscount(each.run, entries) if "one_more_tool" in str(each.case) else _disagreement(each.title, done, wanted),
+        "; ".join(against),
     )
 
 
-def _miscount(run: Run, entries: list[Entry]) -> str:
+def _miscount(run: Run, entries: list[Entry]) -> list[str]:
     """Say how often tools ran if the explorer saw something else. A model that always asks for more may get more."""
     if any(effect.source == "inferred" for effect in run.effects):
-        return ""
+        return []
     seen = Counter(effect.tool for effect in run.effects)
     done = Counter(tool for tool, _ in entries)
-    return "" if seen == done else f"the ledger has {dict(done)}, and seen was {dict(seen)}"
+    return [] if seen == done else [f"the ledger has {dict(done)}, and seen was {dict(seen)}"]
 
 
-def _disagreement(verdict: str, done: Counter[Entry], wanted: Counter[Entry]) -> str:
+def _disagreement(verdict: str, done: Counter[Entry], wanted: Counter[Entry]) -> list[str]:
     """Say what the ledger has against a verdict; nothing if they agree."""
     more = [each for each in done if done[each] > wanted[each]]
     less = [each for each in wanted if done[each] < wanted[each]]
@@ -141,5 +182,5 @@ def _disagreement(verdict: str, done: Counter[Entry], wanted: Counter[Entry]) ->
         "missing effect": bool(less),
     }
     if holds.get(verdict, True) and (verdict in ("repeated effect", "possible repeated effect") or not repeats):
-        return ""
-    return f"the ledger has {dict(done)}, without the fault {dict(wanted)}"
+        return []
+    return [f"the ledger has {dict(done)}, without the fault {dict(wanted)}"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -35,6 +35,30 @@ class Ledger:
         self.path.write_text("")
         effects = [json.loads(line) for line in lines]
         return [(each["tool"], json.dumps(each["arguments"], sort_keys=True)) for each in effects]
+
+
+PREVENTS = {
+    *("tool_error", "tool_timeout", "mcp_error", "server_exit", "unauthorized", "session_gone", "tools_changed"),
+    *("input_required_forever", "task_stuck"),
+}
+"""The faults of calls that never reach a tool."""
+
+
+def would_do(
+    calls: Sequence[Entry], faults: Sequence[tuple[tuple[str, int], str]], read_only: Collection[str]
+) -> list[Entry]:
+    """Return what tools would have done for these calls, if these faults, as pairs of a call and the name of the fault,
+    came between."""
+    counts: Counter[str] = Counter()
+    done: list[Entry] = []
+    gone: set[str] = set()
+    for tool, arguments in calls:
+        counts[tool] += 1
+        fault = next((name for at, name in faults if at == (tool, counts[tool])), "")
+        gone |= {tool} if fault == "tools_changed" else set()
+        if tool not in gone and fault not in PREVENTS and tool not in read_only:
+            done.append((tool, arguments))
+    return done
 
 
 def balance(entries: Sequence[Entry], undoes: Mapping[str, str]) -> Counter[Entry]:

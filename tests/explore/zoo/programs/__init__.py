@@ -11,18 +11,15 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from msgspec import field
+from msgspec.structs import replace
 
-from offbook.explore.run import Run
 from offbook.explore.settings import ExploreSettings
-from offbook.faults import parse_fault
 from offbook.subjects.program.program import ProgramSubject
 from tests.explore.zoo.functions.desk import asks_for
-from tests.explore.zoo.ledger import Entry
-from tests.explore.zoo.planted import Planted, Twin, write_recording
-from tests.explore.zoo.programs.mcp_server import would_do
+from tests.explore.zoo.planted import Planted, Twin, tool_settings, write_recording
 from tests.wire.node.driver import SDKS, reason_to_skip
 
 FOLDER = Path(__file__).parent
@@ -52,6 +49,8 @@ class PlantedProgram(Planted, frozen=True, kw_only=True):
     side_effects: Sequence[str] = ("refund",)
     idempotent: Sequence[str] = ()
     deadline_s: float = 4.0
+    env: Mapping[str, str] = field(default_factory=dict)
+    errors: Sequence[Any] = (str(GAVE_UP),)
 
     @property
     def kind(self) -> str:
@@ -67,28 +66,39 @@ class PlantedProgram(Planted, frozen=True, kw_only=True):
     @property
     def sound_agent(self) -> object:
         agent = self.sound or self.agent, self.answers, self.reports, "crash" in self.faults
-        return *agent, self.side_effects, self.idempotent, self.undoes, self.invariants
+        declared = self.side_effects, self.idempotent, self.undoes, self.invariants, self.declares, self.errors
+        return *agent, *declared, self.answers_by_step, self.env
 
     @property
     def is_slow(self) -> bool:
         return True
 
+    @property
+    def needs_declarations(self) -> bool:
+        return super().needs_declarations and not isinstance(self, PlantedMcpProgram)
+
+    def bare(self) -> Self:
+        return replace(super().bare(), side_effects=(), idempotent=())
+
     def open(self, twin: Twin, folder: Path) -> ProgramSubject:
         runtime = RUNTIMES[self.file.rsplit(".", 1)[1]]
         agent = self.sound or self.agent if twin == "sound" else self.agent
+        options = self.subject_options
         folders = [str(SDKS)] if self.file == "sdk.mjs" else []
         return ProgramSubject(
             [*runtime, str(FOLDER / self.file), agent, twin, *folders],
             replay=write_recording(folder, self.answers_by_step or {"any": list(self.answers)}),
-            env={"ZOO_REPORTS": "1"} if self.reports else {},
+            env=dict(self.env) | ({"ZOO_REPORTS": "1"} if self.reports else {}),
             settings=ExploreSettings(
-                declared=(str(GAVE_UP),),
+                declared=tuple(self.errors),
                 deadline_s=self.deadline_s if twin == "defect" else SOUND_DEADLINE_S,
                 side_effects=tuple(self.side_effects),
                 idempotent=tuple(self.idempotent),
                 crashes="crash" in self.faults,
                 fresh=FRESH in os.environ,
                 undoes=tuple(f"{tool}={undone}" for tool, undone in self.undoes.items()),
+                tools=tool_settings(options.pop("tools", {})),
+                **options,
             ),
         )
 
@@ -125,15 +135,11 @@ class PlantedMcpProgram(PlantedProgram, frozen=True, kw_only=True):
     file: str = "mcp_desk.py"
     transport: str = "stdio"
     side_effects: Sequence[str] = ()
+    is_replayed: bool = True
 
     @property
     def sound_agent(self) -> object:
         return self.sound or self.agent, self.answers, self.transport, self.faults
-
-    def done(self, entries: list[Entry], run: Run) -> list[Entry]:
-        """Return what a server would have done: the ledger has the calls that were sent."""
-        fired = [parse_fault(line) for line in run.fired]
-        return would_do(entries, [((each.at.tool, each.at.call), each.fault.type) for each in fired])
 
     def open(self, twin: Twin, folder: Path) -> ProgramSubject:
         agent = self.sound or self.agent if twin == "sound" else self.agent

@@ -105,6 +105,10 @@ async function converse(asking, use, turns = 5) {
   throw new GaveUp("the model does not come to an end");
 }
 
+function withNoise(text) {
+  return `${new Date().toISOString()} ${process.pid}: ${text} ${process.hrtime.bigint()} ns, ${performance.now()} ms`;
+}
+
 const AGENTS = {
   // The desk as it should be.
   async serves() {
@@ -144,6 +148,15 @@ const AGENTS = {
       return till.use(call);
     };
     return till.finish(await converse(ask, use));
+  },
+
+  // Both, with what is another in every run.
+  async serves_with_noise() {
+    return withNoise(await AGENTS.serves());
+  },
+
+  async refunds_when_asked_with_noise() {
+    return withNoise(await AGENTS.refunds_when_asked());
   },
 
   // Goes on as long as its model asks for tools.

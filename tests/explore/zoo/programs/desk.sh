@@ -89,4 +89,23 @@ says_done() {
   serves
 }
 
+noise() { echo "$(date +%H:%M:%S.%N) $$ $folder"; }
+
+# Prints also when and as which process it did it.
+pays_with_noise() {
+  noise
+  serves
+}
+
+# Pays again when the model is busy after it has paid.
+pays_again_with_noise() {
+  noise
+  ask "$question"
+  pay
+  post "$(result)"
+  if [ "$status" = 500 ]; then note refund '{"order_id":42}'; ask "$(result)"; fi
+  is_complete || give_up "the model does not answer"
+  say
+}
+
 "$agent"

@@ -246,6 +246,58 @@ def waits_for_the_dead(*, sound):
     return Till(lambda: checked(server.call("refund", order_id=42), done="refund", order_id=42)).serve()
 
 
+def refund(server):
+    return checked(server.call("refund", order_id=42), done="refund", order_id=42)
+
+
+def mail(server):
+    return checked(server.call("mail", to="ann@example.org", about=42), done="mail", about=42)
+
+
+def hands_over_in_french(*, sound):
+    """Refunds an order, or leaves it to a person: the defect says all the same that it is refunded."""
+    done, server = "La commande 42 est remboursée.", Server()
+    try:
+        Till(lambda: refund(server)).serve()
+    except RefusedError:
+        return "Un conseiller va reprendre votre dossier." if sound else done
+    except GaveUpError as error:
+        if "nothing was paid" not in str(error):
+            raise
+        return "Un conseiller va reprendre votre dossier." if sound else done
+    return done
+
+
+def leaves_a_refund(*, sound):
+    """Refunds an order and writes about it. Without a mail it gives up; only the twin says what is refunded."""
+    server = Server()
+    Till(lambda: refund(server)).serve()
+    try:
+        mail(server)
+    except GaveUpError:
+        if sound:
+            sys.stdout.write("refund(order_id=42) has run: order 42 is refunded, and nobody has written about it.\n")
+        else:
+            sys.stdout.write("Nothing was refunded.\n")
+        raise
+    return "Order 42 is refunded, and there is a mail about it."
+
+
+def does_two_things(*, sound):
+    """Refunds an order and writes about it, and tells which of the two is done: the defect, both."""
+    server, done = Server(), []
+    Till(lambda: refund(server)).serve()
+    done.append("返金")
+    try:
+        mail(server)
+        done.append("連絡")
+    except RefusedError:
+        pass
+    both = ["返金", "連絡"]
+    left = [each for each in both if each not in done]
+    return json.dumps({"完了": done if sound else both, "未完了": left if sound else []}, ensure_ascii=False)
+
+
 if __name__ == "__main__":
     agent, twin = sys.argv[1:3]
     try:

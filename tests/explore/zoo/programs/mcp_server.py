@@ -13,24 +13,6 @@ TOOLS = [
     {"name": "mail", "inputSchema": SCHEMA, "annotations": {"destructiveHint": False}},
 ]
 READ_ONLY = ("find_order",)
-PREVENTS = {
-    *("tool_error", "tool_timeout", "mcp_error", "server_exit", "unauthorized", "session_gone", "tools_changed"),
-    *("input_required_forever", "task_stuck"),
-}
-"""The faults of calls that never reach a server."""
-
-
-def would_do(calls, faults):
-    """Return what the server would have done for these calls, as pairs of a tool and its arguments, if these faults,
-    as pairs of a call and the name of the fault, came between."""
-    counts, done, gone = {}, [], set()
-    for tool, arguments in calls:
-        counts[tool] = counts.get(tool, 0) + 1
-        fault = next((name for at, name in faults if at == (tool, counts[tool])), "")
-        gone |= {tool} if fault == "tools_changed" else set()
-        if tool not in gone and fault not in PREVENTS and tool.partition(".")[2] not in READ_ONLY:
-            done.append((tool, arguments))
-    return done
 
 
 def call(name, arguments):

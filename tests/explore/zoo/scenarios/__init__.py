@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from offbook.explore.explorer import Subject
 from offbook.explore.settings import ExploreSettings
@@ -18,6 +19,8 @@ class PlantedScenario(Planted, frozen=True, kw_only=True):
     """A defect of a handler, by the name of that."""
 
     agent: str
+    scenario: str = "refunds"
+    errors: Sequence[Any] = ("GaveUpError",)
 
     @property
     def kind(self) -> str:
@@ -25,7 +28,7 @@ class PlantedScenario(Planted, frozen=True, kw_only=True):
 
     @property
     def sound_agent(self) -> object:
-        return self.agent
+        return self.agent, self.faults, self.declares, self.errors
 
     @contextmanager
     def open(self, twin: Twin, folder: Path) -> Iterator[Subject]:
@@ -33,15 +36,15 @@ class PlantedScenario(Planted, frozen=True, kw_only=True):
         config = folder / "offbook.toml"
         config.write_text(f'[agent]\nname = "{name}"\nhandler = "tests.explore.zoo.scenarios.agents:{name}"\n')
         steps = {"plan": "yes", "say": "It is paid."}
-        answers = {f"refunds/{name}/1/agent.{step}": [{"content": text}] for step, text in steps.items()}
+        answers = {f"{self.scenario}/{name}/1/agent.{step}": [{"content": text}] for step, text in steps.items()}
         spec = ScenarioSpec(
             recording=str(write_recording(folder, answers)),
             file=str(SIM),
-            scenario="refunds",
+            scenario=self.scenario,
             agent=name,
             config=str(config),
         )
-        with open_subject(spec, ExploreSettings(declared=("GaveUpError",))) as subject:
+        with open_subject(spec, ExploreSettings(declared=tuple(self.errors), **self.subject_options)) as subject:
             yield subject
 
 
@@ -96,5 +99,37 @@ PLANTED = [
         at="tool=refund call=1: tool_error",
         evidence="KeyError",
         also=["undetected (broken data)"],
+    ),
+    PlantedScenario(
+        name="claims a refund in French",
+        agent="hands_over_in_french",
+        faults="http_error 500,tool_error",
+        verdict="missing effect",
+        at="tool=refund call=1: tool_error",
+        evidence="refund(order=42",
+        also=["undetected (went on without)", "undetected (failed check)"],
+        twin_is=["different outcome"],
+    ),
+    PlantedScenario(
+        name="says that nothing was charged",
+        agent="says_that_nothing_was_charged",
+        scenario="sales",
+        faults="http_error 500,tool_error",
+        declares={"gave_up": "^Sorry"},
+        verdict="left behind",
+        at="tool=ship call=1: tool_error",
+        evidence="charge(order=7)",
+        twin_is=["failed partway"],
+    ),
+    PlantedScenario(
+        name="says in Japanese that it is sent",
+        agent="says_in_japanese_that_it_is_sent",
+        scenario="sales",
+        faults="http_error 500,tool_error",
+        verdict="missing effect",
+        at="tool=ship call=1: tool_error",
+        evidence="ship(order=7) did not run, and the run ended as if it had",
+        also=["undetected (went on without)"],
+        twin_is=["different outcome"],
     ),
 ]

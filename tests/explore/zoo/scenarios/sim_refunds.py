@@ -1,4 +1,4 @@
-"""The scenario of all agents here. Its mock keeps the ledger."""
+"""The scenarios of the agents here. Their mocks keep the ledger."""
 
 from offbook import Trajectory, scenario
 from tests.explore.zoo.ledger import note
@@ -16,3 +16,16 @@ scenario(
     side_effects=["refund"],
     assertions=Trajectory("contains", ["refund"]),
 )
+
+
+def charge(args):
+    note("charge", **args)
+    return {"charged": args["order"]}
+
+
+def ship(args):
+    note("ship", **args)
+    return {"shipped": args["order"]}
+
+
+scenario("sales", turns=["I take order 7"], mocks={"charge": charge, "ship": ship}, side_effects=["charge", "ship"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ class PlantedWorkflow(Planted, frozen=True, kw_only=True):
     defect: str
     sound: str
     answers: Mapping[str, Any]
+    errors: Sequence[Any] = ("RefusedError",)
 
     @property
     def kind(self) -> str:
@@ -30,7 +31,8 @@ class PlantedWorkflow(Planted, frozen=True, kw_only=True):
 
     @property
     def sound_agent(self) -> object:
-        return self.text.replace("DECISION", self.sound), self.answers, self.invariants
+        text = self.text.replace("DECISION", self.sound)
+        return text, self.answers, self.invariants, self.faults, self.declares, self.errors
 
     @contextmanager
     def open(self, twin: Twin, folder: Path) -> Iterator[Subject]:
@@ -39,7 +41,7 @@ class PlantedWorkflow(Planted, frozen=True, kw_only=True):
             parse_workflow(text, source=self.name),
             write_recording(folder, self.answers),
             folder=Path(__file__).parent,
-            settings=ExploreSettings(declared=("RefusedError",), runs_tools=True),
+            settings=ExploreSettings(declared=tuple(self.errors), runs_tools=True, **self.subject_options),
         )
         with closing(subject):
             yield subject
@@ -207,6 +209,29 @@ steps:
 """
 )
 
+HANDS_OVER = (
+    HEAD
+    + """\
+tools: {pay: "shop:pay", reply: "shop:reply"}
+state: {paid: "", told: ""}
+steps:
+  - {id: ask, type: llm_call, prompt: "May bill 7 be paid?", output: asked}
+  - id: asked
+    type: router
+    depends_on: [ask]
+    conditions: [{expression: "state.asked == 'yes'", target: pay}]
+    default: person
+  - {id: pay, type: tool, tool: pay, args: {bill: 7}, retry: {max_retries: 0}, on_failure: continue, output: paid}
+  - id: paid
+    type: router
+    depends_on: [pay]
+    conditions: [{expression: "DECISION", target: tell}]
+    default: person
+  - {id: tell, type: tool, tool: reply, args: {text: Die Rechnung ist bezahlt.}, output: told}
+  - {id: person, type: tool, tool: reply, args: {text: Eine Kollegin meldet sich bei Ihnen.}, output: told}
+"""
+)
+
 STOP = "stop, args: {reason: there is no flight}"
 CANCEL = "cancel_hotel, args: {city: Oslo}"
 TRIP_ANSWERS = {"city": [{"content": "Oslo"}], "say": [{"content": "Have a good trip."}]}
@@ -313,5 +338,43 @@ PLANTED = [
         verdict="repeated effect",
         at="tool=refund call=1: tool_lost",
         evidence="refund(order_id=42)",
+    ),
+    PlantedWorkflow(
+        name="claims a payment in German",
+        text=HANDS_OVER,
+        defect="state.paid != 'declined'",
+        sound="state.paid == 'paid'",
+        answers={"ask": [{"content": "yes"}]},
+        faults="http_error 500,tool_error",
+        verdict="missing effect",
+        at="tool=pay call=1: tool_error",
+        evidence="pay(bill=7)",
+        also=["undetected (went on without)"],
+    ),
+    PlantedWorkflow(
+        name="leaves a hotel",
+        text=TRIP.replace("CANCEL", "DECISION").replace("AGAIN", STOP),
+        defect=STOP,
+        sound=CANCEL,
+        answers=TRIP_ANSWERS,
+        undoes={"cancel_hotel": "book_hotel"},
+        faults="http_error 500,tool_error",
+        verdict="left behind",
+        at="tool=book_flight call=1: tool_error",
+        evidence='book_hotel(city="Oslo")',
+        twin_is=["failed cleanly", "failed partway"],
+    ),
+    PlantedWorkflow(
+        name="pays again at a bank that does not refuse",
+        text=PAYS.replace("shop:pay", "shop:DECISION")
+        .replace("PAYING", "retry: {max_retries: 2}")
+        .replace("CHECK", "state.paid == 'paid' || state.paid.startsWith('Error')"),
+        defect="pay_each_time",
+        sound="pay_once",
+        answers=SAID,
+        faults="http_error 500,tool_lost",
+        verdict="repeated effect",
+        at="tool=pay call=1: tool_lost",
+        evidence="(bill=7) ran 2 times instead of once",
     ),
 ]

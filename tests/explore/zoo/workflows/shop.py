@@ -39,6 +39,26 @@ def pay(bill: int) -> str:
     return "paid"
 
 
+PAID = set()
+
+
+@tool(side_effect=True)
+def pay_once(bill: int) -> str:
+    """Pay a bill, and refuse to pay it again."""
+    if bill in PAID:
+        return "Error: the bill is paid already"
+    PAID.add(bill)
+    note("pay", bill=bill)
+    return "paid"
+
+
+@tool(side_effect=True)
+def pay_each_time(bill: int) -> str:
+    """Pay a bill, however often."""
+    note("pay", bill=bill)
+    return "paid"
+
+
 @tool(side_effect=True)
 def refund(order_id: int) -> str:
     """Give the customer the money back."""
