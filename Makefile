@@ -43,6 +43,10 @@ NODE_MCP_SERVER_VERSION := 2026.8.31
 LANGCHAIN_MCP_VERSION := 0.3.2
 MCP_VERSIONS := $(MCP1_VERSION)-$(MCP2_VERSION)-$(FASTMCP_VERSION)-$(NODE_MCP_VERSION)-$(NODE_MCP_SERVER_VERSION)-$(LANGCHAIN_MCP_VERSION)
 MCP_CLIENTS_STAMP := .scratch/.mcp-clients-$(MCP_VERSIONS)
+# the vendors' own suites, in the sources of the SDKs that are installed
+VENDOR_SUITES := .scratch/vendor_suites
+VENDOR_SDKS := $(shell grep -E '^(openai|anthropic)==' constraints.txt)
+VENDOR_SUITES_STAMP := $(VENDOR_SUITES)/.ready-$(subst ==,-,$(subst $(eval ) ,-,$(VENDOR_SDKS)))
 # the suite needs a newer Node than Debian has
 MCP_CONFORMANCE_VERSION := 0.2.0-alpha.12
 MCP_CONFORMANCE_NODE_VERSION := 22.23.3
@@ -50,7 +54,7 @@ MCP_CONFORMANCE := .scratch/mcp_conformance
 MCP_CONFORMANCE_STAMP := $(MCP_CONFORMANCE)/.ready-$(MCP_CONFORMANCE_VERSION)-$(MCP_CONFORMANCE_NODE_VERSION)
 NPM := $(shell command -v npm)
 # slow to start, and quick to change with what others release: CI runs them beside the tests
-CONFORMANCE := tests/integrations tests/wire/frameworks tests/wire/intercept_clients tests/wire/node tests/wire/protocols tests/wire/tools_of tests/report/exploration/test_page_in_browser.py tests/report/scenarios/test_page_in_browser.py tests/mcp/clients tests/mcp/agents tests/mcp/protocol tests/view/pages tests/workers/cluster
+CONFORMANCE := tests/integrations tests/wire/frameworks tests/wire/intercept_clients tests/wire/node tests/wire/protocols tests/wire/tools_of tests/wire/vendor_suites tests/report/exploration/test_page_in_browser.py tests/report/scenarios/test_page_in_browser.py tests/mcp/clients tests/mcp/agents tests/mcp/protocol tests/view/pages tests/workers/cluster
 # explored with every fault, which takes minutes; its programs wait more than they work, hence more workers than cores
 ZOO := tests/explore/test_agents.py tests/docs/test_tutorials.py
 # tests that try a sample of their cases in 'make test', and every case in 'make zoo'
@@ -72,7 +76,7 @@ ZOO_WORKERS := $(shell echo $$((2 * $$(nproc))))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup aimock axe node-sdks node-agents mcp-clients demo test check layers types tests conformance works-with zoo coverage bench soak docs docs-site screenshots constraints format clean
+.PHONY: help setup aimock axe node-sdks node-agents mcp-clients vendor-suites demo test check layers types tests conformance works-with zoo coverage bench soak docs docs-site screenshots constraints format clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -132,6 +136,14 @@ $(MCP_CONFORMANCE_STAMP):
 	npm install --prefix $(MCP_CONFORMANCE) --no-audit --no-fund --silent @modelcontextprotocol/conformance@$(MCP_CONFORMANCE_VERSION) node@$(MCP_CONFORMANCE_NODE_VERSION)
 	@touch $@
 
+vendor-suites: $(VENDOR_SUITES_STAMP) ## Fetch the suites of the vendors' SDKs, which are run against the server
+
+$(VENDOR_SUITES_STAMP): | $(BASE_STAMP)
+	rm -rf $(VENDOR_SUITES)
+	$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary openai,anthropic --dest $(VENDOR_SUITES) $(VENDOR_SDKS)
+	cd $(VENDOR_SUITES) && for source in *.tar.gz; do tar --extract --file "$$source" || exit; done
+	@touch $@
+
 demo: $(BASE_STAMP) ## Replay a workflow, break it and change it, and explore an agent, offline; leaves report.html
 	@$(BIN)/offbook demo
 
@@ -156,7 +168,7 @@ tests: setup $(if $(NPM),$(AIMOCK_STAMP))
 	$(PYTEST) --numprocesses $(OTHER_WORKERS) $(addprefix --ignore=,$(FORKING) $(SDKS)) tests; others=$$?; \
 	wait $$! && exit $$((forking | others))
 
-conformance: setup $(GROUP_STAMP)-conformance $(GROUP_STAMP)-cluster $(if $(NPM),$(AIMOCK_STAMP) $(AXE_STAMP) $(NODE_SDKS_STAMP) $(NODE_AGENTS_STAMP) $(MCP_CLIENTS_STAMP) $(MCP_CONFORMANCE_STAMP)) ## Run Node SDKs, frameworks, MCP clients and a browser against us
+conformance: setup $(GROUP_STAMP)-conformance $(GROUP_STAMP)-cluster $(VENDOR_SUITES_STAMP) $(if $(NPM),$(AIMOCK_STAMP) $(AXE_STAMP) $(NODE_SDKS_STAMP) $(NODE_AGENTS_STAMP) $(MCP_CLIENTS_STAMP) $(MCP_CONFORMANCE_STAMP)) ## Run Node SDKs, frameworks, MCP clients and a browser against us
 	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup $(CONFORMANCE)
 
 works-with: setup ## Take over the tools of every framework, each in an environment that is kept, and print what works

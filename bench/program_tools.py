@@ -20,7 +20,7 @@ function = "called_tools:mail"
 [tools.mail_later]
 function = "called_tools:mail_later"
 """
-REPLAYED_US, RECORDED_US = 150.0, 300.0
+REPLAYED_US, RECORDED_US = 60.0, 120.0
 _FLOOR = """
 import asyncio
 HEAD = b"HTTP/1.1 200 OK\\r\\ncontent-length: 36\\r\\n\\r\\n"
@@ -67,7 +67,7 @@ def measure(plan: Plan) -> Findings:
     ]
     notes = [
         "program_tools: calls of one program, one after the other; the best of several rounds",
-        "program_tools: a replayed call is one POST to the process of exec, a recorded one is two and a line on disk",
+        "program_tools: a replayed call is a question to the process of exec; a recorded one is also a line on disk",
     ]
     return Findings("program_tools", [table], targets, notes)
 

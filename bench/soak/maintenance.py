@@ -16,8 +16,8 @@ from threading import Event, Thread
 from bench.soak.front import Outcome, rounds
 from offbook.cli.commands.recording.edit import OnConflict, merge, prune, redact
 from offbook.recording.format.exchange import Exchange, ToolExchange
-from offbook.recording.replace_on_close import ReplaceOnCloseWriter
 from offbook.recording.stores.locate import open_store
+from offbook.recording.transaction import ReplaceOnCloseWriter
 
 LOCATIONS = ("{}/run.json", "sqlite:///{}/run.db")
 WRITERS = 2

@@ -46,7 +46,7 @@ OffbookError
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, Self
 
-MismatchKind = Literal["missing", "drifted", "exhausted"]
+MismatchKind = Literal["missing", "drifted", "exhausted", "rejected"]
 
 
 class OffbookError(Exception):
@@ -402,10 +402,11 @@ class ScriptError(OffbookError):
 class RecordingMismatchError(OffbookError):
     """A replayed request has no recorded response. A retry never helps.
 
-    `kind` is `missing` (nothing matches), `drifted` (the step was recorded with another request) or `exhausted`
-    (everything that matches has been served). `key` names the entry, or the nearest one; `difference` is the
-    message-level diff against it. `hint` says what to do, `fired` which faults had fired by then. What follows a fault
-    is not recorded, so that the message then says how to go on after a fault, instead of the hint.
+    `kind` is `missing` (nothing matches), `drifted` (the step was recorded with another request), `exhausted`
+    (everything that matches has been served) or `rejected` (the API would refuse it). `key` names the entry, or the
+    nearest one; `difference` is the message-level diff against it. `hint` says what to do, `fired` which faults had
+    fired by then. What follows a fault is not recorded, so that the message then says how to go on after a fault,
+    instead of the hint.
     """
 
     def __init__(

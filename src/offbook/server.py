@@ -94,6 +94,7 @@ class McpWireServer(WireServer):
         host: str = LOOPBACK,
         port: int = 0,
         api_key: str = "",
+        token: str | None = None,
     ) -> None:
         self._config, self._mcp_recorder = config, recorder if hub is None else hub.recorder
         self._tool_calls: deque[McpToolCall] = deque(maxlen=MAX_CALLS)
@@ -108,7 +109,9 @@ class McpWireServer(WireServer):
                 default_response=options.default_response,
                 on_tool_call=self._tool_calls.append,
             )
-            super().__init__(replace(options, has_tools=True), host=host, port=port, api_key=api_key, mount=self.hub)
+            super().__init__(
+                replace(options, has_tools=True), host=host, port=port, api_key=api_key, token=token, mount=self.hub
+            )
         except InputError:
             self._close_mcp()
             raise
@@ -205,6 +208,7 @@ def serving(
     host: str = LOOPBACK,
     port: int = 0,
     api_key: str = "",
+    token: str | None = None,
     **options: Unpack[ServingOptions],
 ) -> WireServer: ...
 
@@ -217,6 +221,7 @@ def serving(
     host: str = LOOPBACK,
     port: int = 0,
     api_key: str = "",
+    token: str | None = None,
     **options: Unpack[ServingOptions],
 ) -> McpWireServer: ...
 
@@ -228,6 +233,7 @@ def serving(
     host: str = LOOPBACK,
     port: int = 0,
     api_key: str = "",
+    token: str | None = None,
     **options: Unpack[ServingOptions],
 ) -> WireServer:
     """Return a server that stands in for the vendors' APIs, and for MCP servers, while its `with` block runs.
@@ -238,6 +244,8 @@ def serving(
             `command` and `args`, or with a `url`. Requests to them are answered from the recording, or recorded.
         host, port: where to listen; by default on loopback, at any free port.
         api_key: the key that clients must send; required for hosts other than loopback. It is not sent upstream.
+        token: the first part of every path, which requests need; by default a new one if calls are recorded, and none
+            in a replay. An empty one lets every program of this machine use the server, and its credentials.
         options: see WireOptions.
 
     Raises:
@@ -246,7 +254,7 @@ def serving(
     """
     given = WireOptions(recording=recording, **options)
     if mcp is None:
-        return WireServer(given, host=host, port=port, api_key=api_key)
+        return WireServer(given, host=host, port=port, api_key=api_key, token=token)
     config = read_servers(mcp)
     if api_key and given.record is not None:
         hint = "clients of MCP servers send the keys of those; listen on loopback without an api_key"
@@ -254,4 +262,4 @@ def serving(
     recorder = None
     if given.record is not None:
         recorder = McpRecorder(given.record, mode=given.record_mode, redactor=given.redactor)
-    return McpWireServer(given, config, recorder=recorder, host=host, port=port, api_key=api_key)
+    return McpWireServer(given, config, recorder=recorder, host=host, port=port, api_key=api_key, token=token)

@@ -435,7 +435,7 @@ def _converted(setting: Setting, value: Any, *, source: str, place: str = "") ->
     if setting.is_list and setting.option.has_names and isinstance(value, list | tuple):
         names = [name.strip() for each in value for name in str(each).split(",") if name.strip()]
         if value and not names:
-            hint = f"leave it out, or give {setting.option.metavar or 'NAMES'}"
+            hint = _known_names(setting) or f"leave it out, or give {setting.option.metavar or 'NAMES'}"
             raise InputError("expected a name, got an empty one", source=source, place=place, hint=hint)
         value = names
     if isinstance(value, float) and not isfinite(value):
@@ -452,6 +452,16 @@ def _converted(setting: Setting, value: Any, *, source: str, place: str = "") ->
         hint = suggestion(str(value), choices, kind="one of") if choices else ""
         raise InputError(with_value(reason, value), source=source, place=place, hint=hint) from None
     return checked
+
+
+def _known_names(setting: Setting) -> str:
+    """Return what the check of an option says about an unknown name; empty if it has none."""
+    try:
+        if setting.option.check is not None:
+            setting.option.check(("",))
+    except InputError as error:
+        return error.hint
+    return ""
 
 
 def _in_folder(value: Any, folder: Path) -> Any:

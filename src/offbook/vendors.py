@@ -249,6 +249,26 @@ PROVIDER_NAMES: dict[str, str] = {
 KEY_HEADERS = frozenset(name for vendor in _ALL for name in vendor.key_headers)
 CREDENTIAL_HEADERS = KEY_HEADERS | {"proxy-authorization", "cookie", "x-auth-token", "x-amz-security-token"}
 """Every header in which a request may carry a secret."""
+_CREDENTIAL_HEADER = re.compile(
+    r"(x|cf|helicone|portkey|litellm|langfuse|langsmith|ocp|apim|private|circle|job|vault|consul|dd|tavily|exa|xi|fal)-"
+    r"(.*-)?(key|token|auth|authorization|secret|password|credentials?|signature|session|assertion)"
+    r"|(.*-)?(api-?key|auth-?token|access-?token|subscription-?key|authorization|authentication|secret|password)"
+)
+
+
+def is_credential_header(name: str) -> bool:
+    """Return whether a header of this name, in lower case, proves who sends a request: to a vendor, or to a gateway."""
+    return name in CREDENTIAL_HEADERS or (
+        not name.startswith(("x-offbook-", "x-amz-checksum")) and _CREDENTIAL_HEADER.fullmatch(name) is not None
+    )
+
+
+CREDENTIAL_QUERY = frozenset(
+    ("code", "jwt", "ticket", "session", "session_id", "sessionid", "sid", "otp", "assertion", "nonce", "state", "hmac")
+)
+"""Query parameters that may prove who sends a request. Elsewhere they are ordinary words."""
+MIN_WEAK_CREDENTIAL_CHARS = 12
+"""A shorter value of such a parameter may be a word."""
 SECRET_QUERY = frozenset(
     (
         *(name for vendor in _ALL for name in vendor.secret_query),

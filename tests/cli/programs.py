@@ -8,14 +8,17 @@ ASK = [
     *PYTHON,
     """
 import http.client, json, os, sys
+from urllib.parse import urlsplit
+
+url = urlsplit(os.environ["OFFBOOK_URL"])
 
 def ask(asked):
     session, _, text = asked.rpartition("/")
-    connection = http.client.HTTPConnection(os.environ["OFFBOOK_URL"].removeprefix("http://"))
+    connection = http.client.HTTPConnection(url.netloc)
     body = {"model": "demo", "messages": [{"role": "user", "content": text}]}
     headers = {"x-offbook-session": session, "authorization": "Bearer " + os.environ.get("OPENAI_API_KEY", "")}
     try:
-        connection.request("POST", "/v1/chat/completions", json.dumps(body), headers)
+        connection.request("POST", url.path + "/v1/chat/completions", json.dumps(body), headers)
         answer = connection.getresponse()
         read = json.load(answer)
     except OSError:

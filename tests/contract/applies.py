@@ -1,4 +1,4 @@
-"""Which face has which notion, and where a face still deviates from the others.
+"""Which face has which notion.
 
 A topic is what a test is about. It runs on all faces but those that the table leaves out, with the reason.
 """
@@ -75,7 +75,10 @@ LEFT_OUT = {
     "default answers": on("websocket", NO_MESSAGE),
     "default answers that are named": on(TOOLS, "what answers a tool is a result") | on("websocket", NO_MESSAGE),
     "live": on(TOOLS, "live asks a model")
-    | on("server", "unrecorded calls of a program cannot be answered live")
+    | on(WIRE, "an HTTP client is answered at once, where no provider can be awaited")
+    | on("websocket", CHAIN),
+    "live without a provider": on((*TOOLS, "provider"), "live asks a model")
+    | on("server", "a program is refused the policy before it runs")
     | on("websocket", CHAIN),
     "continuations": on(TOOLS, "continuations are kinds of models") | on("websocket", NO_MESSAGE),
     "results of tools": on((*MODELS, "websocket"), "continuations answer models"),
@@ -83,11 +86,6 @@ LEFT_OUT = {
     "answers by hand": on(TOOLS, "conditions are those of models") | on("websocket", CHAIN),
     "a tool in its own list": on(MODELS, "a request is found under any key") | on("websocket", CHAIN),
 }
-
-DEVIATES = {
-    "live": on(WIRE, "live stops the run of an HTTP client, and asks nobody"),
-}
-
 
 MODELS_AND_TOOLS = (("provider", "tools"), ("httpx2", "tools"), ("server", "mcp_http"), ("server", "program_tools"))
 PAIRS = {
@@ -109,10 +107,9 @@ EXPLORED_ALIKE = on(("httpx", "aiohttp"), "it is intercepted like requests") | o
 
 
 def over(topic, *, left_out=()):
-    """Run a test on every face that has a notion of the topic; where a face deviates, it is expected to fail."""
+    """Run a test on every face that has a notion of the topic."""
     faces = [name for name in FACES if name not in LEFT_OUT.get(topic, {}) and name not in left_out]
-    params = [pytest.param(FACES[name], id=name, marks=_marks(topic, name)) for name in faces]
-    return pytest.mark.parametrize("face", params)
+    return pytest.mark.parametrize("face", [FACES[name] for name in faces], ids=faces)
 
 
 def over_explored(topic):
@@ -123,11 +120,4 @@ def over_explored(topic):
 def over_pairs(topic):
     """Run a test on pairs of faces that one harness has."""
     ids = [" and ".join(names) for names in PAIRS[topic]]
-    pairs = [[FACES[name] for name in names] for names in PAIRS[topic]]
-    params = [pytest.param(pair, id=name, marks=_marks(topic, name)) for pair, name in zip(pairs, ids, strict=True)]
-    return pytest.mark.parametrize("faces", params)
-
-
-def _marks(topic, name):
-    reason = DEVIATES.get(topic, {}).get(name)
-    return [] if reason is None else [pytest.mark.xfail(strict=True, reason=reason)]
+    return pytest.mark.parametrize("faces", [[FACES[name] for name in names] for names in PAIRS[topic]], ids=ids)

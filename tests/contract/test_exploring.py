@@ -160,6 +160,13 @@ def test_live_asks_a_model_what_was_never_recorded(face, exploring):
     assert run.run.continuation == "live"
 
 
+@over_explored("live without a provider")
+def test_live_stops_the_run_of_an_http_client_and_asks_nobody(face, exploring):
+    run = exploring(face, policy="live", instead="ca").run(fault_at(face))
+    assert run.answers == ["error", "miss", "miss"]
+    assert not run.run.continuation
+
+
 @over_explored("continuations")
 @pytest.mark.parametrize(
     ("continuation", "answer"), [("stubborn", "one"), ("resigned", "I could not finish this"), ("oblivious", "two")]

@@ -86,6 +86,21 @@ def test_faults_that_change_tool_calls_need_an_answer_that_asks_for_tools():
     assert lines_of(cases_of(sites, select_variants("wrong_types"))) == ["call=1 attempt=1: wrong_types"]
 
 
+def test_each_of_several_parallel_tool_calls_is_struck_on_its_own():
+    asked = (("find", {"city": "Oslo"}), ("find", {"city": "Bonn"}))
+    sites = sites_of(clean_run(calls=(model_call(1, has_tools=True, asks_for=asked),)))
+    cases = cases_of(sites, select_variants("unknown_tool,wrong_types"))
+    assert lines_of(cases) == [
+        "call=1 attempt=1: unknown_tool",
+        "call=1 attempt=1: unknown_tool 1",
+        "call=1 attempt=1: unknown_tool 2",
+        "call=1 attempt=1: wrong_types",
+        "call=1 attempt=1: wrong_types 1",
+        "call=1 attempt=1: wrong_types 2",
+    ]
+    assert cases[2].cells == (HeatmapCell("1", "unknown_tool 2"),)
+
+
 def test_cases_are_numbered_and_know_their_cells():
     first, _, third, _ = cases_of(TWO, select_variants("connection_reset"))
     assert first.id == "0001"

@@ -56,10 +56,11 @@ def explore(subject, faults="http_error 401,tool_lost", **options):
     return Explorer(subject, ExploreOptions(variants=once(faults), **options)).explore()
 
 
-def test_every_case_is_run_once_behind_the_clean_run_and_judged():
+def test_every_case_is_run_once_behind_two_clean_runs_and_judged():
     subject = Broken()
     exploration = explore(subject)
     assert subject.plans == [
+        "no faults",
         "no faults",
         "tool=refund call=1: tool_lost",
         "call=1 attempt=1: http_error 401",
@@ -234,10 +235,10 @@ class Slow(Broken):
 
 
 def test_a_budget_of_time_starts_no_further_case_and_says_which_it_left_out():
-    options = ExploreOptions(variants=once("http_error 401,tool_lost"), budget="3s")
+    options = ExploreOptions(variants=once("http_error 401,tool_lost"), budget="4s")
     subject = Slow(clock := SetClock())
     exploration = Explorer(subject, options, clock=clock).explore()
-    assert subject.plans[1:] == ["tool=refund call=1: tool_lost", "call=1 attempt=1: http_error 401"]
+    assert subject.plans[2:] == ["tool=refund call=1: tool_lost", "call=1 attempt=1: http_error 401"]
     assert [each.case.id for each in exploration.results] == ["0001", "0003"]
     assert exploration.left_out == (LeftOutFault("model", "http_error 401", 1, 1),)
     assert exploration.left_groups == (LeftOutGroup("single faults", 1, 3),)

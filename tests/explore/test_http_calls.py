@@ -91,7 +91,7 @@ def test_a_client_that_leaves_does_not_wait_any_more():
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_tool_whose_result_a_later_request_has_was_run(protocol, stream):
     session, observer = watched()
-    asking = call_of(protocol, stream=stream, max_tokens=9, tools=(TOOL,))
+    asking = call_of(protocol, stream=stream, max_tokens=16, tools=(TOOL,))
     (call,) = requested_tools(parse_request(asking), answer_to(session, asking))
     function = {"name": call.tool, "arguments": call.arguments}
     said = {
@@ -101,7 +101,7 @@ def test_a_tool_whose_result_a_later_request_has_was_run(protocol, stream):
     }
     result = {"role": "tool", "tool_call_id": call.id, "content": "green"}
     hi = {"role": "user", "content": "Hi"}
-    request = Request(model="m", messages=(hi, said, result), stream=stream, max_tokens=9, tools=(TOOL,))
+    request = Request(model="m", messages=(hi, said, result), stream=stream, max_tokens=16, tools=(TOOL,))
     answer_to(session, http_call(protocol, request))
     done, again = observer.inferred_tools()
     assert done.tool == "look_up"
@@ -142,7 +142,7 @@ def answered(call, entry, *faults):
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("stream", [False, True])
 def test_the_tools_that_an_answer_asks_for_are_read(protocol, stream):
-    call = call_of(protocol, stream=stream, max_tokens=9, tools=(TOOL,))
+    call = call_of(protocol, stream=stream, max_tokens=16, tools=(TOOL,))
     (tool_call,) = requested_tools(*answered(call, ASKING))
     assert tool_call.tool == "look_up"
     assert tool_call.args == {"word": "tree"}
@@ -150,7 +150,7 @@ def test_the_tools_that_an_answer_asks_for_are_read(protocol, stream):
 
 @pytest.mark.parametrize("protocol", EVERY_PROTOCOL)
 def test_the_frames_that_bring_text_are_distinguished_from_those_around_them(protocol):
-    parsed_request, answer = answered(call_of(protocol, stream=True, max_tokens=9), SPEAKING)
+    parsed_request, answer = answered(call_of(protocol, stream=True, max_tokens=16), SPEAKING)
     chunks = chunk_kinds(parsed_request, answer)
     assert chunks.count("text") == 2
     assert set(chunks) <= {"text", "other"}
@@ -158,7 +158,7 @@ def test_the_frames_that_bring_text_are_distinguished_from_those_around_them(pro
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_the_frames_that_bring_a_tool_call_are_reported(protocol):
-    parsed_request, answer = answered(call_of(protocol, stream=True, max_tokens=9, tools=(TOOL,)), ASKING)
+    parsed_request, answer = answered(call_of(protocol, stream=True, max_tokens=16, tools=(TOOL,)), ASKING)
     assert "tool_call" in chunk_kinds(parsed_request, answer)
 
 

@@ -14,9 +14,10 @@ from offbook.errors import (
     ToolFaultError,
 )
 from offbook.explore.harness import observe_called, observe_run
-from offbook.explore.observer import EndlessRunError, RunObserver, how_it_follows, lost_messages
+from offbook.explore.observer import EndlessRunError, RunObserver, SentRequests, how_it_follows, lost_messages
 from offbook.session.script import ModelScript
 from offbook.tools import Toolbox, run_tools, tool
+from offbook.wire.request import HttpRequest
 from tests.explore.runs import clean_harness_of, plan_of
 from tests.fakes import user
 
@@ -470,3 +471,12 @@ def test_side_effects_are_counted_as_they_happen():
             observed["pay"].callable(amount=amount)
     assert counts == [0, 1, 2]
     assert observer.count_effects() == len(observer.effects) == 3
+
+
+def test_the_request_that_has_no_answer_is_not_sent_again_whichever_came_last():
+    sent = SentRequests()
+    for number, name in enumerate(("first", "missed", "last"), 1):
+        sent.add(HttpRequest("POST", f"/{name}", "", {}, b"{}"), number)
+    sent.end(2)
+    sent.add(HttpRequest("POST", "/later", "", {}, b"{}"), 4)
+    assert [path for path, _ in sent.requests] == ["/first", "/last"]

@@ -29,6 +29,7 @@ ASKED = Effect(tool="refund", arguments={"order_id": 42}, source="inferred")
 SHOWN = Effect(tool="refund", arguments={"order_id": 42}, source="shown")
 FOUND = tool_run("find_order")
 PAYS = {"refund": ToolDeclaration(side_effect=True)}
+FOUND_AGAIN = tool_run("find_order", 2)
 READS = {"find_order": ToolDeclaration(read_only=True)}
 MARK = "fault-qgtdbc"
 GARBLED = ("tool=find_order call=1: tool_garbled",)
@@ -143,8 +144,12 @@ def test_what_a_fault_injected_into_an_effect_was_not_noticed():
             clean_run(tools=(tool_run(result="5"),)),
         ),
         ("recovered", fired_run(fired=EMPTY_TOOL, tools=(tool_run(),)), clean_run(tools=(tool_run(),))),
-        ("possible repeated effect", fired_run(fired=GARBLED, tools=(FOUND, FOUND)), clean_run(tools=(FOUND,))),
-        ("recovered", fired_run(fired=GARBLED, tools=(FOUND, FOUND), declarations=READS), clean_run(tools=(FOUND,))),
+        ("possible repeated effect", fired_run(fired=GARBLED, tools=(FOUND, FOUND_AGAIN)), clean_run(tools=(FOUND,))),
+        (
+            "recovered",
+            fired_run(fired=GARBLED, tools=(FOUND, FOUND_AGAIN), declarations=READS),
+            clean_run(tools=(FOUND,)),
+        ),
         (
             WENT_ON,
             fired_run(fired=NO_CHECK, tools=(PREVENTED,)),
@@ -174,6 +179,35 @@ def test_what_a_fault_injected_into_an_effect_was_not_noticed():
 )
 def test_the_same_result_counts_only_if_nothing_was_left_out(verdict, run, clean):
     assert assess(run, clean).title == verdict
+
+
+POLLS = tuple(tool_run("poll", number, result="ready") for number in (1, 2, 3))
+POLL_READS = {"poll": ToolDeclaration(read_only=True)}
+
+
+@pytest.mark.parametrize(
+    ("fault", "spoilt"),
+    [
+        ("tool_lost", {"error": "ToolFaultError: lost", "result": ""}),
+        ("tool_garbled", {"result": '{"status'}),
+        ("tool_empty", {"result": ""}),
+    ],
+)
+def test_a_tool_that_never_gave_a_whole_result_has_failed_for_good(fault, spoilt):
+    clean = clean_run(tools=POLLS[:1])
+    lost = tuple(replace(each, **spoilt) for each in POLLS)
+    always, once = (f"tool=poll: {fault}",), (f"tool=poll call=1: {fault}",)
+    assert assess(fired_run(fired=always, tools=lost), clean, optional={"poll"}).verdict != "undetected"
+    assert assess(fired_run(fired=always, tools=lost, declarations=POLL_READS), clean).title == WENT_ON
+    again = fired_run(fired=once, tools=(lost[0], POLLS[1]), declarations=POLL_READS)
+    assert assess(again, clean).title == "recovered"
+
+
+def test_an_effect_whose_answer_was_lost_has_not_failed_for_good():
+    clean = clean_run(tools=(tool_run(side_effect=True),), effects=(PAID,))
+    lost = tool_run(side_effect=True, error="ToolFaultError: lost")
+    run = fired_run(fired=("tool=refund call=1: tool_lost",), tools=(lost,), effects=(PAID,))
+    assert assess(run, clean).title == "recovered"
 
 
 def test_the_evidence_says_that_a_call_got_no_answer_or_a_refusal():

@@ -50,11 +50,11 @@ def test_429_raises_a_rate_limit_error_that_reports_how_long_to_wait(apply, head
     assert error.body == "x"
 
 
-def test_an_error_without_a_body_says_so(apply):
+def test_an_error_without_a_body_has_the_message_that_it_has_over_http(apply):
     _, error, _ = apply({"type": "http_error", "status_code": 500})
     assert error.body == ""
     assert error.headers == {}
-    assert "no body" in str(error)
+    assert str(error) == "mock: HTTP 500: an injected error"
 
 
 @pytest.mark.parametrize("stream", [True, False])

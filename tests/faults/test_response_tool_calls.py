@@ -6,7 +6,17 @@ import pytest
 
 from offbook import MockProvider, Response, ToolCall
 from offbook.errors import ProviderError, ToolFaultError
-from offbook.faults import At, DoubledToolCalls, FaultInjector, FaultPlan, OneMoreTool, WrongTypes, WrongValues
+from offbook.faults import (
+    At,
+    DoubledToolCalls,
+    FaultInjector,
+    FaultPlan,
+    InvalidToolArgs,
+    OneMoreTool,
+    UnknownTool,
+    WrongTypes,
+    WrongValues,
+)
 from offbook.messages import ToolCallDelta
 from tests.fakes import Scripted, events_of, user
 
@@ -43,6 +53,30 @@ async def test_the_model_asks_for_a_tool_that_nobody_gave_it():
     delta, end = await events_of(await mock.stream(user("Hi"), "m", tools=TOOLS_unknown_tool, step_id="a"))
     assert delta == ToolCallDelta(0, "{}", "call_fault_1", "no_such_tool")
     assert end.response == response
+
+
+PARALLEL = Response(
+    "Both.", tool_calls=(ToolCall("find", {"city": "Oslo"}, "a"), ToolCall("find", {"city": "Bonn"}, "b"))
+)
+BROKEN = {
+    InvalidToolArgs: (ToolCall("find", {}, "b", raw_arguments='{"value": "brok'),),
+    UnknownTool: (ToolCall("no_such_tool", {"city": "Bonn"}, "b"),),
+    WrongTypes: (ToolCall("find", {"city": {"value": "Bonn"}}, "b"),),
+    WrongValues: (ToolCall("find", {"city": "Bonn-2"}, "b"),),
+    DoubledToolCalls: (PARALLEL.tool_calls[1], ToolCall("find", {"city": "Bonn"}, "b_again")),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+async def test_one_of_several_parallel_calls_is_struck_and_the_others_stay(kind):
+    async def answered(number):
+        injector = FaultInjector(Scripted(PARALLEL), FaultPlan([At().fail(kind(number))]))
+        return await injector.complete(user("Hi"), "m", tools=TOOLS)
+
+    struck = await answered(2)
+    assert struck.tool_calls == (PARALLEL.tool_calls[0], *BROKEN[kind])
+    assert struck.content == "Both."
+    assert (await answered(3)).tool_calls == PARALLEL.tool_calls
 
 
 FAULT = {"type": "tool_call_fault", "tool": "get_weather", "args": {"at": ["Oslo"]}, "error": "the station is down"}

@@ -186,3 +186,38 @@ def test_the_servers_and_the_annotations_of_their_tools_can_be_read_from_a_recor
     reader = read_document(recording(), source="test")
     assert recorded_servers(reader.tools) == ["notes"]
     assert annotations_of(reader.tools, "notes") == {"add": {"readOnlyHint": True}, "write": {}}
+
+
+SCHEMA = {"type": "object", "properties": {"order": {"type": "integer"}}, "required": ["order"]}
+REFUNDS = {"tools/list": [{"arguments": {}, "result": {"tools": [{"name": "refund", "inputSchema": SCHEMA}]}}]}
+
+
+def test_arguments_that_the_schema_of_a_tool_refuses_are_refused_as_by_a_real_server():
+    recorded = recording({"arguments": {"order": 42}, "result": "paid"}, tool="refund", **REFUNDS)
+    got, session = answers(recorded, call("refund", {"order": "42"}), call("refund", {}, id=2))
+    assert [message["result"]["isError"] for message in got] == [True, True]
+    assert texts(got) == [
+        "Input validation error: '42' is not of type 'integer'",
+        "Input validation error: 'order' is a required property",
+    ]
+    assert [miss.kind for miss in session.misses] == ["rejected", "rejected"]
+
+
+def test_arguments_that_were_recorded_are_answered_whatever_their_schema_says():
+    recorded = recording({"arguments": {"order": "42"}, "result": "paid"}, tool="refund", **REFUNDS)
+    got, session = answers(recorded, call("refund", {"order": "42"}))
+    assert texts(got) == ["paid"]
+    assert not session.misses
+
+
+def test_arguments_that_fit_and_are_not_recorded_are_missed():
+    recorded = recording({"arguments": {"order": 42}, "result": "paid"}, tool="refund", **REFUNDS)
+    got, session = answers(recorded, call("refund", {"order": 43}))
+    assert got[0]["error"]["code"] == MISSED
+    assert [miss.kind for miss in session.misses] == ["drifted"]
+
+
+def test_a_schema_that_is_none_refuses_nothing():
+    listed = {"tools/list": [{"arguments": {}, "result": {"tools": [{"name": "refund", "inputSchema": {"type": 5}}]}}]}
+    got, _ = answers(recording({"arguments": {}, "result": "paid"}, tool="refund", **listed), call("refund", {"a": 1}))
+    assert got[0]["error"]["code"] == MISSED

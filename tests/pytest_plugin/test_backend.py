@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from offbook.pytest_plugin.pending_recording import PendingRecording
+from offbook.pytest_plugin.backend import PendingRecording
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.stores.locate import open_store
 from tests.pytest_plugin.conftest import printed_output
@@ -468,9 +468,19 @@ def test_of_tests_that_record_the_same_at_once_into_redis_the_first_to_pass_has_
         writer.append_tool("poll", ToolExchange(arguments={}, result=name))
         writer.close()
     for pending in at_once:
-        pending.merge(pending.added())
+        pending.commit(pending.recorded())
         pending.remove()
     document = open_store(url).load()
     assert [exchange.content for _, exchange in document] == ["greet a", "greet a", "only a", "only b"]
     assert [call.result for call in document.tools["poll"]] == ["before", "a"]
     assert not [key for key in redis_server.shared().keys(url) if ":lease:" in key]
+
+
+def test_an_unknown_key_of_the_config_fails_the_tests_that_use_it_and_names_the_line(project):
+    write(project, GREETS_wires)
+    project.record()
+    project.write("offbook.toml", "[explore]\ndeadline = 3\n\n[run]\nparalel = 2\n")
+    project.test("def test_alone():\n    pass\n", path="test_other.py")
+    result = project.run()
+    result.assert_outcomes(passed=1, errors=1)
+    assert "offbook.toml:5: run.paralel: unknown key 'paralel'" in printed_output(result)

@@ -1,5 +1,7 @@
 """What the fixture `offbook` checks when its test has ended: calls without an answer, faults, unused entries."""
 
+import json
+
 import pytest
 
 from tests.pytest_plugin.conftest import printed_output
@@ -171,7 +173,33 @@ class TestUnused:
         assert names in printed_output(result)
 
     def test_a_test_without_a_recording_that_makes_no_call_passes(self, careless):
-        careless("pass", "--offbook-strict-unused", recording=None).assert_outcomes(passed=1)
+        careless("offbook.provider", "--offbook-record=once", recording=None).assert_outcomes(passed=1)
+
+    @pytest.mark.parametrize("recording", [RECORDING, None])
+    def test_a_test_that_does_nothing_with_the_fixture_is_an_error(self, careless, recording):
+        result = careless("pass", recording=recording)
+        result.assert_outcomes(passed=1, errors=1)
+        assert "does not use it, so that nothing is replayed" in printed_output(result)
+
+    @pytest.mark.parametrize(
+        "body", ["offbook.effect", "offbook.recording", "offbook.faults('call=1: empty_response')"]
+    )
+    def test_a_test_that_makes_no_call_may_use_the_fixture_otherwise(self, careless, body):
+        assert "nothing is replayed" not in printed_output(careless(body))
+
+    def test_tools_of_a_recorded_program_are_not_taken_over_rather_than_unused(self, careless):
+        program = json.dumps({"_version": 2, "_meta": {"program_tools": True}} | json.loads(RECORDING))
+        result = careless('ask(offbook, "greet")', "--offbook-strict-unused", recording=program)
+        result.assert_outcomes(passed=1)
+        where = "recordings/test_it/test_it.json"
+        result.stdout.fnmatch_lines([f"tools of the program, not taken over in this process: add ({where})"])
+
+    def test_tools_of_a_recorded_program_stay_if_the_test_is_recorded_afresh(self, careless, project):
+        program = json.dumps({"_version": 2, "_meta": {"program_tools": True}} | json.loads(RECORDING))
+        careless("offbook.live(Echo)\nask(offbook, 'greet')", "--offbook-record=fresh", recording=program)
+        recorded = json.loads((project.folder / "recordings/test_it/test_it.json").read_text())
+        assert recorded["_tools"] == json.loads(RECORDING)["_tools"]
+        assert recorded["greet"] != json.loads(RECORDING)["greet"]
 
     def test_nothing_is_unused_while_recording(self, careless):
         careless("pass", "--offbook-strict-unused", "--offbook-record=all").assert_outcomes(passed=1)

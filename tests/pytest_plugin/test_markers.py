@@ -25,7 +25,7 @@ from tests.pytest_plugin.conftest import printed_output
 )
 def test_a_wrong_marker_fails_its_test_and_no_other(project, arguments, complaint):
     wrong = f"@pytest.mark.offbook({arguments})\ndef test_greets(offbook):\n    pass\n"
-    project.test(f"{wrong}\ndef test_other(offbook):\n    pass\n")
+    project.test(f"{wrong}\ndef test_other():\n    pass\n")
     result = project.run()
     result.assert_outcomes(errors=1, passed=1)
     assert f"test_it.py::test_greets: mark.offbook: {complaint}" in printed_output(result)
@@ -39,13 +39,42 @@ def test_a_recording_that_no_store_takes_fails_its_test(project):
     assert "looks like a database" in printed_output(result)
 
 
-def test_a_marker_without_the_fixture_does_nothing_but_must_be_right(project):
-    project.test('pytestmark = pytest.mark.offbook(provider="openai")\ndef test_it():\n    pass\n')
-    result = project.run()
-    result.assert_outcomes(passed=1)
-    assert "recordings" not in printed_output(result)
-    project.test("pytestmark = pytest.mark.offbook(prvider=1)\ndef test_it():\n    pass\n")
-    project.run().assert_outcomes(errors=1)
+ASKS = """
+import httpx2
+
+def ask(message="Hi"):
+    asked = {"model": "m", "messages": [{"role": "user", "content": message}]}
+    return httpx2.post("https://api.openai.com/v1/chat/completions", json=asked)
+"""
+
+
+class TestWithoutTheFixture:
+    """A marked test that does not take the fixture."""
+
+    def test_its_clients_are_answered_from_the_recording(self, project):
+        project.write("bot.json", '{"_version": 2, "a": {"content": "Hello!"}}')
+        body = 'assert ask().json()["choices"][0]["message"]["content"] == "Hello!"'
+        project.test(f'{ASKS}\n@pytest.mark.offbook(recording="bot.json")\ndef test_it():\n    {body}\n')
+        result = project.run()
+        result.assert_outcomes(passed=1)
+        assert "1 call served from recordings" in printed_output(result)
+
+    def test_a_call_without_a_recording_fails_even_if_nobody_looks_at_the_answer(self, project):
+        project.test(f"{ASKS}\n@pytest.mark.offbook\ndef test_it():\n    ask()\n")
+        result = project.run()
+        result.assert_outcomes(failed=1)
+        assert "test_it.json: no such recording" in printed_output(result)
+        assert "hint: record it: pytest test_it.py::test_it --offbook-record=once" in printed_output(result)
+
+    def test_one_that_makes_no_call_passes_and_records_nothing(self, project):
+        project.test('pytestmark = pytest.mark.offbook(provider="openai")\ndef test_it():\n    pass\n')
+        project.run("--offbook-record=once").assert_outcomes(passed=1)
+        project.run().assert_outcomes(passed=1)
+        assert not (project.folder / "recordings").exists()
+
+    def test_a_wrong_marker_is_an_error(self, project):
+        project.test("pytestmark = pytest.mark.offbook(prvider=1)\ndef test_it():\n    pass\n")
+        project.run().assert_outcomes(errors=1)
 
 
 def test_the_nearest_marker_counts_for_each_argument(project):

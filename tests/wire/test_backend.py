@@ -92,11 +92,13 @@ def test_a_name_of_whatever_characters_fits_into_a_path(name):
     assert split_session_path(arrived) == (name, "/v1/models")
 
 
-@pytest.mark.parametrize(
-    "path", ["/v1/models", "/s", "/s/", "/s/a", "/s//v1", "/sessions/a/b", "/s/" + "x" * 3_000 + "/v1"]
-)
+@pytest.mark.parametrize("path", ["/v1/models", "/s", "/s/", "/s//v1", "/sessions/a/b", "/s/" + "x" * 3_000 + "/v1"])
 def test_other_paths_name_no_session(path):
     assert split_session_path(path) == ("", path)
+
+
+def test_a_session_needs_no_slash_behind_its_name():
+    assert split_session_path("/s/mine") == split_session_path("/s/mine/") == ("mine", "/")
 
 
 def test_a_session_is_known_by_path_or_by_header_and_the_path_comes_first():

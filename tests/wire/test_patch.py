@@ -233,3 +233,15 @@ def is_json(content):
 def test_an_error_inside_a_stream_carries_the_mark():
     _, answer = answer_with("stream_truncate 1 raise=error_event", "openai_chat", SAYS, stream=True, mark="fault-0")
     assert b"an injected error fault-0" in answer.content
+
+
+@every_chat_protocol
+@both_ways
+@pytest.mark.parametrize("line", ["invalid_tool_args 2", "unknown_tool 2", "wrong_types 2"])
+def test_of_parallel_tool_calls_the_one_with_the_number_is_struck_alone(protocol, stream, line):
+    clean, answer = answer_with(line, protocol, ASKS, stream=stream, mark="fault-0")
+    first, second = read(answer, protocol).tool_calls
+    whole = read(clean, protocol).tool_calls
+    assert (first.tool, first.args) == (whole[0].tool, whole[0].args)
+    assert (second.tool, second.args) != (whole[1].tool, whole[1].args)
+    assert b"fault-0" in text_in(answer.content)

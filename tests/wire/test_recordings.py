@@ -123,7 +123,15 @@ def test_latencies_that_make_no_sense_are_refused(options):
 def test_an_old_recording_is_not_strict_enough():
     with pytest.raises(InputError, match="version"):
         session_of({"a": {"content": "x"}, "_version": 1}, strict=True)
+
     assert text_of(answer_to(session_of({"a": {"content": "x"}}, strict=False), call_of())) == "x"
+
+
+def test_an_empty_file_is_called_empty_and_not_old(tmp_path):
+    path = tmp_path / "run.json"
+    path.write_text("{}")
+    with pytest.raises(InputError, match="the recording is empty"):
+        WireBackend(WireOptions(recording=path))
 
 
 def test_rules_that_cannot_be_read_are_refused_at_their_place():

@@ -88,10 +88,10 @@ def test_a_step_that_asks_something_else_has_drifted():
 
 @pytest.mark.parametrize("protocol", EVERY_PROTOCOL)
 def test_a_miss_names_the_nearest_entry_and_what_differs(protocol):
-    near = entry_of(call_of(protocol, "What is the capital of France?", max_tokens=9), content="Paris")
-    far = entry_of(call_of(protocol, "Sing.", max_tokens=9), content="La")
+    near = entry_of(call_of(protocol, "What is the capital of France?", max_tokens=16), content="Paris")
+    far = entry_of(call_of(protocol, "Sing.", max_tokens=16), content="La")
     message = miss(
-        strict_session(near=near, far=far), call_of(protocol, "What is the capital of Spain?", max_tokens=9), protocol
+        strict_session(near=near, far=far), call_of(protocol, "What is the capital of Spain?", max_tokens=16), protocol
     )
     assert "The nearest entry is 'near'" in message
     assert "-What is the capital of France?" in message
@@ -178,7 +178,8 @@ def test_a_path_of_any_length_is_refused_at_once():
 
 def test_a_call_that_its_vendor_would_refuse_is_reported_as_such():
     session = strict_session(entry_of(call_of(), content="x"))
-    message = miss(session, HttpRequest("POST", "/v1/chat/completions", "", {}, b'{"model": 5}'))
+    call = HttpRequest("POST", "/v1/chat/completions", "", {}, b'{"model": 5, "messages": [7]}')
+    message = miss(session, call)
     assert "is not a request that openai accepts" in message
     assert "model" in message
 

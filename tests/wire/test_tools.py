@@ -1,4 +1,4 @@
-"""The function tools of a program, which asks about each call over HTTP: recorded, replayed, broken and held."""
+"""The function tools of a program, which asks about each call, at a socket or over HTTP: recorded, replayed, broken."""
 
 import asyncio
 import gc
@@ -20,6 +20,7 @@ from offbook.subjects.program.guest import tools as guest
 from offbook.subjects.program.guest.tools import Tools
 from offbook.wire.options import ProgramToolOptions, WireOptions
 from offbook.wire.server.control import TOOLS_PATH
+from offbook.wire.server.tool_socket import ToolSocket
 from offbook.wire.server.wire_server import WireServer
 from tests.faults.samples import TOOL_SAMPLES
 from tests.servers import redis_server
@@ -35,10 +36,19 @@ class Price:
     amount: int
 
 
+@pytest.fixture(autouse=True, params=["a socket", "http"])
+def asks(request, monkeypatch):
+    """Programs ask at a socket, or over HTTP."""
+    monkeypatch.setattr(Program, "asks_at", request.param)
+    return request.param
+
+
 class Program:
     """The tools of a program, by name, and what they have done."""
 
-    def __init__(self, server):
+    asks_at = "http"
+
+    def __init__(self, server, socket):
         self.server, self.ran, self.before_mail = server, [], lambda: None
 
         def refund(order: int) -> dict:
@@ -64,9 +74,20 @@ class Program:
             return Price(order)
 
         self.refund, self.mail, self.look, self.draw, self.price = refund, mail, look, draw, price
-        tools = Tools(f"{server.url}{TOOLS_PATH}")
+
+        tools = self.tools = Tools(f"{server.url}{TOOLS_PATH}", socket)
         for function in (refund, mail, look, draw, price):
             assert tools.take(function, function.__name__)
+
+    def searching(self):
+        """Return a tool with defaults."""
+
+        def search(order: int, currency: str = "EUR", pages: list | None = None) -> str:
+            self.ran.append("search")
+            return f"{order} in {currency}"
+
+        assert self.tools.take(search, "search")
+        return search
 
     def at_once(self, *calls):
         """Make calls in threads of their own, and return the names of their tools in the order of their answers."""
@@ -87,8 +108,8 @@ class Program:
 @contextmanager
 def program(tools=None, **options):
     given = WireOptions(has_tools=True, tools=tools or ProgramToolOptions(), **options)
-    with WireServer(given) as server:
-        yield Program(server)
+    with WireServer(given) as server, ToolSocket(server) as socket:
+        yield Program(server, socket.path if Program.asks_at == "a socket" else "")
 
 
 def replayed(*lines, **options):
@@ -188,6 +209,49 @@ def test_a_coroutine_is_recorded_and_replayed(tmp_path):
     with program(recording=path) as run:
         assert asyncio.run(run.look(order=7)) == "order 7"
         assert run.ran == []
+
+
+def test_a_default_that_is_given_is_the_same_as_one_that_is_left_out(tmp_path):
+    with program(record=tmp_path / "run.json") as recorded:
+        search = recorded.searching()
+        search(1)
+        search(2, currency="EUR")
+    with program(recording=tmp_path / "run.json") as again:
+        search = again.searching()
+        assert search(1, pages=None, currency="EUR") == "1 in EUR"
+        assert search(order=2) == "2 in EUR"
+        with pytest.raises(RuntimeError, match='"USD"'):
+            search(2, "USD")
+    assert again.ran == []
+
+
+def test_arguments_are_recorded_as_they_are_given(tmp_path):
+    with program(record=tmp_path / "run.json") as recorded:
+        search = recorded.searching()
+        search(1)
+        search(2, currency="EUR")
+    calls = json.loads((tmp_path / "run.json").read_text())["_tools"]["search"]
+    assert [call["arguments"] for call in calls] == [{"order": 1}, {"order": 2, "currency": "EUR"}]
+
+
+def test_a_recorded_call_is_on_disk_before_it_returns(tmp_path):
+    path = tmp_path / "run.json"
+    with program(record=path) as recorded:
+        for order in (1, 2, 3):
+            recorded.refund(order=order)
+            on_disk = "".join(each.read_text() for each in sorted(tmp_path.glob("run.json*")))
+            assert f'"refunded":{order}' in on_disk.replace(" ", "")
+
+
+def test_a_program_that_cannot_reach_the_socket_asks_over_http(tmp_path):
+    with replayed() as replay:
+        tools = Tools(f"{replay.server.url}{TOOLS_PATH}", str(tmp_path / "elsewhere"))
+
+        def refund(order: int) -> dict:
+            raise AssertionError("it ran")
+
+        tools.take(refund, "refund")
+        assert refund(order=7) == {"refunded": 7}
 
 
 def test_connections_end_with_their_event_loops_and_threads():

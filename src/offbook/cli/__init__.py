@@ -8,6 +8,8 @@ FAILED = 1
 BAD_INPUT = 2
 MISMATCH = 3
 """A replay did not match its recording."""
+PARTIAL = 4
+"""A budget left cases out, and those that ran have no finding."""
 TIMED_OUT = 124
 """A command reached its time limit; the code that `timeout` uses."""
 NOT_EXECUTABLE = 126

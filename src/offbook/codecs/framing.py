@@ -131,10 +131,11 @@ class ServerSentEvent(Struct, frozen=True):
 
     data: str
     event: str = ""
+    id: str = ""
 
 
 class SseDecoder:
-    """Decodes a text/event-stream body to events. Comments and fields other than `data` and `event` are dropped."""
+    """Decodes a text/event-stream body to events. Comments and other fields than `data`, `event`, `id` are dropped."""
 
     def __init__(self) -> None:
         self._splitter = _PatternSplitter(*_EVENTS)
@@ -159,7 +160,7 @@ def _decode_event(frame: bytes) -> ServerSentEvent | None:
     text = frame.decode("utf-8", "replace")
     if text.startswith("data: ") and text.find("\n") == len(text) - 2 and text[-1] == "\n" and "\r" not in text:
         return ServerSentEvent(text[6:-2])  # as nearly all are
-    data, event = list[str](), ""
+    data, event, number = list[str](), "", ""
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     for line in text.split("\n"):
@@ -168,7 +169,9 @@ def _decode_event(frame: bytes) -> ServerSentEvent | None:
             data.append(value.removeprefix(" "))
         elif name == "event":
             event = value.removeprefix(" ")
-    return ServerSentEvent("\n".join(data), event) if data else None
+        elif name == "id":
+            number = value.removeprefix(" ")
+    return ServerSentEvent("\n".join(data), event, number) if data else None
 
 
 def encode_sse_event(data: bytes, event: str = "") -> bytes:

@@ -465,8 +465,10 @@ PATH = "/responses"
 
 
 class _Body(Struct):
-    input: str | list[dict[str, Any]]
-    model: str
+    """A request. A `prompt` or a `conversation` on the vendor's servers may hold what is not here."""
+
+    input: str | list[dict[str, Any]] = []
+    model: str = ""
     instructions: str | None = None
     temperature: float | None = None
     max_output_tokens: int | None = None

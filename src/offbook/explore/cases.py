@@ -129,6 +129,9 @@ def planned_faults(
         if not variant.needs_stream:
             at = replace(site.at, attempt=None) if variant.fault.family == "crash" else site.at
             yield variant.name, at.fail(variant.fault), site
+            for number in range(1, site.tool_calls + 1) if variant.strikes_each and site.tool_calls > 1 else ():
+                fault = replace(variant.fault, number=number)
+                yield f"{variant.name} {number}", at.fail(fault), site
         for name, chunk in site.positions if variant.needs_stream else ():
             yield f"{variant.name}, {name}", replace(site.at, chunk=chunk).fail(variant.fault), site
     for site in fitting if variant.is_persistent else ():

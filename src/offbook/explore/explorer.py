@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase, HeatmapCell, OrderCases, cases_of, order_cases, probe_plan, require_case
+from offbook.explore.noise import Noise, noise_between
 from offbook.explore.options import ExploreOptions, broken_invariants
 from offbook.explore.pairs import Pairs, Waves, expected_cases
 from offbook.explore.run import Run, named_calls, sites_of
@@ -65,6 +66,18 @@ def runs_of(subject: Subject, plan: FaultPlan, *, is_fresh: bool = False) -> tup
     while (continuation := next_continuation(runs)) is not None:
         runs.append(run(plan, continuation))
     return tuple(runs)
+
+
+def with_noise(clean: Run, again: Run) -> Run:
+    """Return the run without a fault with what differs when it is made `again`."""
+    ended = (
+        again.diverged or again.hung or ("" if again.error is None else f"{again.error.type}: {again.error.message}")
+    )
+    if ended:
+        noise = Noise(problem=f"made again without a fault, the run failed, and verdicts may differ: {ended}")
+    else:
+        noise = noise_between(clean.result, again.result, now=SYSTEM_CLOCK.utc_now())
+    return replace(clean, noise=noise) if noise else clean
 
 
 def next_continuation(runs: Sequence[Run]) -> Continuation | None:
@@ -293,6 +306,7 @@ class Explorer:
         check_shard(self._budget, options.shard)
         self._clock = clock
         self._deadline = BudgetDeadline(self._budget.time_s, clock, start_s=start_s)
+        self._clean: Run | None = None
         self._known = KnownRuns()
         self._own_ids, self._shown = set[str](), 0
         self._sampled: dict[str, ExecutedCase] = {}
@@ -302,9 +316,13 @@ class Explorer:
         """Whether a budget of time is not over: the subject can still be run."""
         return not self._deadline.has_passed
 
-    @cached_property
+    @property
     def clean(self) -> Run:
-        """The run without a fault, made on first access."""
+        """The run without a fault, made on first access, and once more before the first case."""
+        self._clean = self._clean or self._run_clean()
+        return self._clean
+
+    def _run_clean(self) -> Run:
         start_s = SYSTEM_CLOCK.monotonic_s()
         run = self._subject.run(FaultPlan())
         self._pace.clean_s = SYSTEM_CLOCK.monotonic_s() - start_s
@@ -400,6 +418,8 @@ class Explorer:
     def _begin(self, planned: Sequence[FaultCase]) -> None:
         """Begin to run cases. Those that are `planned` in all shards decide whether runs are forked."""
         self._pace.deadline = self._deadline
+        if planned and self._deadline.allows(self._pace.clean_s):
+            self._clean = with_noise(self.clean, self._subject.run(FaultPlan()))
         self._on_begin(Exploration(self._subject.name, self.clean), self._pace.cases)
         self._sampled = check_starts(
             self._subject,

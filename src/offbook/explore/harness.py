@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import cached_property
@@ -68,6 +68,7 @@ from offbook.session.numbers import CallNumbers
 from offbook.session.script import ModelScript, Script, ScriptedModels, ScriptedTools, ScriptLine
 from offbook.session.sources import RecordedModels
 from offbook.session.tape import Tape
+from offbook.session.world import World
 from offbook.tools import Toolbox, ToolDef, ToolSpec
 from offbook.tools.definition import wrap_tool
 from offbook.tools.effects import UNDECLARED, Effect, ToolDeclaration, prefer_reported
@@ -290,6 +291,7 @@ class HttpAnswers:
     def __init__(self, tape: Tape, divergence: Divergence) -> None:
         self._tape = tape
         self._default = divergence.default_response if divergence.policy == "default" else DEFAULT_RESPONSE
+        self.lenient_requests = divergence.lenient_requests
 
     @cached_property
     def encoder(self) -> AnswerEncoder:
@@ -399,6 +401,8 @@ class Harness:
             on_crash=host.crash,
             order=self._order,
         )
+        if tools is not None:
+            tools.source.remember(World(self._fault_log, ChainMap(self._wrapped, dict(declarations))))
         self._provider = ObservedProvider(injector, models, observer, numbers=self._numbers)
         self._faulty_tools = inject_tools(
             (), plan, fault_log=self._fault_log, marked=True, on_crash=host.crash, order=self._order
@@ -457,6 +461,7 @@ class Harness:
             source=source,
             encoder=encoder,
             plan=FaultPlan([line for line in self._plan if line.at.tool is None]),
+            lenient_requests=self._answers.lenient_requests,
             explored_run=ExploredRun(source.script, self._observer, numbers=self._numbers, fault_log=self._fault_log),
         )
         if self._plan.has_orders:
@@ -552,6 +557,11 @@ class Harness:
         """What answered what was never recorded: a continuation, `default`, `live`, or the result that a tool got."""
         tools = "" if self._replayed_tools is None else self._replayed_tools.source.continued_by
         return self._models.source.continued_by or tools
+
+    @property
+    def unknown_reads(self) -> tuple[str, ...]:
+        """What the recording does not know of reads after effects that nobody has seen."""
+        return () if self._replayed_tools is None else tuple(self._replayed_tools.source.unknown)
 
     @property
     def recovery_paths(self) -> dict[str, int]:

@@ -18,7 +18,7 @@ from types import CodeType, FrameType, ModuleType
 from typing import Any, NoReturn, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from offbook.clock import run, time_limit
 from offbook.decoding import decode_msgpack
@@ -305,6 +305,7 @@ class RunMonitor(RaisingHost):
             declarations=harness.declarations,
             marks=harness.marks,
             overlaps=harness.overlaps,
+            unknown_reads=harness.unknown_reads or UNSET,
             took_s=round(self._took_s if case is None else case.clock.passed_s, 6),
             paths=harness.recovery_paths,
         )

@@ -11,6 +11,7 @@ from msgspec import UNSET, Struct
 
 from offbook.clock import SYSTEM_CLOCK
 from offbook.codecs.base import Codec, retry_after_s
+from offbook.codecs.chat_message import SYSTEM_ROLES
 from offbook.errors import OffbookError
 from offbook.explore.inferred_tools import InferredTool, ToolResult, Turn, infer_tools
 from offbook.explore.run import CallOutcome, ChunkKind, ChunkKinds, Follows, ModelCall, ToolRun
@@ -18,6 +19,7 @@ from offbook.faults.site import Site
 from offbook.messages import Accumulator, JsonObject, Response, StreamDelta, ToolCall, result_text, tool_results
 from offbook.recording.format.exchange import ToolExchange, json_arguments
 from offbook.recording.format.wire_record import WireRecord
+from offbook.recording.match.conversation import message_text
 from offbook.session.injector import refuse_crash
 from offbook.session.script import ModelScript
 from offbook.text import shorten
@@ -106,17 +108,22 @@ class SentRequests:
     """
 
     def __init__(self, most: int = MAX_REQUESTS) -> None:
-        self.requests: list[SentRequest] = []
+        self._requests: dict[int, SentRequest] = {}
         self._most, self._left_bytes = most, MAX_BYTES
 
-    def add(self, request: HttpRequest) -> None:
-        self._left_bytes -= len(request.body)
-        if request.body and self._left_bytes >= 0 and len(self.requests) < self._most:
-            self.requests.append((request.path, request.body))
+    @property
+    def requests(self) -> list[SentRequest]:
+        return list(self._requests.values())
 
-    def end(self) -> None:
-        """Forget the last request, which has no answer, and add no more."""
-        self.requests, self._most = self.requests[:-1], 0
+    def add(self, request: HttpRequest, number: int) -> None:
+        self._left_bytes -= len(request.body)
+        if request.body and self._left_bytes >= 0 and len(self._requests) < self._most:
+            self._requests[number] = request.path, request.body
+
+    def end(self, number: int) -> None:
+        """Forget the request of this number, which has no answer, and add no more."""
+        self._requests.pop(number, None)
+        self._most = 0
 
 
 def lost_messages(before: Sequence[JsonObject], now: Sequence[JsonObject]) -> int:
@@ -165,6 +172,7 @@ class ObservedCall(Struct, frozen=True, kw_only=True):
     has_state: bool = False
     knows_pauses: bool = True
     is_over_http: bool = False
+    refusal: str = ""
 
 
 def model_calls(observed: Sequence[ObservedCall]) -> tuple[ModelCall, ...]:
@@ -196,7 +204,16 @@ def _model_call(call: ObservedCall, observed: Sequence[ObservedCall], before: Se
         effects_before=call.effects_before,
         follows=_follows(call, observed),
         is_over_http=call.is_over_http,
+        refusal=call.refusal,
+        got_out=bool(call.refusal) and _gets_out(call, observed[len(before) + 1 :]),
     )
+
+
+def _gets_out(call: ObservedCall, later: Sequence[ObservedCall]) -> bool:
+    """Return whether a later request was accepted that has a message of a refused one, other than instructions."""
+    texts = {message_text(message) for message in call.messages if message.get("role") not in SYSTEM_ROLES} - {""}
+    accepted = (each for each in later if each.outcome == "answered" and _step(each) == _step(call))
+    return any(message_text(message) in texts for each in accepted for message in each.messages)
 
 
 def _forgot(call: ObservedCall, before: Sequence[ObservedCall]) -> int:
@@ -458,13 +475,13 @@ class RunObserver:
         self._left: set[int] = set()
         self._killed: list[tuple[int, CallAttempt]] = []
 
-    def received(self, request: HttpRequest) -> None:
+    def received(self, request: HttpRequest, number: int) -> None:
         if self.sent is not None:
-            self.sent.add(request)
+            self.sent.add(request, number)
 
     def answered(self, attempt: CallAttempt, answer: HttpResponse, outcome: WireOutcome) -> None:
         if outcome == "missed" and self.sent is not None:
-            self.sent.end()
+            self.sent.end(attempt.number)
         if attempt.site is not None and self._allows("model", self._limits.models):
             call = _HttpCall(attempt, answer, outcome, attempt.site, self._now_s(), self.count_effects())
             self._calls.append(call)
@@ -665,10 +682,11 @@ class RunObserver:
             has_state=request is not None and not _SERVER_STATE.isdisjoint(request.extra),
             knows_pauses=self._knows_pauses,
             is_over_http=True,
+            refusal="" if attempt.refusal is None else str(attempt.refusal),
         )
 
     def _outcome(self, call: _HttpCall) -> CallOutcome:
-        if call.outcome == "missed":
+        if call.outcome == "missed" and call.attempt.refusal is None:
             return "diverged"
         return "answered" if self._has_arrived(call) else "failed"
 

@@ -167,12 +167,14 @@ class Divergence(Struct, frozen=True):
     """What answers a request that was never recorded, and for which no answer was written by hand.
 
     `explore` answers along the recording, as different kinds of models would; `stop` ends the run, `default` answers
-    with `default_response`, `live` asks a provider.
+    with `default_response`, `live` asks a provider. Requests that the real API would refuse are refused, unless
+    `lenient_requests`.
     """
 
     policy: OnDivergence = "explore"
     default_response: str = DEFAULT_RESPONSE
     live: Provider | None = None
+    lenient_requests: bool = False
 
     async def answer(self, request: Request) -> Reply:
         """Return the answer to an unrecorded request by the policy `default` or `live`."""

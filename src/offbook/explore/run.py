@@ -8,10 +8,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal, get_args
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from offbook.explore.effects import net_effects, volatile_values
+from offbook.explore.noise import Noise
 from offbook.faults import At
 from offbook.faults.order import CallOrder
 from offbook.messages import JsonObject, ReasoningDelta, StreamDelta, TextDelta
@@ -137,7 +138,8 @@ class ModelCall(Struct, frozen=True, kw_only=True):
     attempt before, in virtual time; None if it has none. `effects_before` is how many effects were observed before the
     answer; None if that is not known. `follows` is whether the request repeats the one of its step before it,
     or continues a conversation; if neither, it is a question of its own. A call that `is_over_http` is made by an HTTP
-    client.
+    client. `refusal` says why the real API would refuse the request, which was refused for that; the run `got_out` of
+    it if a later request of the same conversation was accepted.
     """
 
     number: int
@@ -158,6 +160,8 @@ class ModelCall(Struct, frozen=True, kw_only=True):
     effects_before: int | None = None
     follows: Follows = ""
     is_over_http: bool = False
+    refusal: str = ""
+    got_out: bool = False
 
     @property
     def row(self) -> str:
@@ -263,7 +267,8 @@ class Run(Struct, frozen=True, kw_only=True, dict=True):
     that it reported to us, and not to a file: it can be killed right after each. A run that was killed and started
     again has both lives in it: calls, tools and effects of both, and the end of the second; `first_life` says what the
     first one did. `overlaps` are the sets of calls that were under way together, each in the order in which they ended,
-    if its plan has faults of order.
+    if its plan has faults of order. Of the clean run, `noise` is what differs when it is made again.
+    `unknown_reads` are reads after an effect that nobody has seen, and whose answers the recording does not know.
     """
 
     result: Any = None
@@ -285,6 +290,8 @@ class Run(Struct, frozen=True, kw_only=True, dict=True):
     reported: tuple[str, ...] = ()
     first_life: FirstLife | None = None
     overlaps: tuple[tuple[At, ...], ...] = ()
+    noise: Noise | UnsetType = UNSET
+    unknown_reads: tuple[str, ...] | UnsetType = UNSET
 
     @cached_property
     def requested_values(self) -> set[str]:
@@ -340,16 +347,21 @@ def normalize_texts(value: Any, names: Mapping[str, str]) -> Any:
 class ExploredSite(Struct, frozen=True):
     """A place in a run at which a fault can fire, with its row in a heatmap, like `2 answer` or `refund 1`.
 
-    `positions` are the places in its stream that are worth a fault, by name, as the number of chunks before them.
+    `tool_calls` is how many calls of tools the answer asks for. `positions` are the places in its stream that are worth
+    a fault, by name, as the number of chunks before them.
     """
 
     row: str
     at: At
     has_tools: bool = False
-    asks_for_tools: bool = False
+    tool_calls: int = 0
     is_over_http: bool = False
     positions: tuple[tuple[str, int], ...] = ()
     is_reported: bool = False
+
+    @property
+    def asks_for_tools(self) -> bool:
+        return self.tool_calls > 0
 
     @property
     def is_tool(self) -> bool:
@@ -380,7 +392,7 @@ def _model_sites(calls: Iterable[ModelCall]) -> Iterator[ExploredSite]:
             row=call.row,
             at=at,
             has_tools=call.has_tools,
-            asks_for_tools=bool(call.asks_for),
+            tool_calls=len(call.asks_for),
             is_over_http=call.is_over_http,
             positions=positions,
         )

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from offbook.errors import InputError
 from offbook.settings import Option, ToolSettings
 from offbook.text import compile_pattern, did_you_mean
-from offbook.wire.settings import BaseUrlVars, BlockNetwork, Intercept, InterceptHosts
+from offbook.wire.settings import LENIENT_REQUESTS, BaseUrlVars, BlockNetwork, Intercept, InterceptHosts
 
 if TYPE_CHECKING:
     from offbook.explore.options import Deadlines, Divergence
@@ -62,6 +62,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     default_response: Annotated[str, Option("The answer of on_divergence = default, which it implies.")] = (
         DEFAULT_RESPONSE
     )
+    lenient_requests: Annotated[bool, Option(LENIENT_REQUESTS)] = False
     declared: Declared = ()
     deadline_s: Annotated[
         Annotated[float, Meta(ge=0.001)] | None,
@@ -114,7 +115,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
         """Return what answers a request that was never recorded. The policy `live` asks `live`."""
         from offbook.explore.options import Divergence  # noqa: PLC0415
 
-        return Divergence(self.on_divergence, self.default_response, live)
+        return Divergence(self.on_divergence, self.default_response, live, lenient_requests=self.lenient_requests)
 
     @property
     def optional_names(self) -> frozenset[str]:
@@ -346,6 +347,9 @@ class ExploreArguments(ExploreSettings, frozen=True, kw_only=True):
             check=_check_budget,
         ),
     ] = None
+    allow_partial: Annotated[
+        bool, Option("Exit with 0 instead of 4 although a budget has left cases out, if the others have no finding.")
+    ] = False
     fault: Annotated[
         tuple[str, ...],
         Option(

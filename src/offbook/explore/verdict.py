@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from functools import partial
+from functools import partial, wraps
 from typing import Literal, get_args
 
 import msgspec
@@ -40,7 +40,7 @@ from offbook.explore.results import (
     takes_error_for_data,
 )
 from offbook.explore.run import TOOL_CHUNKS, ModelCall, Run, RunFailure, ToolRun
-from offbook.faults import AnyPlannedFault, PlannedFault, parse_fault
+from offbook.faults import AnyPlannedFault, PlannedFault, ToolSite, parse_fault
 from offbook.faults.fault import FaultTrait
 from offbook.faults.tools import FailedCall, InjectedText
 from offbook.session.script import DEFAULT_RESULT, NEAREST_RESULT
@@ -52,6 +52,7 @@ Verdict = Literal[
     "wrong effect",
     "missing effect",
     "left behind",
+    "refused by the API",
     "undetected",
     "hung",
     "bad retry",
@@ -115,6 +116,7 @@ _BY_SEVERITY = (
     Assessment("wrong effect"),
     Assessment("missing effect"),
     Assessment("left behind"),
+    Assessment("refused by the API"),
     Assessment("undetected", reason="failed check"),
     Assessment("bad retry", reason="lost messages"),
     Assessment("undetected", reason="broken data"),
@@ -237,12 +239,40 @@ def assess(
     `optional` names the steps and tools that a run may go on without. `gave_up` tells of a result whether the run has
     given up.
     """
-    claims = sorted(_Claims(run, clean, invariants, frozenset(optional), gave_up), key=lambda claim: claim.severity)
+    invariants = [_on_whole(run, each) for each in invariants]
+    run, clean = _without_noise(run, clean), _without_noise(clean, clean)
+    known = _as_far_as_known(run, list(_Claims(run, clean, invariants, frozenset(optional), gave_up)))
+    claims = sorted(known, key=lambda claim: claim.severity)
     worst = claims[0]
     also = [claim for claim in claims if claim.verdict == worst.verdict or claim.verdict in FINDINGS]
     evidence = list(dict.fromkeys(line for claim in also for line in claim.evidence))
     lives = () if run.first_life is None else (run.first_life.describe(run.effects),)
-    return Assessment(worst.verdict, (*evidence, *lives, *_continuation_text(run)), worst.reason)
+    notes = (*_refusals(run, got_out=True), *lives, *_continuation_text(run))
+    return Assessment(worst.verdict, (*evidence, *notes), worst.reason)
+
+
+_OF_THE_WORLD = ("repeated effect", "wrong effect", "missing effect", "undetected")
+"""The findings that rest on what tools have said."""
+
+
+def _as_far_as_known(run: Run, claims: list[Assessment]) -> list[Assessment]:
+    """Return the claims, undecided where they rest on reads whose answers the recording does not know."""
+    doubtful = [claim for claim in claims if claim.verdict in _OF_THE_WORLD] if run.unknown_reads else []
+    if not doubtful or not run.unknown_reads:
+        return claims
+    seen = [f"with the answer from before it: {line}" for claim in doubtful for line in claim.evidence]
+    undecided = Assessment("undecided", (*run.unknown_reads, *dict.fromkeys(seen)))
+    return [*(claim for claim in claims if claim not in doubtful), undecided]
+
+
+def _on_whole(run: Run, invariant: Invariant) -> Invariant:
+    """Return an invariant that checks this run, with what differs from run to run."""
+    return wraps(invariant)(lambda _: invariant(run))
+
+
+def _without_noise(run: Run, clean: Run) -> Run:
+    """Return a run without what differs from run to run in its result."""
+    return replace(run, result=clean.noise.masked(run.result)) if clean.noise else run
 
 
 CONTINUATION_TEXTS = {
@@ -297,6 +327,7 @@ class _Claims:
         if not run.fired:
             yield Assessment("not reached", ("the run never reached this site",))
             return
+        yield from (Assessment("refused by the API", (line,)) for line in _refusals(run, got_out=False))
         for reason, evidence in _bad_retries(run.calls, self._faults):
             yield Assessment("bad retry", (evidence,), reason)
         if run.diverged and not run.continuation:
@@ -624,10 +655,31 @@ class _Claims:
         """Return the tool calls that a fault prevented and that no other call replaced."""
         run, clean = self._run, self._clean
         prevented = [each for each in run.tools if not each.has_run and each.tool not in self._optional]
-        others = Counter(_call_identity(each) for each in run.tools if each.has_run)
-        others.subtract(Counter(_call_identity(each) for each in clean.tools))
-        has_replacement = any(count > 0 for count in others.values())
-        return [each for each in prevented if not has_replacement and others[_call_identity(each)] < 0]
+        others = Counter(_call_identity(each) for each in run.tools if each.has_run and not self._is_spoilt(each))
+        others.subtract(Counter(_call_identity(each) for each in clean.tools if each.error is None))
+        if any(count > 0 for count in others.values()):
+            return []
+        failed = [each for each in prevented if others[_call_identity(each)] < 0]
+        return failed or self._never_whole()
+
+    def _never_whole(self) -> list[ToolRun]:
+        """Return the last call of each tool that got lost, garbled or empty results, and never a whole one.
+
+        An effect that is done is none of them: the result does not claim too much. Nor is a single broken result, which
+        is evidence of its own.
+        """
+        run, clean = self._run, self._clean
+        whole = {each.tool for each in run.tools if not self._is_spoilt(each)}
+        had = {each.tool for each in clean.tools if each.error is None} - self._optional
+        last = {each.tool: each for each in run.tools if each.tool in had - whole}
+        done = {effect.tool for effect in run.effects if effect.outcome == "done"}
+        has_more = len(run.tools) != len(clean.tools)
+        return [each for each in last.values() if each.tool not in done and (has_more or each.error is not None)]
+
+    def _is_spoilt(self, run: ToolRun) -> bool:
+        """Return whether a tool call got an error, or a result that a fault has broken."""
+        broken = (each.at for each in self._faults if "breaks_result" in each.fault.traits)
+        return run.error is not None or any(at.covers(ToolSite(run.tool, run.call)) for at in broken)
 
     def _other_outcome(self, difference: EffectDifference) -> Iterator[str]:
         """Describe a run whose effects and result both differ: what is missing, stands and was denied."""
@@ -793,6 +845,26 @@ def _storms(calls: Iterable[ModelCall]) -> Iterator[str]:
             yield f"call {number} was sent {len(pauses) + 1} times"
         elif len(pauses) >= MAX_HASTY_RETRIES and not any(pause is None or pause > 0 for pause in pauses):
             yield f"call {number} was sent {len(pauses) + 1} times without a pause"
+
+
+def _refusals(run: Run, *, got_out: bool) -> Iterator[str]:
+    """Describe the first request that the API refuses, what led to it, and what became of the conversation.
+
+    It is one of those that the run `got_out` of, or one of the others.
+    """
+    refused = [call for call in run.calls if call.refusal and call.got_out is got_out]
+    if not refused:
+        return
+    further = len(refused) - 1
+    if got_out:
+        end = "a later request was accepted"
+    elif further:
+        verb = "was" if further == 1 else "were"
+        end = f"for ever: {pluralize(further, 'further request')} {verb} refused, too"
+    else:
+        end = "no later request was accepted"
+    cause = ", ".join(run.fired) if run.first_life is None else f"killed {run.first_life.killed}, started again"
+    yield f"{refused[0].refusal} (after: {cause}; {end})"
 
 
 class _UnansweredCalls:

@@ -303,6 +303,8 @@ class FaultVariant(Struct, Generic[F_co], frozen=True):
         needs_stream: it can fire in streamed calls only.
         needs_tools: it can fire only in calls whose model may call tools.
         needs_tool_calls: it can fire only in calls whose answer asks for tools.
+        strikes_each: where an answer asks for several tools, it is also tried on each of these calls alone, by the
+            `number` of the fault.
         needs_overlap: it is tried only where calls are under way together, as an order of their answers.
         in_process_only: it is tried only on what runs in this process.
         http_only: it is tried only on HTTP clients, and on programs, whose models and MCP servers are stood in for.
@@ -321,6 +323,7 @@ class FaultVariant(Struct, Generic[F_co], frozen=True):
     needs_stream: bool = False
     needs_tools: bool = False
     needs_tool_calls: bool = False
+    strikes_each: bool = False
     needs_overlap: bool = False
     in_process_only: bool = False
     http_only: bool = False
@@ -398,6 +401,10 @@ class Fault(DeclaredFault, frozen=True):
     @abstractmethod
     async def apply(self, call: FaultedCall) -> Reply:
         """Make `call` fail: raise an error, or return a reply that is wrong."""
+
+
+INJECTED_ERROR = "an injected error"
+"""The message of an error that a fault does not word itself."""
 
 
 def add_mark(text: str, mark: str) -> str:

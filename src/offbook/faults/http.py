@@ -7,7 +7,16 @@ from msgspec import Meta, field
 
 from offbook.codecs.base import error_message, error_of_status
 from offbook.errors import InputError, ProviderConnectionError, ProviderTimeoutError
-from offbook.faults.fault import UNANSWERED_MS, Fault, FaultedCall, FaultTrait, FaultVariant, Milliseconds, add_mark
+from offbook.faults.fault import (
+    INJECTED_ERROR,
+    UNANSWERED_MS,
+    Fault,
+    FaultedCall,
+    FaultTrait,
+    FaultVariant,
+    Milliseconds,
+    add_mark,
+)
 from offbook.messages import Reply
 
 
@@ -61,10 +70,6 @@ class Slow(Fault, frozen=True, tag="slow"):
     async def apply(self, call: FaultedCall) -> Reply:
         await call.clock.sleep_s(self.after_ms / 1000.0)
         return await call.clean()
-
-
-INJECTED_ERROR = "an injected error"
-"""The message of an error whose body is not declared."""
 
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -121,15 +126,17 @@ class HttpError(Fault, frozen=True, tag="http_error"):
                     f"{value!r} cannot be in a header: it is not one line of Latin-1", place=f"headers.{name}"
                 )
 
+    def said(self, mark: str) -> str:
+        """Return the body, or the message of an error without one, on every face."""
+        return add_mark(self.body or INJECTED_ERROR, mark)
+
     async def apply(self, call: FaultedCall) -> NoReturn:
-        body = add_mark(self.body, call.mark)
-        no_body = f"{INJECTED_ERROR} {call.mark}" if call.mark else "no body"
-        message = error_message(body.encode("utf-8", "replace"), "error", "message")
+        text = self.said(call.mark)
         raise error_of_status(
             self.status_code,
             headers=self.headers,
-            body=body,
-            message=message or no_body,
+            body=text if self.body else "",
+            message=error_message(text.encode("utf-8", "replace"), "error", "message"),
             now=call.clock.utc_now(),
         ).attribute(call.provider)
 
@@ -145,6 +152,8 @@ class ContextOverflow(Fault, frozen=True, tag="context_overflow"):
     """Raises the ProviderError of a 400 whose body has the code `context_length_exceeded`."""
 
     traits: ClassVar[frozenset[FaultTrait]] = frozenset({"wants_less"})
+    message: ClassVar[str] = "prompt is too long: the maximum context length was exceeded"
+    """The error in protocols other than OpenAI's."""
 
     @classmethod
     def variants(cls) -> tuple[FaultVariant[Self], ...]:

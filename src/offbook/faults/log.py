@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from offbook.errors import RecordingMismatchError
 from offbook.faults.site import PlannedFault, ReachedSites, Site, faults_of_other_calls, mark_of
 
@@ -47,19 +44,10 @@ class FaultLog:
         self.fired_lines += [line for line in others.fired_lines if line not in self.fired_lines]
         self.reached.update(others.reached)
 
-    def causes(self, site: Site | None = None) -> list[str]:
-        """Return the faults that fired at other calls than this one, which can have caused that it has no answer."""
-        return [str(planned) for planned in faults_of_other_calls(self.fired, site)]
+    def explain(self, error: RecordingMismatchError, site: Site | None = None) -> RecordingMismatchError:
+        """Add the faults that fired at other calls than this one, which can have caused that it has no answer.
 
-    @contextmanager
-    def explain_mismatch(self, site: Site | None = None) -> Iterator[None]:
-        """Add the faults that fired at other calls to the error of a replay that has no answer.
-
-        It stays the same error: the replay has noted it as a miss, which is then reported with these faults.
+        It stays the same error: a replay has noted it as a miss, which is then reported with these faults.
         """
-        try:
-            yield
-        except RecordingMismatchError as error:
-            if causes := self.causes(site):
-                error.attribute(causes)
-            raise
+        causes = [str(planned) for planned in faults_of_other_calls(self.fired, site)]
+        return error.attribute(causes) if causes else error

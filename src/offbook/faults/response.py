@@ -13,7 +13,7 @@ from msgspec import Meta, field
 from msgspec.structs import replace
 
 from offbook.errors import MalformedResponseError
-from offbook.faults.fault import Fault, FaultedCall, FaultTrait, FaultVariant, add_mark
+from offbook.faults.fault import Count, Fault, FaultedCall, FaultTrait, FaultVariant, add_mark
 from offbook.messages import (
     JsonObject,
     Reply,
@@ -200,28 +200,68 @@ def _tool_call_reply(tool_call: ToolCall, call: FaultedCall) -> Reply:
     )
 
 
-class InvalidToolArgs(Fault, frozen=True, tag="invalid_tool_args"):
-    """The model calls the first tool it was given, with arguments that break off."""
+class _ToolCallsFault(Fault, frozen=True):
+    """A fault of the tool calls of an answer.
+
+    With a `number`, it answers as without the fault, but for the tool call with that number, counted from 1: the others
+    stay. So does an answer that has fewer.
+    """
+
+    number: Count = 0
+
+    async def apply(self, call: FaultedCall) -> Reply:
+        clean = await call.clean()
+        async with aclosing(clean):
+            response = await clean.collect()
+        return WholeReply(replace(response, tool_calls=tuple(self._changed_calls(response.tool_calls, call.mark))))
+
+    def _changed_calls(self, calls: Sequence[ToolCall], mark: str) -> Iterator[ToolCall]:
+        for number, call in enumerate(calls, 1):
+            if self.number in (0, number):
+                yield from self.changed(call, mark, number)
+            else:
+                yield call
+
+    @abstractmethod
+    def changed(self, call: ToolCall, mark: str, number: int) -> Iterator[ToolCall]:
+        """Yield the calls that the model makes instead of this one, which has that number in its answer."""
+
+
+class InvalidToolArgs(_ToolCallsFault, frozen=True, tag="invalid_tool_args"):
+    """The model calls a tool with arguments that break off: by default the first tool that it was given."""
 
     @classmethod
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
-        return (FaultVariant("invalid_tool_args", cls(), needs_tools=True),)
+        return (FaultVariant("invalid_tool_args", cls(), needs_tools=True, strikes_each=True),)
 
     async def apply(self, call: FaultedCall) -> Reply:
+        if self.number:
+            return await super().apply(call)
         tools = call.request.tools
         name = str(tools[0].get("function", {}).get("name", "tool")) if tools else "tool"
-        return _tool_call_reply(ToolCall(name, raw_arguments=add_mark('{"value": "brok', call.mark)), call)
+        return _tool_call_reply(ToolCall(name, raw_arguments=add_mark(_BROKEN_OFF, call.mark)), call)
+
+    def changed(self, call: ToolCall, mark: str, number: int) -> Iterator[ToolCall]:
+        yield replace(call, args={}, raw_arguments=add_mark(_BROKEN_OFF, mark))
 
 
-class UnknownTool(Fault, frozen=True, tag="unknown_tool"):
+_BROKEN_OFF = '{"value": "brok'
+
+
+class UnknownTool(_ToolCallsFault, frozen=True, tag="unknown_tool"):
     """The model calls a tool named `no_such_tool`."""
 
     @classmethod
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
-        return (FaultVariant("unknown_tool", cls(), needs_tools=True),)
+        return (FaultVariant("unknown_tool", cls(), needs_tools=True, strikes_each=True),)
 
     async def apply(self, call: FaultedCall) -> Reply:
+        if self.number:
+            return await super().apply(call)
         return _tool_call_reply(ToolCall("no_such_tool", {"value": call.mark} if call.mark else {}), call)
+
+    def changed(self, call: ToolCall, mark: str, number: int) -> Iterator[ToolCall]:
+        yield replace(call, tool="no_such_tool", args=call.args | ({"value": mark} if mark else {}))
 
 
 class ToolCallFault(Fault, frozen=True, tag="tool_call_fault"):
@@ -270,30 +310,15 @@ def _made_calls(messages: Sequence[JsonObject]) -> Iterator[ToolCall]:
         yield ToolCall.parse(str(function.get("name", "")), str(function.get("arguments", "")))
 
 
-class _ChangedToolCalls(Fault, frozen=True):
-    """Answers as without the fault, but with other tool calls. An answer without tool calls stays as it is."""
-
-    async def apply(self, call: FaultedCall) -> Reply:
-        clean = await call.clean()
-        async with aclosing(clean):
-            response = await clean.collect()
-        return WholeReply(replace(response, tool_calls=tuple(self.changed(response.tool_calls, call.mark))))
-
-    @abstractmethod
-    def changed(self, calls: Sequence[ToolCall], mark: str) -> Iterator[ToolCall]:
-        """Yield the calls that the model makes instead of `calls`."""
-
-
-class WrongTypes(_ChangedToolCalls, frozen=True, tag="wrong_types"):
+class WrongTypes(_ToolCallsFault, frozen=True, tag="wrong_types"):
     """The model gives every argument of its tool calls as a value of another type."""
 
     @classmethod
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
-        return (FaultVariant("wrong_types", cls(), needs_tools=True, needs_tool_calls=True),)
+        return (FaultVariant("wrong_types", cls(), needs_tools=True, needs_tool_calls=True, strikes_each=True),)
 
-    def changed(self, calls: Sequence[ToolCall], mark: str) -> Iterator[ToolCall]:
-        for call in calls:
-            yield replace(call, args={name: _of_another_type(value, mark) for name, value in call.args.items()})
+    def changed(self, call: ToolCall, mark: str, number: int) -> Iterator[ToolCall]:
+        yield replace(call, args={name: _of_another_type(value, mark) for name, value in call.args.items()})
 
 
 def _of_another_type(value: Any, mark: str) -> Any:
@@ -306,16 +331,18 @@ def _of_another_type(value: Any, mark: str) -> Any:
             return add_mark(f"not what it was: {value}", mark)
 
 
-class WrongValues(_ChangedToolCalls, frozen=True, tag="wrong_values"):
+class WrongValues(_ToolCallsFault, frozen=True, tag="wrong_values"):
     """The model gives every argument of its tool calls another value of the same type, which may be plausible."""
 
     @classmethod
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
-        return (FaultVariant("wrong_values", cls(), is_optional=True, needs_tools=True, needs_tool_calls=True),)
+        form = FaultVariant(
+            "wrong_values", cls(), is_optional=True, needs_tools=True, needs_tool_calls=True, strikes_each=True
+        )
+        return (form,)
 
-    def changed(self, calls: Sequence[ToolCall], mark: str) -> Iterator[ToolCall]:
-        for call in calls:
-            yield replace(call, args={name: _of_another_value(value, mark) for name, value in call.args.items()})
+    def changed(self, call: ToolCall, mark: str, number: int) -> Iterator[ToolCall]:
+        yield replace(call, args={name: _of_another_value(value, mark) for name, value in call.args.items()})
 
 
 def _of_another_value(value: Any, mark: str) -> Any:
@@ -334,16 +361,18 @@ def _of_another_value(value: Any, mark: str) -> Any:
             return value
 
 
-class DoubledToolCalls(_ChangedToolCalls, frozen=True, tag="doubled_tool_calls"):
+class DoubledToolCalls(_ToolCallsFault, frozen=True, tag="doubled_tool_calls"):
     """The model makes each of its tool calls twice, the second time under another id."""
 
     traits: ClassVar[frozenset[FaultTrait]] = frozenset({"loses_answer"})
 
     @classmethod
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
-        return (FaultVariant("doubled_tool_calls", cls(), is_optional=True, needs_tools=True, needs_tool_calls=True),)
+        form = FaultVariant(
+            "doubled_tool_calls", cls(), is_optional=True, needs_tools=True, needs_tool_calls=True, strikes_each=True
+        )
+        return (form,)
 
-    def changed(self, calls: Sequence[ToolCall], mark: str) -> Iterator[ToolCall]:
-        for number, call in enumerate(calls, 1):
-            yield call
-            yield replace(call, id=f"{call.id or f'call_{number}'}_again")
+    def changed(self, call: ToolCall, mark: str, number: int) -> Iterator[ToolCall]:
+        yield call
+        yield replace(call, id=f"{call.id or f'call_{number}'}_again")

@@ -15,6 +15,7 @@ from offbook.errors import (
     ProviderTimeoutError,
 )
 from offbook.faults.fault import (
+    INJECTED_ERROR,
     UNANSWERED_MS,
     Count,
     Fault,
@@ -125,7 +126,7 @@ class StreamTruncate(PacedStream, frozen=True, tag="stream_truncate"):
                     f"the connection was closed in the middle of the body, {place}", provider=provider
                 )
             case "error_event":
-                message = add_mark(f"error inside the stream, {place}", call.mark)
+                message = add_mark(f"error inside the stream, {place}: {INJECTED_ERROR}", call.mark)
                 return ProviderError(message, provider=provider)
             case "malformed":
                 return MalformedResponseError(f"unreadable bytes inside the stream, {place}", provider=provider)

@@ -156,6 +156,9 @@ class ToolTimeout(ToolFault, frozen=True, tag="tool_timeout"):
     runs_tool: ClassVar[bool] = False
     traits: ClassVar[frozenset[FaultTrait]] = frozenset({"loses_answer", "holds_back"})
 
+    message: ClassVar[str] = "Request timed out"
+    """What a client that waits for an MCP server is told."""
+
     after_ms: Milliseconds = 0.0
 
     @classmethod

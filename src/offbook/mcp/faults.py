@@ -90,7 +90,7 @@ def _(fault: ToolLost, call: FaultedCall) -> McpAnswer:
 def _(fault: ToolTimeout, call: FaultedCall) -> McpAnswer:
     if not fault.after_ms:
         return McpAnswer(ending="silence", end_ms=float("inf"))
-    late = error_answer(call.request, REQUEST_TIMEOUT, call.marked("Request timed out"))
+    late = error_answer(call.request, REQUEST_TIMEOUT, call.marked(fault.message))
     return McpAnswer(messages=tuple((fault.after_ms, raw) for _, raw in late.messages), end_ms=fault.after_ms)
 
 

@@ -244,7 +244,13 @@ class McpHub:
         tools = self._tools_of(session)
         if tools is None:
             return None
-        return McpReplay(name, tools, latency=self._latency, default=self._default_response)
+        return McpReplay(
+            name,
+            tools,
+            latency=self._latency,
+            default=self._default_response,
+            lenient_requests=session.lenient_requests,
+        )
 
     @property
     def _cache(self) -> CallCache | None:

@@ -101,7 +101,7 @@ class MockServer(McpSource):
             "tools/list": [{"arguments": {}, "result": listed}],
         }
         reader = read_document({"_version": 2, "_mcp": {name: methods}}, source=name)
-        self._replay = McpReplay(name, recorded_tools(Tape(reader, strict=True)))
+        self._replay = McpReplay(name, recorded_tools(Tape(reader, strict=True)), lenient_requests=True)
 
     def find(self, request: Message) -> FoundAnswer:
         """Return the answer to a request; see `McpSource`."""

@@ -149,14 +149,21 @@ def recorded_tools(tape: Tape) -> RecordedTools:
 class McpReplay(McpSource, Served):
     """Answers the requests of one session to `server` from what `tools` finds.
 
-    A tool call for which they find nothing gets the text `default`, unless they refuse it.
+    A tool call for which they find nothing gets the text `default`, unless they refuse it. One that does not fit the
+    `inputSchema` of its tool is refused, unless `lenient_requests`.
     """
 
     def __init__(
-        self, server: str, tools: RecordedTools, *, latency: Latency = NO_LATENCY, default: str = DEFAULT_RESPONSE
+        self,
+        server: str,
+        tools: RecordedTools,
+        *,
+        latency: Latency = NO_LATENCY,
+        default: str = DEFAULT_RESPONSE,
+        lenient_requests: bool = False,
     ) -> None:
         self.server, self.tools, self._latency, self._default = server, tools, latency, default
-        self._index = tools.index
+        self._index, self._lenient_requests = tools.index, lenient_requests
 
     @cached_property
     def _own_messages(self) -> OwnMessages:
@@ -174,6 +181,8 @@ class McpReplay(McpSource, Served):
             return FoundAnswer(self._discovery(request))
         arguments, further = recorded_arguments(request), further_params(request)
         fingerprint = arguments_hash(request) if further else ""
+        if problem := self._problem(request, arguments | further, fingerprint):
+            raise RecordingMismatchError(f"Input validation error: {problem}", kind="rejected", key=self.key(request))
         try:
             match = self.tools.find(self.key(request), arguments | further, fingerprint)
         except RecordingMismatchError as error:
@@ -185,6 +194,24 @@ class McpReplay(McpSource, Served):
         messages = recorded_messages(exchange, request)
         answer = self._answer(exchange, messages, request)
         return FoundAnswer(answer, match, client_answers(messages) if answer.asks_client else {})
+
+    def _problem(self, request: Message, arguments: JsonObject, fingerprint: str) -> str:
+        """Return why a real server refuses the arguments of a tool call; empty if it does not.
+
+        A call that was recorded is not refused: the real server has answered it. The words are those of the Python SDK.
+        """
+        schema = self._schemas.get(request.tool) if request.tool and not self._lenient_requests else None
+        if schema is None or self.tools.look_up(self.key(request), arguments, fingerprint).mismatch is None:
+            return ""
+        from offbook.tools.schema_parameters import schema_problem  # noqa: PLC0415 - few calls are not recorded
+
+        return schema_problem(schema, recorded_arguments(request))
+
+    @cached_property
+    def _schemas(self) -> dict[str, JsonObject]:
+        """The schema of each listed tool, from the last list that has it."""
+        listed = {tool["name"]: tool.get("inputSchema") for tool in listed_tools(self._index, self.server)}
+        return {name: schema for name, schema in listed.items() if isinstance(schema, dict)}
 
     def key(self, request: Message) -> str:
         """Return the key of a request in a recording."""

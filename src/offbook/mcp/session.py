@@ -23,6 +23,7 @@ from offbook.mcp.answer import (
     NothingRecorded,
     TimedMessage,
     error_answer,
+    result_answer,
     server_messages,
 )
 from offbook.mcp.dialogue import OwnMessage, client_answer_mismatch
@@ -37,6 +38,7 @@ from offbook.mcp.message import (
     is_counted,
     parse_message,
     recorded_arguments,
+    text_result,
 )
 from offbook.mcp.recorder import McpRecorder
 from offbook.mcp.replay import DISCOVERIES, SERVER_REQUESTS, call_outcome
@@ -381,6 +383,9 @@ class McpSession:
     def _answer_miss(self, call: McpCall, error: RecordingMismatchError) -> McpAnswer:
         missed = CallOutcome("missed")
         error = self.session.note_tool_miss(self._wire_call(call, missed), error)
+        if error.kind == "rejected":  # a real server says so in the result, where the model sees it
+            refusal = result_answer(call.request, text_result(error.reason, is_error=True))
+            return self._note(call, refusal, missed)
         message = shorten(str(error), MAX_ERROR_CHARS)
         data = {"kind": error.kind, "key": error.key}
         code = MISSED if call.request.method in KNOWN_METHODS else METHOD_NOT_FOUND

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from contextlib import suppress
 from typing import TypeAlias
 
@@ -12,10 +12,11 @@ from offbook.mcp.answer import NOTHING_DUE, DueMessages, FoundAnswer
 from offbook.mcp.message import Message, arguments_hash
 from offbook.mcp.recorder import UNRECORDED_METHODS, own_arguments
 from offbook.mcp.replay import DISCOVERIES, EMPTY_RESULTS, McpReplay
-from offbook.recording.call_cache import ANSWERED, CallCache, CallTurn, call_name
+from offbook.recording.call_cache import ANSWERED, CallCache, CallTurn
 from offbook.recording.format.exchange import hash_arguments
 from offbook.recording.format.keys import mcp_key
 from offbook.recording.latency import NO_LATENCY, Latency
+from offbook.session.numbers import ToolCallNames
 from offbook.session.recorder import RecordedAs
 from offbook.session.sources import CachedTools
 
@@ -35,9 +36,9 @@ class SharedMcpReplay(McpReplay):
     """
 
     def __init__(self, server: str, cache: CallCache, *, latency: Latency = NO_LATENCY) -> None:
-        super().__init__(server, CachedTools(cache), latency=latency)
+        super().__init__(server, CachedTools(cache), latency=latency, lenient_requests=True)
         self._cache = cache
-        self._counts = Counter[_Place]()
+        self._names = ToolCallNames()
         self._lines: dict[_Place, deque[object]] = {}
         self._admitted = set[_Place]()
         self._made: dict[CallTurn, tuple[_Place, object]] = {}
@@ -69,7 +70,7 @@ class SharedMcpReplay(McpReplay):
         assert found.match is not None
         assert found.stored is not None
         self.tools.use(found.match)
-        self._counts[self._places[found.stored.id]] += 1
+        self._names.count(*self._places[found.stored.id])
         return NOTHING_DUE
 
     async def turn(self, request: Message) -> CallTurn:
@@ -103,7 +104,7 @@ class SharedMcpReplay(McpReplay):
 
         if self._cache.has_answer(check):
             return ANSWERED
-        return await self._cache.turn(self._name(place, is_numbered=bool(request.tool)), check)
+        return await self._cache.turn(self._names.next(*place, is_numbered=bool(request.tool)), check)
 
     def claim(self, request: Message) -> CallTurn | None:
         """Return the turn to record a call that was made without one: of a batch, or what every process asks for.
@@ -123,7 +124,7 @@ class SharedMcpReplay(McpReplay):
         return self._claim(place, is_numbered=True)
 
     def _claim(self, place: _Place, *, is_numbered: bool) -> CallTurn | None:
-        name = self._name(place, is_numbered=is_numbered)
+        name = self._names.next(*place, is_numbered=is_numbered)
         if not self._cache.acquire(name):
             return None
         if self._cache.has_answer(lambda: self._use_recorded(place, is_numbered=is_numbered)):
@@ -141,7 +142,7 @@ class SharedMcpReplay(McpReplay):
         if match.stored.id in self.tools.used_ids:
             return not is_numbered
         self.tools.note_used([match.stored.id])
-        self._counts[place] += 1
+        self._names.count(*place)
         return True
 
     def note_recorded(self, turn: CallTurn, recorded: RecordedAs | None) -> None:
@@ -151,7 +152,7 @@ class SharedMcpReplay(McpReplay):
         elif (place := self._end(turn)) is not None:
             if recorded.id is not None:
                 self.tools.note_used([recorded.id])
-            self._counts[place] += 1
+            self._names.count(*place)
 
     def give_up(self, turn: CallTurn) -> None:
         """End a turn of ours without an answer. Safe to call twice."""
@@ -168,10 +169,6 @@ class SharedMcpReplay(McpReplay):
 
     def _place(self, request: Message) -> _Place:
         return self.key(request), arguments_hash(request)
-
-    def _name(self, place: _Place, *, is_numbered: bool) -> str:
-        key, fingerprint = place
-        return call_name(key, f"{fingerprint} {self._counts[place] if is_numbered else 0}")
 
     def _has_answer(self, request: Message) -> bool:
         key, fingerprint = self._place(request)

@@ -6,6 +6,8 @@ import shlex
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TypeAlias
 
 import msgspec
@@ -18,11 +20,13 @@ from offbook.messages import Reply, Request
 from offbook.providers.provider import Provider
 from offbook.pytest_plugin.http_doubles import HttpDoubles, marker_advice
 from offbook.pytest_plugin.markers import RecordingPlan
-from offbook.pytest_plugin.pending_recording import PendingRecording
 from offbook.pytest_plugin.recordings import entry_names
+from offbook.recording.format.document import PROGRAM_TOOLS, Document
+from offbook.recording.format.keys import is_function_tool
 from offbook.recording.match.cursor import Cursor
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import RecordingReader
+from offbook.recording.transaction import FoundExchanges, Transaction
 from offbook.session.log import Log, LoggedCursor, Served
 from offbook.session.provider import MockProvider
 from offbook.session.recorder import RecordMode
@@ -38,8 +42,9 @@ class RecordingUsage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a test used its recording: the calls that were served from it, recorded live, and missing in it.
 
     `failed` is how many of those recorded got no good answer. `dropped` calls were recorded by a test that failed, and
-    not saved. `unused` names the unused entries. `left_out` is how many cases of which fault the budget of an explored
-    test left out, `approved` how many golden trajectories were written.
+    not saved. `unused` names the unused entries, and `not_taken` the tools of a program that `exec` recorded, which the
+    test does not wrap. `left_out` is how many cases of which fault the budget of an explored test left out, `approved`
+    how many golden trajectories were written.
     """
 
     recording: str = ""
@@ -49,6 +54,7 @@ class RecordingUsage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     missed: int = 0
     dropped: int = 0
     unused: tuple[str, ...] = ()
+    not_taken: tuple[str, ...] = ()
     left_out: dict[str, int] = {}
     approved: int = 0
 
@@ -103,7 +109,7 @@ class RecordingBackend(Served):
     @property
     @abstractmethod
     def http_without_recording(self) -> HttpDoubles:
-        """The same, also if there is no recording: for what answers by itself."""
+        """Like `http`, but works without a recording: MCP servers of functions answer, and all else is a miss."""
 
     def tool_misses(self) -> list[RecordingMismatchError]:
         """Return the errors of tool calls that the recording has no answer for."""
@@ -140,6 +146,30 @@ class OnDemandProvider(Provider):
     async def close(self) -> None:
         if self._created is not None:
             await self._created.close()
+
+
+class PendingRecording(Transaction):
+    """A temporary recording at `location`, which is committed to the real one when the test has passed.
+
+    With the mode `new` it starts with the entries of the real recording, with other modes empty. `found` is what a run
+    of tests is to replace.
+
+    Raises:
+        InputError: the real recording cannot be read.
+    """
+
+    def __init__(self, real: str, record: RecordMode, *, found: FoundExchanges | None) -> None:
+        store = open_store(real)
+        start = store.load() if store.exists() else Document()
+        if record != "new":
+            start.entries, start.tools = {}, {}
+        self._folder = TemporaryDirectory(prefix="offbook-")
+        self.location = str(Path(self._folder.name) / "recording.json")
+        super().__init__(store, open_store(self.location), start=start, mode=record, found=found)
+
+    def remove(self) -> None:
+        """Delete the temporary file. Safe to call twice."""
+        self._folder.cleanup()
 
 
 class LiveBackend(RecordingBackend):
@@ -192,11 +222,11 @@ class LiveBackend(RecordingBackend):
             if self._toolbox is not None:
                 self._toolbox.close()
             self._http.close()
-            added = self._pending.added()
+            added = self._pending.recorded()
             is_saved = passed or self.plan.keeps_failed
             is_opened = self._provider is not None or self._toolbox is not None or self._http.is_opened
-            if is_opened and is_saved:
-                self._pending.merge(added)
+            if (is_opened or added.call_count) and is_saved:
+                self._pending.commit(added, keeps_functions=self._toolbox is None)
         finally:
             self._pending.remove()
         return RecordingUsage(
@@ -219,6 +249,12 @@ def record_again_hint(node_id: str) -> str:
     return f"record the test again, or undo the change: pytest {shlex.quote(node_id)} --offbook-record=fresh"
 
 
+def record_first_hint(plan: RecordingPlan) -> str:
+    """Return the hint for a test without a recording."""
+    hint = f"record it: pytest {shlex.quote(plan.node_id)} --offbook-record=once"
+    return did_you_mean_file(plan.location, hint) if plan.is_named else hint
+
+
 class ReplayBackend(RecordingBackend):
     """Answers from the recording alone, strictly unless the plan says otherwise.
 
@@ -233,7 +269,6 @@ class ReplayBackend(RecordingBackend):
         self._provider: MockProvider | None = None
         self._toolbox: ReplayedTools | None = None
         self._http: HttpDoubles | None = None
-        self._reader: RecordingReader | None = None
 
     @property
     def provider(self) -> MockProvider:
@@ -261,8 +296,10 @@ class ReplayBackend(RecordingBackend):
     @property
     def http_without_recording(self) -> HttpDoubles:
         if self._http is None:
-            location = self.plan.location if open_store(self.plan.location).exists() else None
-            self._http = HttpDoubles(location, strict=self.plan.strict, sink=self.answered)
+            if open_store(self.plan.location).exists():
+                self._http = HttpDoubles(self.plan.location, strict=self.plan.strict, sink=self.answered)
+            else:
+                self._http = HttpDoubles(responses={}, strict=True, sink=self.answered)
         return self._http
 
     def tool_misses(self) -> list[RecordingMismatchError]:
@@ -274,19 +311,31 @@ class ReplayBackend(RecordingBackend):
         logs = [] if self._provider is None else [self._provider.log]
         logs += [] if self._toolbox is None else [self._toolbox.log.placed(of_tools=True)]
         logs += [] if self._http is None else [self._http.log]
-        return Log.of([Log(self._untouched), *logs])
+        return Log.of([Log(self._untouched()), *logs])
 
-    @cached_property
     def _untouched(self) -> list[LoggedCursor]:
         """The whole recording, of which this serves nothing."""
-        store = open_store(self.plan.location)
-        if not store.exists():
+        if (reader := self._whole) is None:
             return []
-        self._reader = store.read()
         return [
-            LoggedCursor(Cursor(self._reader)),
-            LoggedCursor(Cursor(self._reader.tools), of_tools=True),
+            LoggedCursor(Cursor(reader)),
+            LoggedCursor(Cursor(reader.tools), of_tools=True, has_functions=not self._is_of_program),
         ]
+
+    @cached_property
+    def _whole(self) -> RecordingReader | None:
+        store = open_store(self.plan.location)
+        return store.read() if store.exists() else None
+
+    @property
+    def _is_of_program(self) -> bool:
+        """Whether the function tools of the recording are those of a program, and the test wraps none."""
+        return self._toolbox is None and self._whole is not None and PROGRAM_TOOLS in self._whole.meta
+
+    def _not_taken(self) -> tuple[str, ...]:
+        if self._whole is None or not self._is_of_program:
+            return ()
+        return tuple(dict.fromkeys(each.key for each in self._whole.tools if is_function_tool(each.key)))
 
     def close(self, *, passed: bool) -> RecordingUsage:
         tool_calls = [] if self._toolbox is None else self._toolbox.calls
@@ -294,24 +343,25 @@ class ReplayBackend(RecordingBackend):
         mcp_served, mcp_missed = (0, 0) if self._http is None else self._http.served_by_mcp()
         missed = self.answered.missed + mismatches + len(self.tool_misses()) + mcp_missed
         unused = tuple(entry_names(self.unused())) if passed else ()
+        not_taken = self._not_taken() if passed else ()
         if self._provider is not None:
             run(self._provider.close())
         if self._toolbox is not None:
             self._toolbox.close()
         if self._http is not None:
             self._http.close()
-        if self._reader is not None:
-            self._reader.close()
+        if self.__dict__.get("_whole") is not None:
+            self.__dict__["_whole"].close()
         served = self.answered.served + len(tool_calls) - mismatches + mcp_served
-        return RecordingUsage(recording=self.plan.location, served=served, missed=missed, unused=unused)
+        return RecordingUsage(
+            recording=self.plan.location, served=served, missed=missed, unused=unused, not_taken=not_taken
+        )
 
     def _location(self) -> str:
         __tracebackhide__ = True
         if open_store(self.plan.location).exists():
             return self.plan.location
-        hint = f"record it: pytest {shlex.quote(self.plan.node_id)} --offbook-record=once"
-        hint = did_you_mean_file(self.plan.location, hint) if self.plan.is_named else hint
-        raise InputError("no such recording", source=self.plan.location, hint=hint)
+        raise InputError("no such recording", source=self.plan.location, hint=record_first_hint(self.plan))
 
 
 def backend_for(plan: RecordingPlan, live: Callable[[], Provider]) -> RecordingBackend:

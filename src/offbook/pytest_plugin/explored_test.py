@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from offbook.clock import refuse_in_loop
 from offbook.errors import InputError, OffbookError
 from offbook.explore.cases import FaultCase, cases_of, require_case
-from offbook.explore.explorer import CaseResult, next_continuation
+from offbook.explore.explorer import CaseResult, next_continuation, with_noise
 from offbook.explore.harness import Harness
 from offbook.explore.monitor import RunMonitor
 from offbook.explore.options import gave_up_by, select_variants
@@ -302,6 +302,8 @@ class ExploredTest:
             observed = subject.observe(self._item, FaultPlan())
             self._check_clean(observed, subject)
             subject.clean = subject.clean or observed.run
+            if case is not None and subject.clean.result is not None:
+                subject.clean = with_noise(subject.clean, subject.observe(self._item, FaultPlan()).run)
         if case is None:
             self._warn_of_unknown_streams(subject.clean)
             left = {each.fault: each.cases for each in self._explored.left_out}

@@ -26,10 +26,12 @@ from offbook.pytest_plugin.backend import (
     RecordingUsage,
     backend_for,
     record_again_hint,
+    record_first_hint,
 )
 from offbook.pytest_plugin.http_doubles import GivenMcpTools, HttpDoubles, server_config
 from offbook.pytest_plugin.markers import RecordingPlan
 from offbook.pytest_plugin.recordings import fail_if_overused, fail_if_unused
+from offbook.recording.stores.locate import open_store
 from offbook.session.log import Log, Served
 from offbook.text import did_you_mean, pluralize
 from offbook.tools import Toolbox
@@ -79,6 +81,11 @@ NOTHING_EXPLORED = (
     "  hint: let the test use offbook.provider, offbook.gateway, an HTTP client of offbook or offbook.tools(…), or "
     "remove mark.explore"
 )
+NOTHING_USED = (
+    "the test takes the fixture offbook and does not use it, so that nothing is replayed\n"
+    "  hint: use offbook.provider, offbook.http_client(), offbook.tools(…) or offbook.intercept(); or mark the test "
+    "instead: @pytest.mark.offbook"
+)
 UNEXPLORED = frozenset(("serving", "mcp"))
 """What the fixture of an explored test does not have."""
 
@@ -109,8 +116,8 @@ class Offbook(PackageNames, Served):
     """The fixture `offbook` of one test: models and tools, replayed from `recording` or recorded to it."""
 
     def __init__(self, plan: RecordingPlan) -> None:
-        self.recording = plan.location
         self._plan = plan
+        self._is_used = False
         self._live_source: Provider | Callable[[], Provider] = self._vendor
         self._fault_injector: RuntimeFaultInjector | None = None
         self._gateway: ProviderGateway | None = None
@@ -121,7 +128,17 @@ class Offbook(PackageNames, Served):
         self._reported_misses = set[str]()
 
     def __repr__(self) -> str:
-        return f"<offbook {'recording' if self.is_recording else 'replaying'} {self.recording}>"
+        return f"<offbook {'recording' if self.is_recording else 'replaying'} {self._plan.location}>"
+
+    def __getattr__(self, name: str) -> Any:
+        self._is_used = True
+        return super().__getattr__(name)
+
+    @property
+    def recording(self) -> str:
+        """Where the recording of the test is."""
+        self._is_used = True
+        return self._plan.location
 
     @property
     def is_recording(self) -> bool:
@@ -179,6 +196,10 @@ class Offbook(PackageNames, Served):
         """
         __tracebackhide__ = True
         return self._http("intercept").intercept(hosts)
+
+    def intercept_all(self) -> None:
+        """Answer all clients of a test that has the marker alone. Without a recording, each call is a miss."""
+        self._http("intercept", needs_recording=False).intercept_all()
 
     def serving(
         self,
@@ -296,6 +317,7 @@ class Offbook(PackageNames, Served):
             EventLoopError: the test is async itself; await `work` instead.
         """
         __tracebackhide__ = True
+        self._is_used = True
         refuse_in_loop(work)
         return run(self._run_and_disconnect(work), virtual_time=not self.is_recording)
 
@@ -328,6 +350,9 @@ class Offbook(PackageNames, Served):
             return ""
         lines = [f"{pluralize(len(new), 'call')} not recorded:", *texts[:MAX_SHOWN_MISSES]]
         lines += [f"… and {len(new) - MAX_SHOWN_MISSES:,} more"] if len(new) > MAX_SHOWN_MISSES else []
+        if not self.is_recording and not open_store(self._plan.location).exists():
+            lines = [f"{self._plan.location}: no such recording", *lines]
+            return "\n".join([*lines, f"  hint: {record_first_hint(self._plan)}"])
         hint = f"  hint: {record_again_hint(self._plan.node_id)}" if any(is_drift for _, is_drift in new) else ""
         return "\n".join(filter(None, [*lines, hint]))
 
@@ -335,6 +360,13 @@ class Offbook(PackageNames, Served):
         """Return which key is not set, if live calls over HTTP have failed that need one; else empty."""
         is_live = self.is_recording and self._has_http
         return self._backend.http_without_recording.missing_key_advice() if is_live else ""
+
+    def check_used(self) -> None:
+        """Fail a test that takes the fixture to replay, and does nothing with it."""
+        __tracebackhide__ = True
+        is_used = self._is_used or self._faults.faults or {"_backend", "_golden"} & vars(self).keys()
+        if not (is_used or self.is_recording or self._plan.is_explored):
+            pytest.fail(NOTHING_USED, pytrace=False)
 
     def check_unfired(self) -> None:
         """Fail the test if one of its faults never fired."""
@@ -349,8 +381,8 @@ class Offbook(PackageNames, Served):
         """Fail the test if it used entries of its recording too seldom or too often and that is an error."""
         __tracebackhide__ = True
         if self._plan.is_unused_error and not self.is_recording:
-            fail_if_unused(self.unused(), self.recording)
-            fail_if_overused(self.overused(), self.recording)
+            fail_if_unused(self.unused(), self._plan.location)
+            fail_if_overused(self.overused(), self._plan.location)
 
     def check_explored(self) -> None:
         """Fail a test that is to be explored, but uses nothing that could fail."""
@@ -360,7 +392,7 @@ class Offbook(PackageNames, Served):
 
     def close(self, *, passed: bool) -> RecordingUsage:
         """Close the recording, and save what was recorded, and approved, if the test has passed."""
-        usage = RecordingUsage(recording=self.recording)
+        usage = RecordingUsage(recording=self._plan.location)
         usage = self._backend.close(passed=passed) if "_backend" in vars(self) else usage
         has_golden = "_golden" in vars(self) and passed
         return replace(usage, approved=self._golden.approve()) if has_golden else usage
@@ -402,7 +434,7 @@ class Offbook(PackageNames, Served):
     def _golden(self) -> GoldenTrajectories:
         from offbook.pytest_plugin.golden import GoldenTrajectories  # noqa: PLC0415 - most tests have none
 
-        return GoldenTrajectories(self.recording, self._plan.node_id)
+        return GoldenTrajectories(self._plan.location, self._plan.node_id)
 
     @cached_property
     def _backend(self) -> RecordingBackend:

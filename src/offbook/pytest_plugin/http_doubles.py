@@ -55,6 +55,7 @@ class HttpDoubles:
         self._interceptions: list[InProcessInterception] = []
         self._tool_faults = FaultPlan()
         self._has_recorded_mcp = False
+        self._used_silently: StandIn | None = None
 
     @cached_property
     def stand_in(self) -> StandIn:
@@ -69,6 +70,11 @@ class HttpDoubles:
         interception = self.stand_in.intercept(*hosts)
         self._interceptions.append(interception)
         return interception
+
+    def intercept_all(self) -> None:
+        """Intercept for a test that does not say that it uses the recording."""
+        self.intercept(())
+        self._used_silently = self.stand_in
 
     @contextmanager
     def serving(
@@ -132,9 +138,9 @@ class HttpDoubles:
 
     @property
     def is_opened(self) -> bool:
-        """Whether something uses the recording; functions in the place of an MCP server do not."""
-        mcp_server = vars(self).get("_mcp_server")
-        return self._has_recorded_mcp or any(opened is not mcp_server for opened in self._opened)
+        """Whether something says that it uses the recording. Functions in the place of an MCP server do not."""
+        others = (vars(self).get("_mcp_server"), self._used_silently)
+        return self._has_recorded_mcp or any(opened not in others for opened in self._opened)
 
     def missing_key_advice(self) -> str:
         """Return which key is not set, if live calls have failed that need one; else empty."""

@@ -20,8 +20,8 @@ from offbook.explore.settings import AgentSettings, ExploreArguments
 from offbook.explore.verdict import FINDING_TITLES, parse_verdicts
 from offbook.pytest_plugin.options import EXPLORE, OFFBOOK, RecordOption, options_of
 from offbook.pytest_plugin.recordings import default_recording, resolve_recording
-from offbook.recording.replace_on_close import FoundExchanges
 from offbook.recording.stores.locate import open_store
+from offbook.recording.transaction import FoundExchanges
 from offbook.session.recorder import RecordMode
 from offbook.settings import TOOLS, ProjectFile, configured, configured_tools, find_project
 from offbook.text import did_you_mean
@@ -80,10 +80,7 @@ def explore_marker_of(item: pytest.Item) -> ExploreMarker | None:
     """
     if item.get_closest_marker(EXPLORE) is None:
         return None
-    projects = item.config.stash.setdefault(_PROJECTS, {})
-    if item.path.parent not in projects:
-        projects[item.path.parent] = find_project(item.path.parent)
-    project = projects[item.path.parent]
+    project = _project_of(item)
     values = configured(ExploreArguments, project)
     about_agent = {name: value for name, value in values.items() if name in AgentSettings.__struct_fields__}
     if about_agent.get("on_divergence") == "live":  # a test never calls a model
@@ -101,6 +98,23 @@ def explore_marker_of(item: pytest.Item) -> ExploreMarker | None:
         return replace(marker, fail_on=tuple(parse_verdicts(marker.fail_on, source=EXPLORE)))
     except InputError as error:
         raise _marker_error(item, EXPLORE, f"fail_on: {error.reason}", hint=error.hint) from None
+
+
+def _project_of(item: pytest.Item) -> ProjectFile | None:
+    """Return the config of a test, whose keys are known; None if there is none. It is read once for each folder.
+
+    Raises:
+        InputError: the config is wrong; names the file and the line.
+    """
+    projects, folder = item.config.stash.setdefault(_PROJECTS, {}), item.path.parent
+    if folder not in projects:
+        project = find_project(folder)
+        if project is not None:
+            from offbook.config.sections import check_project  # noqa: PLC0415 - most projects have no config
+
+            check_project(project)
+        projects[folder] = project
+    return projects[folder]
 
 
 def _read_marker(item: pytest.Item, name: str, kind: type[M], defaults: Mapping[str, object] = {}) -> M:
@@ -185,8 +199,9 @@ def recording_plan_of(item: pytest.Item) -> RecordingPlan:
     """Return the plan for a test. The command line overrides its marker.
 
     Raises:
-        InputError: an argument of the marker is wrong, or `recording` is not a recording.
+        InputError: an argument of the marker is wrong, `recording` is not a recording, or the config is wrong.
     """
+    _project_of(item)
     marker, explore_marker = offbook_marker_of(item), explore_marker_of(item)
     if explore_marker is not None:
         marker = replace(marker, recording=explore_marker.recording or marker.recording)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 _MARKER_ERROR = pytest.StashKey[str]()
 _FIXTURE: pytest.StashKey[Offbook] = pytest.StashKey()
+_INTERCEPTING = "_offbook_intercepting"
+"""The fixture of a test that has the marker alone."""
 _SHARD: pytest.StashKey[Shard] = pytest.StashKey()
 _MISSED = pytest.StashKey[str]()
 """The unrecorded calls of a test that failed."""
@@ -147,8 +150,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=[item for item in items if not shard.has(item.nodeid)])
         items[:] = [item for item in items if shard.has(item.nodeid)]
     for item in items:
-        has_fixture = OFFBOOK in getattr(item, "fixturenames", ())
+        names = getattr(item, "fixturenames", [])
+        has_fixture = OFFBOOK in names
         if item.get_closest_marker(OFFBOOK) is not None or has_fixture:
+            if not has_fixture:
+                names.insert(0, _INTERCEPTING)
             _plan_recording(item)
         if not has_fixture and any(mark.name == EXPLORE for mark in item.own_markers):
             hint = f"def {item.name.partition('[')[0]}({OFFBOOK}): …, or remove mark.{EXPLORE}"
@@ -168,12 +174,9 @@ def _plan_recording(item: pytest.Item) -> None:
     from offbook.pytest_plugin.markers import recording_plan_of
 
     try:
-        plan = recording_plan_of(item)
+        item.stash[PLAN] = recording_plan_of(item)
     except InputError as error:
         item.stash[_MARKER_ERROR] = str(error)
-        return
-    if OFFBOOK in getattr(item, "fixturenames", ()):
-        item.stash[PLAN] = plan
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -205,8 +208,17 @@ def _offbook(request: pytest.FixtureRequest) -> Iterator[Offbook | ExploredFixtu
     offbook = item.stash[_FIXTURE] = Offbook(item.stash[PLAN])
     with unlogged_misses():
         yield offbook
-    item.stash[USAGE] = offbook.close(passed=has_passed(item))
+    is_passed = has_passed(item)
+    item.stash[USAGE] = offbook.close(passed=is_passed)
     offbook.check_missed()
+    if is_passed and isinstance(item, pytest.Function) and OFFBOOK in signature(item.function).parameters:
+        offbook.check_used()
+
+
+@pytest.fixture(name=_INTERCEPTING)
+def _intercepting(offbook: Offbook) -> None:
+    """Answer all clients of a test that has the marker and does not take the fixture."""
+    offbook.intercept_all()
 
 
 @pytest.hookimpl(tryfirst=True)

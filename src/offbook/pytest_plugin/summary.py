@@ -72,7 +72,8 @@ class RecordingSummary:
     def pytest_terminal_summary(
         self, terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
     ) -> None:
-        lines = [*self._counts(), *self._unused(config.rootpath), *self._left_out(config.rootpath)]
+        root = config.rootpath
+        lines = [*self._counts(), *self._unused(root), *self._not_taken(root), *self._left_out(root)]
         if options_of(config).report_unused and exitstatus in COMPLETE_RUNS and not self._is_interrupted:
             lines += self._unused_recordings(config)
         if lines:
@@ -102,6 +103,13 @@ class RecordingSummary:
             unused = usage.get("unused", ())
             if isinstance(unused, list | tuple) and unused:
                 yield f"not used in {_relative(str(usage['recording']), root)}: {join_entries(list(unused))}"
+
+    def _not_taken(self, root: Path) -> Iterable[str]:
+        """Yield the recorded tools that tests have left to run for real, by recording."""
+        for recording, tools in {str(usage["recording"]): usage.get("not_taken") for usage in self._usages}.items():
+            if isinstance(tools, list | tuple) and tools:
+                where = _relative(recording, root)
+                yield f"tools of the program, not taken over in this process: {', '.join(map(str, tools))} ({where})"
 
     def _left_out(self, root: Path) -> Iterable[str]:
         """Yield what budgets have left out, by recording and fault."""

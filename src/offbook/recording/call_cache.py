@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from hashlib import blake2b
 from typing import TypeVar
 
 from msgspec import Struct
@@ -15,8 +12,7 @@ from msgspec.structs import astuple
 from offbook.clock import SYSTEM_CLOCK, Clock, pauses_until
 from offbook.errors import RecordingUnavailableError
 from offbook.events import NULL_SINK, CacheOutcome, CacheUsed, Sink, guard_sink
-from offbook.messages import JsonObject
-from offbook.recording.format.exchange import Exchange, ToolExchange, hash_arguments
+from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.stores.store import SharedCalls, SharedReader, log_warning
 
 T = TypeVar("T")
@@ -60,31 +56,6 @@ OWN_TURN: CallTurn = CallTurn()
 
 ANSWERED = CallTurn(is_answered=True)
 """The turn of a call that the recording answers."""
-
-
-def call_name(step_id: str | None, fingerprint: str) -> str:
-    """Name a call, so that equal calls in other processes have the same name. The name reveals nothing."""
-    return blake2b(f"{step_id or ''}\0{fingerprint}".encode(), digest_size=16).hexdigest()
-
-
-class ToolCallNames:
-    """Names tool calls, equal ones by their numbers: processes that run the same program name the same calls alike."""
-
-    def __init__(self) -> None:
-        self._lock, self._counts = threading.Lock(), Counter[tuple[str, str]]()
-
-    def start(self, tool: str, arguments: JsonObject) -> str:
-        """Count a call, and return its name."""
-        fingerprint = hash_arguments(arguments)
-        with self._lock:
-            number = self._counts[tool, fingerprint]
-            self._counts[tool, fingerprint] += 1
-        return call_name(tool, f"{fingerprint} {number}")
-
-    def undo(self, tool: str, arguments: JsonObject) -> None:
-        """Let the next call have the number of one that was not recorded."""
-        with self._lock:
-            self._counts[tool, hash_arguments(arguments)] -= 1
 
 
 class CallCache:

@@ -17,7 +17,7 @@ from msgspec import Struct
 from offbook.errors import InputError
 from offbook.files import check_regular, replace_file
 from offbook.messages import result_text
-from offbook.recording.redact.rules import mask_encoded, mask_text
+from offbook.recording.redact.rules import mask_reported, mask_shown
 from offbook.schema_errors import decode_json
 from offbook.text import pluralize, printable, shorten, suggestion
 
@@ -123,7 +123,7 @@ MAX_SEARCHED_CHARS = 100_000
 
 def log_safe(text: str) -> str:
     """Return the text without secrets, control characters and workflow commands of GitHub. Line breaks stay."""
-    return printable(mask_text(text)).replace("##[", "## [")
+    return printable(mask_shown(text)).replace("##[", "## [")
 
 
 def one_line(text: str, limit: int) -> str:
@@ -173,7 +173,7 @@ def encode_json(value: object) -> bytes:
         data = msgspec.json.encode(value, enc_hook=result_text, order="deterministic")
     except (TypeError, ValueError, RecursionError):
         data = msgspec.json.encode(_plain(value, MAX_DEPTH))
-    return mask_encoded(data)
+    return mask_reported(data)
 
 
 def _plain(value: object, depth: int) -> PlainJson:

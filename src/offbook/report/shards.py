@@ -99,13 +99,14 @@ def _unused(shards: Sequence[SuiteShard]) -> list[UnusedEntry]:
 
 
 class MergedExploration(Struct, frozen=True):
-    """The exploration that all shards are parts of, the commands that run its cases again, what fails it, and what it
-    came from."""
+    """The exploration that all shards are parts of, the commands that run its cases again, what fails it, what it
+    came from, and whether a budget may leave cases out."""
 
     exploration: Exploration
     commands: dict[str, str]
     fail_on: frozenset[str]
     origin: ReportOrigin = NO_ORIGIN
+    allow_partial: bool = False
 
     def reproduce(self, case: FaultCase) -> str:
         """Return the command that runs a case again."""
@@ -134,4 +135,4 @@ def merge_explorations(shards: Sequence[LoadedShard]) -> MergedExploration:
     )
     commands = {key: command for shard in shards for key, command in shard.commands.items()}
     fail_on = stored_titles(first.report.fail_on, source=first.part.source)
-    return MergedExploration(exploration, commands, fail_on, first.origin)
+    return MergedExploration(exploration, commands, fail_on, first.origin, first.report.allow_partial)

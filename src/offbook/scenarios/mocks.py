@@ -27,6 +27,7 @@ from offbook.recording.format.exchange import json_arguments
 from offbook.recording.format.file import document_from_dict
 from offbook.recording.stores.locate import RecordingInput, open_store
 from offbook.recording.stores.memory import MemoryReader
+from offbook.scenarios.mock_bug import mock_bug
 from offbook.scenarios.real_tool import (
     UNKNOWN_TOOL,
     GivenSchema,
@@ -425,7 +426,8 @@ class MockedTools:
         """Answer a call with the JSON of the mock's answer, or with `{"error": message}` if the mock raises.
 
         Raises:
-            MockError: the tool has no mock, or the mock's answer is not one that the real tool could return.
+            MockError: the tool has no mock, or the mock's answer is not one that the real tool could return, or the
+                function of the mock has a bug.
             RecordingMismatchError: the recording has no matching exchange.
             InputError: the arguments are not a mapping.
         """
@@ -517,7 +519,12 @@ class MockedTools:
                 return None
             returns, mocked = real.result.schema, self._answers
             raise unmocked_error(context.tool, args, returns=returns, mocked=mocked, declared_by=self._declared_by)
-        value = await resolve_answer(answer, deepcopy(args), context)
+        try:
+            value = await resolve_answer(answer, deepcopy(args), context)
+        except Exception as error:
+            if (bug := mock_bug(error, tool=context.tool)) is not None:
+                raise bug from error
+            raise
         if isinstance(value, UncheckedAnswer):
             return value.value
         result = _json_result(value, tool=context.tool)

@@ -11,29 +11,34 @@ from msgspec.structs import replace
 
 from offbook.faults.log import FaultLog
 from offbook.faults.site import PlannedFault, ReachedSites
-from offbook.recording.format.keys import is_mcp_key, tool_key
+from offbook.recording.format.keys import is_function_tool, is_mcp_key, tool_key
 from offbook.recording.match.cursor import Cursor, OverusedEntry, UnusedEntry
+from offbook.recording.stores.store import StoredExchange
 
 
 class LoggedCursor(Struct, frozen=True):
     """A cursor in a log. It can serve the exchanges of `recording` whose keys start with `prefix`.
 
-    In a log of models and tools, keys of tools are like `_tools.search`, if their cursor is marked `of_tools`.
+    In a log of models and tools, keys of tools are like `_tools.search`, if their cursor is marked `of_tools`. With
+    `has_functions` False, those of function tools are somebody else's.
     """
 
     cursor: Cursor[Any]
     recording: str = ""
     prefix: str = ""
     of_tools: bool = False
+    has_functions: bool = True
 
-    def left(self) -> list[UnusedEntry]:
+    def left(self) -> dict[UnusedEntry, StoredExchange[Any]]:
         """Return what it can serve and has not served. Other requests to MCP servers than tool calls are left out:
         clients ask for lists as they like."""
-        return [
-            UnusedEntry(each.key, each.position, self.recording)
-            for each in self.cursor.unused()
-            if each.key.startswith(self.prefix) and not is_mcp_key(each.key)
-        ]
+        return {
+            UnusedEntry(stored.key, position, self.recording): stored
+            for position, stored in self.cursor.unserved()
+            if stored.key.startswith(self.prefix)
+            and not is_mcp_key(stored.key)
+            and (self.has_functions or not is_function_tool(stored.key))
+        }
 
     def shares(self, entry: UnusedEntry, other: LoggedCursor) -> bool:
         """Return whether it can serve an entry of another cursor, too."""
@@ -97,15 +102,19 @@ class Log:
         fired = [line for faults in self.faults for line in faults.fired_lines]
         return [line for line in self.plan if line not in fired]
 
-    def unused(self) -> list[UnusedEntry]:
+    def unserved(self) -> dict[UnusedEntry, StoredExchange[Any]]:
         """Return the exchanges that were never served, in the order of the cursors and of their recordings."""
-        left = [(cursor, dict.fromkeys(cursor.left())) for cursor in self.cursors]
-        unused: dict[UnusedEntry, None] = {}
-        for cursor, entries in left:
-            for entry in entries:
-                if all(entry in others for other, others in left if other.shares(entry, cursor)):
-                    unused[replace(entry, key=tool_key(entry.key)) if cursor.of_tools else entry] = None
-        return list(unused)
+        left = [(cursor, cursor.left()) for cursor in self.cursors]
+        return {
+            replace(entry, key=tool_key(entry.key)) if cursor.of_tools else entry: stored
+            for cursor, entries in left
+            for entry, stored in entries.items()
+            if all(entry in others for other, others in left if other.shares(entry, cursor))
+        }
+
+    def unused(self) -> list[UnusedEntry]:
+        """Name the exchanges that were never served."""
+        return list(self.unserved())
 
     def overused(self) -> list[OverusedEntry]:
         """Return the exchanges that were served more often than they were recorded.

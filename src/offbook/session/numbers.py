@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
 from collections.abc import Hashable, Iterator
+from hashlib import blake2b
 from itertools import count
 
 from msgspec import Struct
 
 from offbook.faults.site import Site, Step, ToolSite
+from offbook.messages import JsonObject
+from offbook.recording.format.exchange import hash_arguments
 
 MAX_REMEMBERED_CALLS = 10_000
 """How many calls of a step are remembered, so that a later attempt finds its call: the latest."""
@@ -140,3 +145,36 @@ class CallNumbers:
         failed = [site for site in self._failed.pop((step, identity), ()) if site.call != call]
         if failed:
             self._failed[step, identity] = failed
+
+
+def call_name(step_id: str | None, fingerprint: str) -> str:
+    """Name a call, so that equal calls in other processes have the same name. The name reveals nothing."""
+    return blake2b(f"{step_id or ''}\0{fingerprint}".encode(), digest_size=16).hexdigest()
+
+
+class ToolCallNames:
+    """Names tool calls, equal ones by their numbers: processes that run the same program name the same calls alike."""
+
+    def __init__(self) -> None:
+        self._lock, self._counts = threading.Lock(), Counter[tuple[str, str]]()
+
+    def start(self, tool: str, arguments: JsonObject) -> str:
+        """Count a call, and return its name."""
+        fingerprint = hash_arguments(arguments)
+        with self._lock:
+            name = self.next(tool, fingerprint)
+            self.count(tool, fingerprint)
+        return name
+
+    def undo(self, tool: str, arguments: JsonObject) -> None:
+        """Let the next call have the number of one that was not recorded."""
+        with self._lock:
+            self._counts[tool, hash_arguments(arguments)] -= 1
+
+    def next(self, key: str, fingerprint: str, *, is_numbered: bool = True) -> str:
+        """Return the name of the next call with these arguments; equal ones that are not numbered have one name."""
+        return call_name(key, f"{fingerprint} {self._counts[key, fingerprint] if is_numbered else 0}")
+
+    def count(self, key: str, fingerprint: str) -> None:
+        """Count a call whose name was asked for before."""
+        self._counts[key, fingerprint] += 1

@@ -40,6 +40,7 @@ from offbook.session.tape import Tape
 _MISMATCH_WARNINGS: dict[MismatchKind, str] = {
     "missing": "is not in the recording; answered with the default response",
     "drifted": "differs from the recorded request; answered as recorded",
+    "rejected": "would be refused by the API",
     "exhausted": "is made more often than it was recorded; answered with the last answer",
 }
 

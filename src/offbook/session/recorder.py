@@ -15,17 +15,18 @@ from msgspec.structs import replace
 from offbook.clock import SYSTEM_CLOCK, Clock, timestamp
 from offbook.errors import InputError, RecordingWriteError
 from offbook.events import NULL_SINK, Sink
-from offbook.recording.call_cache import OWN_TURN, CallCache, CallTurn, call_name
-from offbook.recording.format.document import rules_from_meta
+from offbook.recording.call_cache import OWN_TURN, CallCache, CallTurn
+from offbook.recording.format.document import PROGRAM_TOOLS, rules_from_meta
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.keys import quote_name, unfit_tool_reason
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules
 from offbook.recording.redact.redactor import Redactor
-from offbook.recording.redact.rules import redactor_in_force
-from offbook.recording.replace_on_close import ExchangeKind, ReplaceOnCloseWriter
+from offbook.recording.redact.rules import note_credentials, redactor_in_force
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.memory import MemoryReader
 from offbook.recording.stores.store import RecordingReader, StoredExchange
+from offbook.recording.transaction import ExchangeKind, ReplaceOnCloseWriter
+from offbook.session.numbers import call_name
 
 RecordMode = Literal["append", "once", "new", "all", "fresh"]
 
@@ -164,7 +165,7 @@ class Recorder:
         Raises:
             RecordingWriteError: the exchange cannot be written.
         """
-        redactor = self._redactor.knowing(credentials)
+        redactor = self._knowing(credentials)
         key = (exchange.request_hash or "") if step is None else redactor.text(step)
         self._is_asked, self._is_answered = True, self._is_answered or is_answered
         self._held_back.append((key, redactor.redact(replace(exchange, recorded_at=timestamp(self.clock)))))
@@ -173,6 +174,11 @@ class Recorder:
             for name, each in ready:
                 self._append(name, each, turn)
         return key
+
+    def _knowing(self, credentials: Iterable[str]) -> Redactor:
+        found = tuple(credentials)
+        note_credentials(found)
+        return self._redactor.knowing(found)
 
     def copy(self, stored: StoredExchange[Exchange]) -> None:
         """Record an exchange of another recording as it is. Raises like `record`."""
@@ -191,10 +197,18 @@ class Recorder:
         self, tool: str, exchange: ToolExchange, *, credentials: Iterable[str] = (), turn: CallTurn = OWN_TURN
     ) -> RecordedAs:
         """Record an exchange of a tool, like `record`."""
-        redactor = self._redactor.knowing(credentials)
+        redactor = self._knowing(credentials)
         key = redactor.text(tool)
         redacted = redactor.redact_tool(replace(exchange, recorded_at=timestamp(self.clock)))
         return self._append_tool(key, redacted, turn)
+
+    def note_program(self) -> None:
+        """Note in the recording that its function tools are those of a program, which offbook has taken over there.
+
+        Raises like `record`.
+        """
+        with self._writing():
+            self._writer.add_meta({PROGRAM_TOOLS: True})
 
     def copy_tool(self, stored: StoredExchange[ToolExchange]) -> None:
         """Record an exchange of a tool of another recording as it is. Raises like `record`."""

@@ -14,9 +14,10 @@ from msgspec.structs import replace
 from offbook.clock import SYSTEM_CLOCK, Clock, pauses_until
 from offbook.errors import InputError
 from offbook.messages import JsonObject, ToolCall
-from offbook.recording.call_cache import ANSWERED, OWN_TURN, CallTurn, ToolCallNames, WaitingCall
+from offbook.recording.call_cache import ANSWERED, OWN_TURN, CallTurn, WaitingCall
 from offbook.recording.format.exchange import ToolExchange, json_arguments, json_form, recorded_error
 from offbook.recording.redact.redactor import Redactor
+from offbook.session.numbers import ToolCallNames
 from offbook.session.recorder import ExchangeWriter, Recorder, RecordMode
 from offbook.session.replayed_tools import ClosableToolbox, ReplayedTools, replay_tools
 from offbook.session.sources import CachedTools

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Generic, Literal
 
 import orjson
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from offbook.errors import RecordingMismatchError
@@ -18,10 +18,11 @@ from offbook.recording.format.keys import is_mcp_key
 from offbook.recording.match.continuation import Continuation, ConversationScript, ScriptedCall, WrittenAnswers
 from offbook.recording.match.conversation import tells_failure
 from offbook.recording.match.cursor import AlikeArguments, ExchangeMatch, RequestKey
-from offbook.recording.stores.store import ExchangeIndex
+from offbook.recording.stores.store import ExchangeIndex, StoredExchange
 from offbook.session.call import Call
 from offbook.session.sources import MISSING, MISSING_TOOL, RecordedModels, RecordedTools
 from offbook.session.tape import Tape
+from offbook.session.world import STATELESS, World
 
 NO_ANSWER = -1
 """The id in a line of an answer that is not recorded, as to a request for a list of models."""
@@ -56,6 +57,12 @@ class Script(Generic[E]):
         self.log.append((key, answer))
         self._answers.setdefault(key, []).append(answer)
 
+    def answers_after(self, key: RequestKey, tool: str, call: int) -> list[ExchangeMatch[E]]:
+        """Return the answers to such a request that came after that call of a tool, counted from 1."""
+        places = [place for place, (each, _) in enumerate(self.log) if tool in (each[0], each[0].rpartition(".")[2])]
+        start = places[min(call, len(places)) - 1] if places else len(self.log)
+        return [match for each, match in self.log[start + 1 :] if each == key]
+
     def answers_to(self, key: RequestKey) -> list[ExchangeMatch[E]] | None:
         """Return the answers to such a request, in order; None if it was never made."""
         return self._answers.get(key)
@@ -88,7 +95,7 @@ class ScriptedRun(Generic[E]):
     def __init__(self, script: Script[E], *, is_first: bool) -> None:
         self.is_first = is_first
         self._script, self._own_answers = script, dict[RequestKey, ExchangeMatch[E]]()
-        self._served = Counter[RequestKey]()
+        self._served, self._served_after = Counter[RequestKey](), Counter[RequestKey]()
 
     def next_answer(self, key: RequestKey) -> ExchangeMatch[E] | None:
         """Return the answer that is next for such a request, or None if it was never made. It stays next until used."""
@@ -98,6 +105,19 @@ class ScriptedRun(Generic[E]):
         if answers is None:
             return self._own_answers.get(key)
         return answers[min(self._served[key], len(answers) - 1)]
+
+    def next_answer_after(self, key: RequestKey, tool: str, call: int) -> ExchangeMatch[E] | None:
+        """Return the answer that is next for such a request, of those after that call of a tool; None without any."""
+        answers = self._script.answers_after(key, tool, call)
+        return answers[min(self._served_after[key], len(answers) - 1)] if answers else None
+
+    def was_made(self, key: RequestKey) -> bool:
+        """Return whether the first run has made such a request."""
+        return not self.is_first and self._script.answers_to(key) is not None
+
+    def note_after(self, key: RequestKey) -> None:
+        """Count an answer as served that came after a call of a tool."""
+        self._served_after[key] += 1
 
     def accepts(self, key: RequestKey, fingerprint: str | None) -> bool:
         """Return whether a recorded exchange may answer that is not in the script: only one of that very request.
@@ -215,6 +235,9 @@ class ScriptedModels(RecordedModels):
             return RecordingMismatchError("the run has diverged before", kind=match.mismatch)
         return super().refusal(call, step, match)
 
+    def judges(self, fingerprint: str) -> bool:
+        return not self.has_ended and super().judges(fingerprint)
+
     @property
     def can_continue(self) -> bool:
         """Whether misses are answered: not in the clean run, and not after the run was to stop."""
@@ -271,7 +294,8 @@ class ScriptedTools(RecordedTools):
     A call that the script does not have is a miss, unless the recording has exactly that call. The `models` of the run
     say what happens then: the call gets the result of the most similar recorded call, or the default, or the run stops,
     for models as well. `diverged` are the errors of the misses, and `continued_by` names what answered them: a nearest
-    or a default result; it is empty if nothing had to.
+    or a default result; it is empty if nothing had to. `unknown` has what the recording does not know of reads after
+    effects that nobody has seen, once each.
     """
 
     def __init__(
@@ -280,7 +304,12 @@ class ScriptedTools(RecordedTools):
         super().__init__(models.tape, alike=alike)
         self.diverged: list[RecordingMismatchError] = []
         self.continued_by = ""
-        self._run, self._models = script.start_run(), models
+        self.unknown: dict[str, None] = {}
+        self._run, self._models, self._world = script.start_run(), models, STATELESS
+
+    def remember(self, world: World) -> None:
+        """Answer as this world would, in which effects have run that nobody has seen."""
+        self._world = world
 
     def find(self, tool: str, arguments: JsonObject, fingerprint: str = "") -> ExchangeMatch[ToolExchange]:
         """Return what answers a call: see `RecordedTools.find`. A match by `default` is not to be used up.
@@ -292,7 +321,7 @@ class ScriptedTools(RecordedTools):
             return super().find(tool, arguments, fingerprint)
         if self._models.has_ended:
             raise self.refusal(tool, arguments, MISSING_TOOL)
-        match = self.look_up(tool, arguments, fingerprint)
+        match = self._after_effect(tool, arguments, fingerprint) or self.look_up(tool, arguments, fingerprint)
         if match.mismatch is None:
             return match
         refusal = self.refusal(tool, arguments, match)
@@ -301,6 +330,37 @@ class ScriptedTools(RecordedTools):
             self._models.end()
             raise refusal
         return self.continued(tool, arguments, refusal)
+
+    # After an effect whose answer was lost, an agent that reads back must not be told that nothing has happened: it
+    # would be accused of the repeat that this leads to.
+    def _after_effect(self, tool: str, arguments: JsonObject, fingerprint: str) -> ExchangeMatch[ToolExchange] | None:
+        """Return what a read says after an effect that nobody has seen; None if there is no such effect.
+
+        It is a later recorded answer to the same call, or one that was written by hand. If there is neither, the call
+        is answered as before the effect, and noted as `unknown`.
+        """
+        effect = None if self._run.is_first else self._world.unseen_before(tool)
+        if effect is None:
+            return None
+        key = (tool, fingerprint or hash_arguments(arguments))
+        if (later := self._run.next_answer_after(key, effect.tool, effect.call)) is not None:
+            self._run.note_after(key)
+            return later
+        if (written := self._written(tool, arguments, effect.tool)) is not None:
+            return ExchangeMatch("step_id", written, script_key=key)
+        if self._run.was_made(key):
+            entry = {"when": f"after {effect.tool}", "arguments": arguments, "result": None}
+            text = f"the recording does not know what {tool} says after {effect.tool}; add it to _tools"
+            self.unknown[f"{text}: {orjson.dumps({tool: [entry]}).decode()}"] = None
+        return None
+
+    def _written(self, tool: str, arguments: JsonObject, effect: str) -> StoredExchange[ToolExchange] | None:
+        """Return what was written by hand for a call after an effect: the entry with its arguments, or with none."""
+        names, conditions = {tool, tool.rpartition(".")[2]}, {f"after {effect}", f"after {effect.rpartition('.')[2]}"}
+        entries = [each for each in self.index if each.is_conditional and each.key in names]
+        fitting = [each for each in entries if each.exchange.when in conditions]
+        exact = (each for each in fitting if each.exchange.arguments == arguments)
+        return next(exact, next((each for each in fitting if each.exchange.arguments is UNSET), None))
 
     def continued(
         self, tool: str, arguments: JsonObject, refusal: RecordingMismatchError

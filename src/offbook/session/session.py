@@ -9,6 +9,7 @@ from functools import cached_property, partial
 
 from msgspec import Struct
 
+from offbook.errors import RecordingMismatchError
 from offbook.faults import At, Crash, FaultPlan, PlannedFault, ToolSite
 from offbook.faults.catalog import AnyFault, AnyOrderFault, AnyPlannedFault, AnyToolFault
 from offbook.faults.log import FaultLog
@@ -95,8 +96,10 @@ class Session(Faulted):
         tool, own = (site.tool, None) if isinstance(site, ToolSite) else ("", site)
         token = lost_answer.set(tool if fault is not None and fault.breaks_response else None)
         try:
-            with self.faults.explain_mismatch(own):
-                yield
+            yield
+        except RecordingMismatchError as error:
+            self.faults.explain(error, own)
+            raise
         finally:
             lost_answer.reset(token)
 

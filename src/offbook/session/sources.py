@@ -125,6 +125,10 @@ class RecordedModels(Source[Exchange]):
             )
         return mismatch_error(replace(call.request, step_id=step), match, self.tape.reader, self.tape.rules)
 
+    def judges(self, fingerprint: str) -> bool:
+        """Return whether a request may break rules of its vendor: not if its answer is recorded."""
+        return self.tape.reader.last(key=None, fingerprint=fingerprint) is None
+
     def can_answer(self, fingerprint: str) -> bool:
         """Return whether an exchange with this fingerprint is left, or repeats."""
         return self._cursor.match(None, fingerprint).mismatch is None
@@ -246,6 +250,10 @@ class RecordedTools(Source[ToolExchange]):
         self.tape, self.index = tape, tape.reader.tools
         super().__init__(Cursor(self.index) if cursor is None else cursor)
         self._alike, self._finds_servers = alike or tape.alike_arguments, finds_servers
+
+    def note_defaults(self, tool: str, defaults: JsonObject) -> None:
+        """Note the defaults of a tool's arguments: a call is the same with one that is given and one that is not."""
+        self._alike.note_defaults(tool, defaults)
 
     def find(self, tool: str, arguments: JsonObject, fingerprint: str = "") -> ExchangeMatch[ToolExchange]:
         """Return what answers a call of a tool. It counts as served when it is passed to `use`.

@@ -48,6 +48,17 @@ class SchemaParameters:
             raise arguments_error((line for error in errors for line in _problems(error)), tool=self._tool)
 
 
+def schema_problem(schema: JsonObject, value: JsonObject) -> str:
+    """Return why a value does not fit a schema, in the words of jsonschema; empty if it fits, or nobody can tell."""
+    try:
+        kind = validator_class(schema)
+        kind.check_schema(schema)
+        error = best_match(kind(schema, registry=Registry()).iter_errors(value))
+    except (SchemaError, Unresolvable):
+        return ""
+    return "" if error is None else str(error.message)
+
+
 def _object_schema(schema: Mapping[str, Any], *, tool: str) -> JsonObject:
     shaped = not schema or schema.keys() & {"type", *SHAPES}
     if not shaped or schema.get("type", "object") != "object" or not isinstance(schema.get("$schema", ""), str):

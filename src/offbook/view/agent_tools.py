@@ -110,6 +110,7 @@ class LibraryTools:
         report = self._folder / EXPLORATIONS / f"{recorded.path.stem}.json"
         report.parent.mkdir(parents=True, exist_ok=True)
         options = ["--replay", str(recorded.path), "--faults", faults, "--budget", budget]
+        options += ["-o", "allow_partial=true"]  # what it returns says how many cases there are
         options += ["-o", f"declared={declared}"] if declared else []
         arguments = ["explore", *options, "--reporter", f"json={report}", "--quiet", "--", *command]
         ended = await asyncio.to_thread(self._run, arguments)
@@ -146,6 +147,7 @@ def _findings(report: ReportInput) -> JsonObject:
     return {
         "subject": exploration.subject,
         "cases": len(exploration.results),
+        "left_out": exploration.left,
         "verdicts": exploration.counts,
         "findings": [
             {

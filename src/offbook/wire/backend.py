@@ -58,13 +58,13 @@ if TYPE_CHECKING:
 MAX_SESSIONS = 10_000
 MAX_SESSION_NAME_CHARS = 2_000
 SESSION_HEADER = "x-offbook-session"
-_PREFIX = re.compile(r"/s/([^/]{1,2000})(/.*)", re.DOTALL)
+_PREFIX = re.compile(r"/s/([^/]{1,2000})(/.*)?", re.DOTALL)
 
 
 def split_session_path(path: str) -> tuple[str, str]:
     """Split a path into its session, unquoted and empty if it has none, and the path within the session."""
     prefixed = _PREFIX.fullmatch(path) if path.startswith("/s/") else None
-    return ("", path) if prefixed is None else (unquote(prefixed[1]), prefixed[2])
+    return ("", path) if prefixed is None else (unquote(prefixed[1]), prefixed[2] or "/")
 
 
 def session_prefix(name: str) -> str:
@@ -329,6 +329,7 @@ class WireBackend:
             encoder=encoder,
             plan=plan,
             is_live=self.is_live,
+            lenient_requests=options.lenient_requests,
             retry_after_ms=options.retry_after_ms,
             sink=guard_sink(options.sink),
             on_call=options.on_call,

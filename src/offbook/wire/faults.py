@@ -27,8 +27,7 @@ from offbook.faults import (
     WrongContentType,
     WrongShape,
 )
-from offbook.faults.fault import add_mark
-from offbook.faults.http import INJECTED_ERROR
+from offbook.faults.fault import INJECTED_ERROR, add_mark
 from offbook.faults.order import OrderFault
 from offbook.faults.stream import MALFORMED
 from offbook.messages import Reply, Request, Response, WholeReply, deltas_of
@@ -167,11 +166,10 @@ def _(fault: OrderFault, target: FaultTarget) -> HttpResponse:
 
 @apply_fault.register
 def _(fault: HttpError, target: FaultTarget) -> HttpResponse:
-    headers = _sendable(fault.headers, target.codec)
+    headers, text = _sendable(fault.headers, target.codec), fault.said(target.mark)
     if not fault.body:
-        return error_response(target.codec, fault.status_code, target.marked(INJECTED_ERROR), headers=headers)
-    body = target.marked(fault.body).encode("utf-8", "replace")
-    return whole_response(fault.status_code, body, headers=headers)
+        return error_response(target.codec, fault.status_code, text, headers=headers)
+    return whole_response(fault.status_code, text.encode("utf-8", "replace"), headers=headers)
 
 
 def _sendable(headers: dict[str, str], codec: Codec) -> dict[str, str]:
@@ -189,9 +187,8 @@ def _sendable(headers: dict[str, str], codec: Codec) -> dict[str, str]:
 @apply_fault.register
 def _(fault: ContextOverflow, target: FaultTarget) -> HttpResponse:
     if not target.codec.name.startswith("openai"):
-        message = target.marked("prompt is too long: the maximum context length was exceeded")
-        return error_response(target.codec, 400, message)
-    return whole_response(400, target.marked(fault.body).encode())
+        return error_response(target.codec, fault.status_code, target.marked(fault.message))
+    return whole_response(fault.status_code, target.marked(fault.body).encode())
 
 
 @apply_fault.register

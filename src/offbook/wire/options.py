@@ -34,6 +34,7 @@ class StandInOptions(TypedDict, total=False):
     responses: Mapping[str, Any] | Document | None
     strict: bool | None
     default_response: str | None
+    lenient_requests: bool
     faults: Iterable[str | PlannedFault] | FaultPlan
     latency_model: LatencyModel
     latency_ms: float
@@ -117,6 +118,7 @@ class WireOptions(Struct, frozen=True, kw_only=True):
         has_tools: whether the server stands in for MCP servers, too, so that faults of tools can fire.
         can_crash: whether programs can be killed, and started again.
         tools: how the function tools of a program are answered that asks about each call; None if none does.
+        lenient_requests: whether requests that the vendor refuses are answered, too.
     """
 
     recording: str | os.PathLike[str] | None = None
@@ -144,6 +146,7 @@ class WireOptions(Struct, frozen=True, kw_only=True):
     has_tools: bool = False
     can_crash: bool = False
     tools: ProgramToolOptions | None = None
+    lenient_requests: bool = False
 
     @property
     def is_strict(self) -> bool:

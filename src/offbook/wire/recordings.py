@@ -250,7 +250,8 @@ class RecordingSet:
     def _encoder_of(self, reader: RecordingReader) -> AnswerEncoder:
         tape = Tape(reader, strict=self._strict)
         if self._strict:
-            check_strict(reader.version, source=reader.source)
+            is_empty = next(chain[StoredExchange[Any]](reader, reader.tools), None) is None
+            check_strict(reader.version, source=reader.source, is_empty=is_empty)
         return AnswerEncoder(tape, latency=self._latency, default_response=self._default_response)
 
 

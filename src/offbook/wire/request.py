@@ -6,7 +6,7 @@ import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import msgspec
@@ -23,7 +23,18 @@ from offbook.providers.aws_signature import SIGNED_SCHEME
 from offbook.recording.format.wire_record import PLAIN_HTTP, WEBSOCKET, wire_text
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules, canonical_bytes, identify
 from offbook.schema_errors import explain_msgspec_error
-from offbook.vendors import CREDENTIAL_HEADERS, SECRET_QUERY, VENDORS, VendorName, codec_of
+from offbook.vendors import (
+    CREDENTIAL_QUERY,
+    MIN_WEAK_CREDENTIAL_CHARS,
+    SECRET_QUERY,
+    VENDORS,
+    VendorName,
+    codec_of,
+    is_credential_header,
+)
+
+if TYPE_CHECKING:
+    from offbook.codecs.rules.rule import Refusal
 
 _AWS_ATTEMPT = re.compile(r"attempt=([1-9][0-9]{0,4})(?![0-9])")
 
@@ -63,18 +74,24 @@ _SIGNATURE = re.compile(r"(?:Credential|Signature)=([^/,\s]+)")
 
 def credentials_of(request: HttpRequest) -> tuple[str, ...]:
     """Return the secrets that a request carries to prove who sends it: in headers, cookies and the query."""
-    found = [value for name, value in parse_qsl(request.query) if name.lower() in SECRET_QUERY]
+    found = [value for name, value in parse_qsl(request.query) if _is_credential(name.lower(), value)]
     for name, value in request.headers.items():
         if name.lower() == "cookie":
-            found += [pair.partition("=")[2].strip() for pair in value.split(";")]
+            found += [pair.partition("=")[2].strip(' "') for pair in value.split(";")]
         elif name.lower() == "sec-websocket-protocol":
             found.append(subprotocol_key(value))
-        elif name.lower() in CREDENTIAL_HEADERS:
+        elif is_credential_header(name.lower()):
             scheme, _, rest = value.strip().partition(" ")
             found += [value.strip(), rest.strip()]
             found += _basic_password(rest) if scheme.lower() == "basic" else []
             found += _SIGNATURE.findall(rest) if scheme == SIGNED_SCHEME else []
     return tuple(dict.fromkeys(filter(None, found)))
+
+
+def _is_credential(name: str, value: str) -> bool:
+    """Return whether a parameter of a query proves who sends a request."""
+    is_weak = name in CREDENTIAL_QUERY and len(value) >= MIN_WEAK_CREDENTIAL_CHARS and any(map(str.isdigit, value))
+    return name in SECRET_QUERY or name.replace("_", "-").endswith(("-key", "-token", "-secret")) or is_weak
 
 
 _KEY_SUBPROTOCOL = "openai-insecure-api-key."
@@ -158,6 +175,7 @@ _POST_ROUTES = (
 _MODELS_PATH = re.compile(r"(.*/)?models(/.+)?|/api/(tags|ps|version)")
 _GOOGLE_PATH = re.compile(r"/(v1alpha|v1beta|upload/v1beta)/")
 _VERTEX_PATH = re.compile(r"(/v1[a-z0-9]*)?/(projects/[^/]+/locations/[^/]+/|publishers/)")
+_ANTHROPIC_PROBE = "/api/hello"
 _OLLAMA_PATH = re.compile(r"/api/(?!v\d)")
 
 
@@ -182,7 +200,7 @@ def _vendor_at(path: str, headers: Mapping[str, str]) -> VendorName:
     """Return the vendor by headers, where the path alone does not show it."""
     if (cloud := _cloud_at(path)) is not None:
         return cloud
-    if "anthropic-version" in headers or "anthropic-beta" in headers:
+    if "anthropic-version" in headers or "anthropic-beta" in headers or path == _ANTHROPIC_PROBE:
         return "anthropic"
     if _GOOGLE_PATH.match(path) or "x-goog-api-key" in headers or "x-goog-api-client" in headers:
         return "google"
@@ -196,12 +214,30 @@ MAX_CACHED = 4096
 _BOUNDARY = re.compile(r'multipart/[^;]+;.*boundary="?([^";\s]+)"?', re.IGNORECASE)
 
 
+class SentRequest(Struct, frozen=True, gc=False):
+    """A model request as it was sent: the protocol of its path, its path with the query, and its body."""
+
+    protocol: str
+    path: str
+    body: bytes
+
+    def refusal(self, *, has_real_answers: bool) -> Refusal | None:
+        """Return how the vendor refuses the request; None if it does not, as far as that is known."""
+        from offbook.codecs.rules import refusal_of  # noqa: PLC0415 - only requests that are not recorded need it
+
+        try:
+            request = WireRequest(self.path, _json_object(self.body))
+            return refusal_of(self.protocol, request, has_real_answers=has_real_answers)
+        except (RequestError, RecursionError):  # it is not JSON, or nested too deep
+            return None
+
+
 class ParsedRequest(Struct, frozen=True):
     """A parsed request. `fields` is its content as canonical JSON, `request_hash` the fingerprint of that.
 
     `request` is set if a codec has decoded it. If a codec should have and could not, `problem` says why.
     `wants_usage` and `is_array` are options of streaming clients that are not part of the fingerprint. `is_message` if
-    it was sent over a WebSocket, after the handshake.
+    it was sent over a WebSocket, after the handshake. `sent` is set if the path is that of a model call.
     """
 
     route: ApiRoute
@@ -214,6 +250,7 @@ class ParsedRequest(Struct, frozen=True):
     problem: str = ""
     method: str = "POST"
     is_message: bool = False
+    sent: SentRequest | None = None
 
     @property
     def is_streamed(self) -> bool:
@@ -279,15 +316,17 @@ def parse_request(request: HttpRequest, rules: NormaliseRules = NO_RULES) -> Par
         return _parse_packed(request, ApiRoute(route.vendor, route.operation), problem=str(error))
     if route.codec is None:
         return _parse_plain_http(request, route)
+    target = f"{request.path}?{request.query}" if request.query else request.path
+    sent = SentRequest(route.protocol, target, request.body)
     try:
         body = _json_object(request.body)
-        target = f"{request.path}?{request.query}" if request.query else request.path
         model_request = route.codec.decode_request(WireRequest(target, body))
         request_hash, fields = identify(model_request, rules)
     except OtherProtocolError:
         return _parse_plain_http(request, ApiRoute(route.vendor, route.operation))
     except RequestError as error:
-        return _parse_plain_http(request, ApiRoute(route.vendor, route.operation), problem=str(error))
+        plain = _parse_plain_http(request, ApiRoute(route.vendor, route.operation), problem=str(error))
+        return replace(plain, sent=sent)
     return ParsedRequest(
         route=route,
         place=request.path,
@@ -296,6 +335,7 @@ def parse_request(request: HttpRequest, rules: NormaliseRules = NO_RULES) -> Par
         fields=fields,
         wants_usage=_wants_usage(body),
         is_array=route.protocol == "gemini" and model_request.stream and "alt=sse" not in request.query,
+        sent=sent,
     )
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from http import HTTPStatus
 from itertools import groupby
 from operator import itemgetter
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import orjson
 from msgspec import Struct, field
@@ -24,6 +24,9 @@ from offbook.messages import Response, StreamDelta
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.wire_record import WEBSOCKET, WireRecord, json_documents
 from offbook.wire.request import ParsedRequest
+
+if TYPE_CHECKING:
+    from offbook.codecs.rules.rule import Refusal
 
 STATUSES_WITHOUT_BODY = frozenset((*range(100, 200), 204, 304))
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
@@ -282,6 +285,13 @@ def error_response(
 def refusal_response(codec: Codec, status: int, message: str) -> HttpResponse:
     """Encode an error in the vendor's format that SDKs do not retry."""
     return error_response(codec, status, message, headers=NO_RETRY)
+
+
+def vendor_refusal(codec: Codec, refusal: Refusal) -> HttpResponse:
+    """Encode the refusal of a request that breaks a rule of the vendor, in its shape and words."""
+    answer = refusal_response(codec, refusal.status, refusal.breach.message)
+    body = refusal.error_body(codec.encode_error)
+    return replace(answer, frames=((0.0, orjson.dumps(body)),))
 
 
 _RETRYABLE_STATUSES = frozenset((408, 409, 429))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal, Protocol
 
+import orjson
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -22,7 +24,7 @@ from offbook.faults import AnyFault, AnyToolFault, Crash, FaultPlan, ToolSite
 from offbook.faults.catalog import AnyOrderFault
 from offbook.faults.log import FaultLog
 from offbook.faults.site import Site
-from offbook.messages import Request, Response
+from offbook.messages import JsonObject, Request, Response
 from offbook.recording.format.exchange import Exchange, RecordedToolCall, ToolExchange
 from offbook.recording.format.wire_record import WEBSOCKET_METHOD
 from offbook.recording.match.continuation import Continuation
@@ -33,27 +35,40 @@ from offbook.session.numbers import CallNumbers
 from offbook.session.script import ModelScript, OnMiss, Script, ScriptedModels
 from offbook.session.session import NO_FAULTS, Session
 from offbook.session.sources import RecordedModels, RecordedTools
+from offbook.session.world import World
 from offbook.text import shorten
-from offbook.tools.effects import Effect
+from offbook.tools.effects import Effect, ToolDeclaration
+from offbook.vendors import codec_of
 from offbook.wire.faults import FaultTarget, apply_fault, with_retry_after
 from offbook.wire.options import ignore_call
 from offbook.wire.recordings import AnswerEncoder
 from offbook.wire.request import HttpRequest, ParsedRequest, RequestParser
-from offbook.wire.response import NO_ANSWER, HttpResponse, refusal_response, spoils_answer
+from offbook.wire.response import (
+    NO_ANSWER,
+    HttpResponse,
+    has_wire_bytes,
+    refusal_response,
+    spoils_answer,
+    vendor_refusal,
+)
 from offbook.wire.server.session_clock import LOOP_CLOCK, ResponseClock
 
 if TYPE_CHECKING:
+    from offbook.codecs.rules.rule import Refusal
+    from offbook.wire.synthetic.objects import StoredObjects
     from offbook.wire.tools import ProgramToolCall
 
 logger = logging.getLogger("offbook.wire")
 
+OK = 200
 MISS_STATUS = 422
 """A status that no SDK retries, and that no vendor uses for an error that an agent could correct."""
 
 _MISS_HINTS: dict[MismatchKind, str] = {
     "missing": "",
-    "drifted": 'record it again with record_mode="all", which replaces its entries, or undo the change',
+    "drifted": "record it again, or undo the change",
     "exhausted": "a new session starts from the beginning",
+    "rejected": "correct the request, or set lenient_requests",
 }
 
 MAX_ERROR_CHARS = 4_000
@@ -71,7 +86,8 @@ class CallAttempt(Struct, frozen=True, gc=False):
 
     `call` counts the model calls of the session, and is 0 for other requests; `attempt_number` counts the attempts of
     one call. `site` is where a fault plan finds it, if it is a model call. In an exploration, the texts of the fault
-    carry the `mark`.
+    carry the `mark`. `refusal` is how its vendor refuses the
+    request.
     """
 
     parsed: ParsedRequest
@@ -83,6 +99,7 @@ class CallAttempt(Struct, frozen=True, gc=False):
     call: int = 0
     mark: str = ""
     crash: Crash | None = None
+    refusal: Refusal | None = None
 
     def content(self, exchange: Exchange | None) -> CallContent | None:
         """Return the messages of a model call that the exchange answers; None for other requests."""
@@ -188,8 +205,8 @@ MAX_CALLS = 10_000
 class CallObserver(Protocol):
     """Observes the calls of a run, on the server's thread."""
 
-    def received(self, request: HttpRequest) -> None:
-        """Called with each request before it is answered."""
+    def received(self, request: HttpRequest, number: int) -> None:
+        """Called with each request and its number before it is answered."""
 
     def answered(self, attempt: CallAttempt, answer: HttpResponse, outcome: WireOutcome) -> None:
         """Called when the session has answered a call. Sending the answer may still take long."""
@@ -239,7 +256,7 @@ class RequestMemory:
 class NullCallObserver:
     """Ignores all calls."""
 
-    def received(self, request: HttpRequest) -> None: ...
+    def received(self, request: HttpRequest, number: int) -> None: ...
 
     def answered(self, attempt: CallAttempt, answer: HttpResponse, outcome: WireOutcome) -> None: ...
 
@@ -263,7 +280,7 @@ class ExploredRun(Struct, frozen=True):
     """One run of an exploration: see `ScriptedModels`. The parts of its answers are due on `clock`.
 
     If the run also has calls that do not come over HTTP, `numbers` and `fault_log` are those of all its calls.
-    `tool_script` is that of the function tools of a program.
+    `tool_script` is that of the function tools of a program, `declarations` is what is declared about its tools.
     """
 
     script: ModelScript
@@ -275,6 +292,7 @@ class ExploredRun(Struct, frozen=True):
     numbers: CallNumbers | None = None
     fault_log: FaultLog | None = None
     tool_script: Script[ToolExchange] | None = None
+    declarations: Mapping[str, ToolDeclaration] = {}
 
 
 class WireSession(Session, Served):
@@ -285,7 +303,8 @@ class WireSession(Session, Served):
     and `failures` the failures of real APIs that were recorded, by their descriptions; `cost_usd` is what their answers
     have cost, and `tool_turns` are the tool calls of each answer with some. A session that `is_live` leaves calls
     without a recorded answer to the real API. `source` finds recorded answers, and `encoder` encodes them; both are
-    None if there is no recording yet. `tool_source` has the recorded results of the program's own tools, if it asks for
+    None if there is no recording yet. Requests that their vendor refuses are refused, unless `lenient_requests`.
+    `tool_source` has the recorded results of the program's own tools, if it asks for
     them.
     `diverged` is the first miss of a model call: other calls, such as for a list of models, change no conversation.
     `effects` are the side effects that the program has reported over HTTP, `refused_effects` the reports that could not
@@ -306,6 +325,7 @@ class WireSession(Session, Served):
         encoder: AnswerEncoder | None,
         plan: FaultPlan = NO_FAULTS,
         is_live: bool = False,
+        lenient_requests: bool = False,
         retry_after_ms: float | None = None,
         sink: Sink = NULL_SINK,
         on_call: Callable[[WireCall], None] = ignore_call,
@@ -321,6 +341,7 @@ class WireSession(Session, Served):
             wait=self.clock.wait,
         )
         self.name, self.is_live, self.source, self._encoder = name, is_live, source, encoder
+        self._lenient_requests, self._has_real_answers = lenient_requests, True
         self.tool_source: RecordedTools | None = None
         self.calls: deque[WireCall] = deque(maxlen=MAX_CALLS)
         self.misses: deque[Miss] = deque(maxlen=MAX_CALLS)
@@ -346,9 +367,19 @@ class WireSession(Session, Served):
         return has_plan or (self.source is not None and self.source.tape.answers_in_order)
 
     @property
+    def world(self) -> World:
+        """What the tools of an explored run must remember."""
+        return World(self.faults, {} if self._explored_run is None else self._explored_run.declarations)
+
+    @property
     def tool_script(self) -> Script[ToolExchange] | None:
         """The script of the function tools of an explored program."""
         return None if self._explored_run is None else self._explored_run.tool_script
+
+    @property
+    def lenient_requests(self) -> bool:
+        """Whether requests that a vendor or a server refuses are answered, too."""
+        return self._lenient_requests
 
     @property
     def is_explored(self) -> bool:
@@ -367,9 +398,9 @@ class WireSession(Session, Served):
 
     def start(self, request: HttpRequest, parsed: ParsedRequest | None = None) -> CallAttempt:
         """Parse the request, unless it is `parsed` already, and number it."""
-        self.observer.received(request)
         parsed = self._parser.parse(request) if parsed is None else parsed
         number, step_id = self.numbers.next_request(), request.headers.get(STEP_HEADER) or None
+        self.observer.received(request, number)
         if parsed.route.operation not in FAULTED_OPERATIONS:
             attempt = self.numbers.start_other(parsed.request_hash, request.attempt)
             return CallAttempt(parsed, number, attempt, step_id)
@@ -392,9 +423,11 @@ class WireSession(Session, Served):
         if attempt.crash is not None:
             return self._crash(attempt, attempt.crash)
         try:
-            return self._answer_from_recording(attempt) if attempt.fault is None else self._answer_with_fault(attempt)
+            if attempt.fault is None:
+                return self._answer_from_recording(attempt)
+            return self._rejected(attempt) or self._answer_with_fault(attempt)
         except RecordingMismatchError as error:
-            return None if self.is_live else self._answer_miss(attempt, error)
+            return None if self.is_live else self._rejected(attempt) or self._answer_miss(attempt, error)
         except (RecordingUnavailableError, RecordingWriteError) as error:
             return self.refuse(attempt, error)
 
@@ -470,8 +503,13 @@ class WireSession(Session, Served):
     def note_tool_miss(
         self, call: WireCall, error: RecordingMismatchError, *, hint: str = ""
     ) -> RecordingMismatchError:
-        """Note a tool call, or another request to an MCP server, that is not recorded; return the client's error."""
-        error = self._after_faults(error.replace(hint=hint or _MISS_HINTS[error.kind]))
+        """Note a tool call, or another request to an MCP server, that is not recorded; return the client's error.
+
+        What a server refuses in an exploration is a part of the run, but not in the clean one.
+        """
+        if error.kind == "rejected" and isinstance(self.source, ScriptedModels) and not self.source.is_clean:
+            return error
+        error = self.faults.explain(error.replace(hint=hint or _MISS_HINTS[error.kind]))
         self._note_miss(error, call=0, place=call.place, number=call.number, attempt=1, method=call.method)
         self.diverged = self.diverged or str(error)
         if self._explored_run is None:
@@ -556,13 +594,45 @@ class WireSession(Session, Served):
     def _answer_from_recording(self, attempt: CallAttempt) -> HttpResponse:
         source, encoder = self._require_recording()
         match = source.find(attempt.parsed, attempt.step_id)
-        answer = encoder.answer(match, attempt.parsed).merged
+        is_same = match.stored is not None and match.stored.fingerprint == attempt.parsed.request_hash
+        if not is_same and (rejection := self._rejected(attempt)) is not None:
+            source.give_back(match)
+            return rejection
+        answer = self._stored_object(match, attempt.parsed) or encoder.answer(match, attempt.parsed).merged
+        is_real = match.stored is not None and has_wire_bytes(match.stored.exchange, attempt.parsed)
+        self._has_real_answers = self._has_real_answers and is_real
         self._use(source, match)
+        if not source.tape.strict:
+            self._objects.note(attempt.parsed, answer)
         self._report_served(attempt, match)
         outcome: WireOutcome = (
             "served" if match.stored else "synthetic" if attempt.parsed.request is None else "default"
         )
         return self.note(attempt, answer, CallOutcome(outcome, match.key, tool_calls=_tool_calls_of(match)))
+
+    @cached_property
+    def _objects(self) -> StoredObjects:
+        from offbook.wire.synthetic.objects import StoredObjects  # noqa: PLC0415 - a strict replay has none
+
+        return StoredObjects(self._ask)
+
+    def _ask(self, path: str, body: JsonObject) -> HttpResponse:
+        """Return what a client would get that made this model call; it is not in the list of calls."""
+        source, encoder = self._require_recording()
+        parsed = self._parser.parse(HttpRequest("POST", path, "", {}, orjson.dumps(body)))
+        match = source.find(parsed, None)
+        self._use(source, match)
+        return encoder.answer(match, parsed).merged
+
+    def _stored_object(self, match: ExchangeMatch[Exchange], parsed: ParsedRequest) -> HttpResponse | None:
+        """Return the answer to a request for an object of this session; None if it is for something else.
+
+        A strict replay knows the objects that were recorded, and no others.
+        """
+        source, encoder = self._require_recording()
+        if parsed.request is not None or match.stored is not None or source.tape.strict:
+            return None
+        return self._objects.answer(parsed, encoder.response(match, parsed))
 
     def _use(self, source: RecordedModels, match: ExchangeMatch[Exchange]) -> None:
         """Count a match as served."""
@@ -585,6 +655,7 @@ class WireSession(Session, Served):
             return self._require_recording()[1].response(find(), attempt.parsed)
 
         answer = self._apply_fault(attempt, FaultTarget(attempt.parsed, clean, response))
+        self._has_real_answers = self._has_real_answers and answer.status != OK
         if match is None:
             return self.note(attempt, answer, CallOutcome("fault"))
         self._report_served(attempt, match)
@@ -633,8 +704,36 @@ class WireSession(Session, Served):
             raise RecordingMismatchError("nothing is recorded yet", kind="missing")
         return self.source, self._encoder
 
+    def _rejected(self, attempt: CallAttempt) -> HttpResponse | None:
+        """Return the vendor's refusal of a request that breaks its rules; None if it breaks none.
+
+        A request that is recorded was accepted by the real API. That is looked up only here, since a match by the
+        fingerprint never comes here, and rules are checked once a request.
+        """
+        sent, source = attempt.parsed.sent, self.source
+        if sent is None or self._lenient_requests or self.is_live:
+            return None
+        if source is not None and not source.judges(attempt.parsed.request_hash):
+            return None
+        refusal = sent.refusal(has_real_answers=self._has_real_answers)
+        if refusal is None:
+            return None
+        attempt = replace(self.forgive(attempt), refusal=refusal)
+        error = RecordingMismatchError(
+            f"the API would refuse this request ({refusal.status}): {refusal}",
+            kind="rejected",
+            hint=_MISS_HINTS["rejected"],
+        )
+        self._report_miss(attempt, error)
+        if self._explored_run is None:
+            logger.warning("%s", error)
+        elif isinstance(source, ScriptedModels) and source.is_clean:
+            self._note_divergence(attempt, error, is_answered=False)
+        codec = codec_of(sent.protocol)
+        return self.note(attempt, vendor_refusal(codec, refusal), CallOutcome("missed"))
+
     def _answer_miss(self, attempt: CallAttempt, error: RecordingMismatchError) -> HttpResponse:
-        error = self._after_faults(error.replace(hint=_MISS_HINTS[error.kind]), attempt.site)
+        error = self.faults.explain(error.replace(hint=_MISS_HINTS[error.kind]), attempt.site)
         self._report_miss(attempt, error)
         scripted = self.source if isinstance(self.source, ScriptedModels) else None
         match = None if scripted is None else scripted.continued(attempt.parsed, attempt.step_id)
@@ -647,11 +746,6 @@ class WireSession(Session, Served):
         refusal = refusal_response(attempt.parsed.route.any_codec, MISS_STATUS, message)
         return self.note(attempt, refusal, CallOutcome("missed"))
 
-    def _after_faults(self, error: RecordingMismatchError, site: Site | None = None) -> RecordingMismatchError:
-        """Return the error with the faults that can have caused it, if there are any, instead of its hint."""
-        causes = self.faults.causes(site)
-        return error.replace(fired=causes, hint="") if causes else error
-
     def _note_divergence(self, attempt: CallAttempt, error: RecordingMismatchError, *, is_answered: bool) -> None:
         parsed = attempt.parsed
         is_conversation = parsed.request is not None or bool(parsed.problem)
@@ -661,6 +755,7 @@ class WireSession(Session, Served):
     def _answer_continued(self, attempt: CallAttempt, match: ExchangeMatch[Exchange]) -> HttpResponse:
         """Answer a miss of an explored run, with the call's fault if it has one."""
         encoder, parsed = self._require_recording()[1], attempt.parsed
+        self._has_real_answers = False
         if attempt.fault is None:
             outcome: WireOutcome = "continued" if match.stored or match.given else "default"
             return self.note(attempt, encoder.answer(match, parsed).merged, CallOutcome(outcome, match.key))

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 RecordMode: TypeAlias = Literal["append", "once", "new", "all", "fresh"]
 LatencyModel: TypeAlias = Literal["constant", "normal", "replay"]
 
+LENIENT_REQUESTS = "Also answer requests that the real API would refuse."
+
 BaseUrlVars: TypeAlias = Annotated[
     tuple[str, ...],
     Option(
@@ -114,6 +116,7 @@ class WireArguments(Struct, frozen=True, kw_only=True):
     ] = None
     lenient: Annotated[bool, Option("Answer requests that are not recorded with a default.", "--lenient")] = False
     default_response: Annotated[str | None, Option("The text of that default. Implies lenient.", metavar="TEXT")] = None
+    lenient_requests: Annotated[bool, Option(LENIENT_REQUESTS)] = False
     latency_model: Annotated[
         LatencyModel,
         Option("How long answers take: latency_ms (constant), around it (normal), or as recorded (replay)."),
@@ -156,6 +159,11 @@ class WireArguments(Struct, frozen=True, kw_only=True):
         """The number of the call from which on the real APIs answer, and not the recording."""
         return None
 
+    @property
+    def answers_alone(self) -> bool:
+        """Whether there is neither a recording nor a real API: the default answers every call."""
+        return False
+
     def fault_plan(self) -> FaultPlan:
         """Return the faults of the lines, followed by those of the file.
 
@@ -169,7 +177,8 @@ class WireArguments(Struct, frozen=True, kw_only=True):
 
     def check_together(self) -> None:
         """Raise InputError if options exclude each other or have no effect."""
-        if (self.replay is None) == (self.record is None) and self.live_from_call is None:
+        has_source = self.live_from_call is not None or self.answers_alone
+        if (self.replay is None) == (self.record is None) and not has_source:
             reason = "--record and --replay exclude each other" if self.record else "--replay or --record is required"
             hint = "leave one of them out" if self.record else "add --replay PATH, or --record PATH to make a recording"
             raise InputError(reason, hint=hint)
@@ -181,7 +190,7 @@ class WireArguments(Struct, frozen=True, kw_only=True):
         for option, is_given in recording_options.items():
             if self.record is None and is_given and self.live_from_call is None:
                 raise InputError(f"{option} requires --record", hint="add --record PATH")
-        if self.replay is None and (self.lenient or self.default_response is not None):
+        if self.replay is None and (self.lenient or self.default_response is not None) and not self.answers_alone:
             option = "--lenient" if self.lenient else "default_response"
             raise InputError(f"{option} requires --replay", hint="leave it out")
         if self.record is not None and "://" not in self.record and Path(self.record).suffix != ".json":
@@ -241,6 +250,9 @@ class ExecArguments(WireArguments, frozen=True, kw_only=True):
     port: Annotated[
         Annotated[int, Meta(ge=0, le=65535)], Option("The port to listen on; 0 is any free port.", metavar="N")
     ] = 0
+    open: Annotated[bool, Option("Let every program of this machine use the port of the run, without its token.")] = (
+        False
+    )
     report: Annotated[
         str | None,
         Option("Write the outcome of each call to this JSON file.", "--report", metavar="PATH", is_path=True),
@@ -297,6 +309,8 @@ class ServeArguments(WireArguments, frozen=True, kw_only=True):
 
     section: ClassVar[str] = "serve"
 
+    lenient_requests: Annotated[bool, Option(LENIENT_REQUESTS, "--lenient-requests", was="--strict-requests")] = False
+
     host: Annotated[
         str,
         Option(
@@ -315,6 +329,12 @@ class ServeArguments(WireArguments, frozen=True, kw_only=True):
             "The key that clients must send.", "--api-key", metavar="KEY", variable="OFFBOOK_API_KEY", is_per_run=True
         ),
     ] = ""
+    open: Annotated[
+        bool,
+        Option(
+            "Let every program of this machine use a server that records, without its token.", "--open", is_per_run=True
+        ),
+    ] = False
     allow_hosts: Annotated[
         tuple[str, ...],
         Option("Names of this server besides localhost: agent.test, *.test.", was="--allow-host", metavar="NAME"),
@@ -331,11 +351,15 @@ class ServeArguments(WireArguments, frozen=True, kw_only=True):
         str,
         Option(
             "Answer sessions as one with all servers of this name; with --replay redis://….",
-            "--session-group",
+            was="--session-group",
             metavar="NAME",
         ),
     ] = ""
     as_json: Annotated[bool, Option("Print JSON, for machines.", "--json", key="json", is_per_run=True)] = False
+
+    @property
+    def answers_alone(self) -> bool:
+        return self.replay is None and self.record is None and (self.lenient or self.default_response is not None)
 
     def _unfit(self) -> set[str]:
         unfit = super()._unfit()

@@ -10,7 +10,11 @@ from pathlib import Path
 from offbook.settings import ToolSettings
 from offbook.wire.server.control import TOOLS_PATH
 
-URL_VARIABLE, FUNCTIONS_VARIABLE = "OFFBOOK_TOOLS_URL", "OFFBOOK_TOOL_FUNCTIONS"
+URL_VARIABLE, SOCKET_VARIABLE, FUNCTIONS_VARIABLE = (
+    "OFFBOOK_TOOLS_URL",
+    "OFFBOOK_TOOLS_SOCKET",
+    "OFFBOOK_TOOL_FUNCTIONS",
+)
 _GUEST = Path(__file__).parents[1] / "subjects" / "program" / "guest"
 SITE = str(_GUEST / "site")
 """The folder of the `sitecustomize` that Python loads when it starts."""
@@ -19,13 +23,19 @@ NODE_GUEST = str(_GUEST / "node_tools.cjs")
 NODE_OPTIONS = "NODE_OPTIONS"
 
 
-def tool_variables(environment: Mapping[str, str], url: str, tools: Mapping[str, ToolSettings]) -> dict[str, str]:
-    """Return the variables that have the tools of a Python or Node program taken over by the server at `url`."""
+def tool_variables(
+    environment: Mapping[str, str], url: str, tools: Mapping[str, ToolSettings], *, socket: str = ""
+) -> dict[str, str]:
+    """Return the variables that have the tools of a Python or Node program taken over by the server at `url`.
+
+    The program asks at the Unix `socket` instead, if there is one and it can reach it.
+    """
     functions = {name: tool.function for name, tool in tools.items() if tool.function}
     paths = [SITE, *filter(None, [environment.get("PYTHONPATH")])]
     node_options = [*filter(None, [environment.get(NODE_OPTIONS)]), f"--require {json.dumps(NODE_GUEST)}"]
     found = {
         URL_VARIABLE: f"{url}{TOOLS_PATH}",
+        SOCKET_VARIABLE: socket,
         "PYTHONPATH": os.pathsep.join(paths),
         NODE_OPTIONS: " ".join(node_options),
     }

@@ -22,11 +22,12 @@ from offbook.events import NULL_SINK, FaultFired, Sink, ToolCalled
 from offbook.faults.order import DeliveredTwice, OpenCall
 from offbook.faults.tools import ToolFault
 from offbook.messages import JsonObject, result_text
-from offbook.recording.call_cache import OWN_TURN, CallCache, CallTurn, ToolCallNames
+from offbook.recording.call_cache import OWN_TURN, CallCache, CallTurn
 from offbook.recording.format.exchange import RecordedError, ToolExchange
 from offbook.recording.latency import NO_LATENCY, Latency
-from offbook.recording.match.cursor import AlikeArguments, ExchangeMatch
+from offbook.recording.match.cursor import AlikeArguments, ExchangeMatch, without_defaults
 from offbook.recording.redact.rules import redactor_in_force
+from offbook.session.numbers import ToolCallNames
 from offbook.session.recorder import Recorder
 from offbook.session.script import Script, ScriptedModels, ScriptedTools
 from offbook.session.sources import RecordedTools
@@ -59,40 +60,53 @@ class ToolNote(Struct, frozen=True, omit_defaults=True):
 
 
 class ToolMessage(Struct, frozen=True):
-    """What a program asks about a tool, or in `call` says about a call that it has made."""
+    """What a program asks about a tool, or says about a call that it has made: the `call` that it has asked about, or
+    one that `took_s` seconds before."""
 
     tool: str = ""
     arguments: JsonObject = {}
+    defaults: JsonObject = {}
     call: int = 0
     result: Any = UNSET
     type: str | None = None
     error: RecordedError | None = None
     cancelled: str = ""
+    took_s: float | None = None
     notes: list[ToolNote] = []
+
+    @property
+    def has_run(self) -> bool:
+        return bool(self.call) or self.took_s is not None
 
 
 class ToolAnswer(Struct, frozen=True, omit_defaults=True):
     """What a program gets: the outcome of a call, or in `run` the number under which it is to make it.
 
-    `wait_s` is how long the call takes. An answer without anything leaves what the tool has returned. A program that
-    gets None instead of an answer is killed.
+    `wait_s` is how long the call takes. After `run_first`, the program makes calls before it asks about them. An answer
+    without anything leaves what the tool has returned. A program that gets None instead of an answer is killed.
     """
 
     result: Any = UNSET
     type: str | None = None
     error: RecordedError | None = None
     run: int = 0
+    run_first: bool = False
     wait_s: float = 0.0
     refused: bool = False
 
 
 AS_IT_WAS = ToolAnswer()
+UNREADABLE = ToolAnswer(
+    error=RecordedError("bad_message", "offbook could not read a message about a tool"), refused=True
+)
 MAX_OUTCOME_CHARS = 300
 
 
 class ProgramToolCall(Struct, frozen=True, kw_only=True):
-    """A tool call that is answered: `did` is what the tool did, None if it did not run, and `got` what the program gets
-    of that, after `wait_s` seconds."""
+    """A tool call that is answered, with the arguments that are no defaults.
+
+    `did` is what the tool did, None if it did not run, and `got` what the program gets of that, after `wait_s` seconds.
+    """
 
     tool: str
     arguments: JsonObject
@@ -112,6 +126,7 @@ class SessionTools(ScriptedTools):
     ) -> None:
         assert isinstance(session.source, ScriptedModels)
         super().__init__(session.source, script, alike=alike)
+        self.remember(session.world)
         self._session = session
 
     def continued(
@@ -129,6 +144,7 @@ class _OpenCall(Struct, frozen=True):
     attempt: ToolAttempt
     tool: str
     arguments: JsonObject
+    defaults: JsonObject
     started_s: float
     recorded: ToolExchange | None = None
     under_way: OpenCall | None = None
@@ -173,6 +189,7 @@ class ProgramTools:
         self._differing: list[str] = []
         self._open: dict[int, _OpenCall] = {}
         self._names = ToolCallNames()
+        self._is_noted = False
 
     @property
     def is_live(self) -> bool:
@@ -183,6 +200,11 @@ class ProgramTools:
     def continued_by(self) -> str:
         """What answered calls of an explored run that were never recorded; empty if nothing had to."""
         return self.source.continued_by if isinstance(self.source, ScriptedTools) else ""
+
+    @property
+    def unknown(self) -> list[str]:
+        """What the recording does not know of reads after effects that nobody has seen."""
+        return list(self.source.unknown) if isinstance(self.source, ScriptedTools) else []
 
     @property
     def remarks(self) -> list[str]:
@@ -215,7 +237,7 @@ class ProgramTools:
             under_way = self.session.order.start(call.attempt.site) if self.session.has_orders else None
             call = replace(call, under_way=under_way)
         try:
-            answer = self._answer(call if message.call else await self._in_turn(call), message)
+            answer = self._answer(call if message.has_run else await self._in_turn(call), message)
         except RecordingUnavailableError as error:
             answer = self._refuse(call, error)
         if call.under_way is not None and (answer is None or not answer.run):
@@ -260,11 +282,14 @@ class ProgramTools:
         if isinstance(attempt.fault, DeliveredTwice):  # a function returns once
             self.session.take_back(attempt.site, attempt.fault)
             attempt = replace(attempt, fault=None)
-        return _OpenCall(attempt, message.tool, message.arguments, self._clock.monotonic_s())
+        started_s = self._clock.monotonic_s() - (message.took_s or 0.0)
+        if message.defaults and self.source is not None:
+            self.source.note_defaults(message.tool, message.defaults)
+        return _OpenCall(attempt, message.tool, message.arguments, message.defaults, started_s)
 
     def _answer(self, call: _OpenCall, message: ToolMessage) -> ToolAnswer | None:
         try:
-            return self._end(call, message) if message.call else self._begin(call)
+            return self._end(call, message) if message.has_run else self._begin(call)
         except RecordingMismatchError as error:
             return self._run(call) if self.is_live else self._miss(call, error)
         except (RecordingWriteError, RecordingUnavailableError) as error:
@@ -318,7 +343,13 @@ class ProgramTools:
 
     def _run(self, call: _OpenCall) -> ToolAnswer:
         self._open[call.attempt.number] = call
-        return ToolAnswer(run=call.attempt.number)
+        return ToolAnswer(run=call.attempt.number, run_first=self._may_run_first)
+
+    @property
+    def _may_run_first(self) -> bool:
+        """Whether all calls are made and recorded, whatever they are."""
+        is_recorded = self.is_live and self.source is None and self._cache is None
+        return is_recorded and not any(self.session.plan) and not self.session.is_explored
 
     def _end(self, call: _OpenCall, message: ToolMessage) -> ToolAnswer | None:
         """Record what a tool has done, and return what the program gets instead."""
@@ -339,6 +370,9 @@ class ProgramTools:
         if self._recorder is None or not self._recorder.is_live or call.recorded is not None:
             return self._finish(call, did, CallOutcome("passed"), is_real=True)
         try:
+            if not self._is_noted:
+                self._recorder.note_program()
+                self._is_noted = True
             recorded = self._recorder.record_tool(call.tool, did, turn=call.turn)
         except RecordingWriteError:
             self._give_up(call)
@@ -390,7 +424,7 @@ class ProgramTools:
         self.session.observer.tool_ended(
             ProgramToolCall(
                 tool=call.tool,
-                arguments=call.arguments,
+                arguments=without_defaults(call.arguments, call.defaults),
                 number=call.attempt.number,
                 call=call.attempt.site.call,
                 fault="" if fault is None else fault.type,

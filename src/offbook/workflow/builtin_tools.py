@@ -6,13 +6,14 @@ import asyncio
 import errno
 import os
 import re
+import shlex
 import shutil
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from pathlib import Path
 from stat import S_ISREG
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
@@ -21,6 +22,7 @@ from offbook.text import did_you_mean
 from offbook.tools import ToolDef, tool_of
 from offbook.tools.child_process import CapturedOutput, ChildProcess
 from offbook.tools.dispatch import DAEMON_THREADS
+from offbook.workflow.file.template import Template, fill, text_of
 
 
 def http_get(name: str, *, allow: Sequence[str], timeout_s: float) -> ToolDef:
@@ -37,7 +39,7 @@ Address: TypeAlias = IPv4Address | IPv6Address
 DEFAULT_PORTS = {"http": 80, "https": 443}
 _PORT = re.compile(r":([0-9]+)$")
 _TRANSLATED = IPv6Network("64:ff9b::/96")
-_WRAPPED = (IPv6Network("2002::/16"), IPv6Network("2001::/32"), IPv6Network("fec0::/10"))
+_WRAPPED = tuple(map(IPv6Network, ("::/96", "2002::/16", "2001::/32", "fec0::/10", "64:ff9b:1::/48")))
 
 
 class AllowedHost(Struct, frozen=True):
@@ -242,6 +244,49 @@ def _refusal(sign: str) -> str:
     if sign in "'\"\\":
         return f"the {sign} in the command line is not closed"
     return f"there is no shell, so {sign!r} is not expanded; put it in single quotes"
+
+
+# A value may hold spaces, quotes and more, whoever it came from: a model, a user, a page. Filled into the line before
+# that is split, it could add arguments, or end a quote. So the template is split, with a mark for each placeholder.
+def fill_command(declared: object, scope: Mapping[str, Any], *, place: str = "") -> object:
+    """Return a declared command as a line in which each value from the scope is one word, or within one.
+
+    A list has one item for each word; a line is split as a shell does it.
+
+    Raises:
+        TemplateError: a template is invalid or cannot be filled in.
+    """
+    if isinstance(declared, list | tuple):
+        return shlex.join(_filled_word(item, scope, place) for item in declared)
+    if not isinstance(declared, str):
+        return fill(declared, scope, place=place)
+    template = Template.parse(declared)
+    line = template.render(scope, place=place)
+    marks = [f"{_MARK[0]}{at}{_MARK[1]}" for at in range(len(template.parts))]
+    parts = list(zip(marks, template.parts, strict=True))
+    try:
+        words = split_command("".join(part if isinstance(part, str) else mark for mark, part in parts))
+    except ValueError:
+        return declared  # the tool says what is wrong with it
+    texts = {mark: Template((part,)).render(scope, place=place) for mark, part in parts}
+    filled = [_MARKS.sub(lambda found: texts.get(found[0], found[0]), word) for word in words]
+    with suppress(ValueError):
+        if split_command(line) == filled:
+            return line
+    return shlex.join(filled)
+
+
+_MARK = ("\ue000", "\ue001")
+_MARKS = re.compile(f"{_MARK[0]}[0-9]+{_MARK[1]}")
+
+
+def _filled_word(item: object, scope: Mapping[str, Any], place: str) -> str:
+    return Template.parse(item).render(scope, place=place) if isinstance(item, str) else text_of(item)
+
+
+def runs_commands(tool: ToolDef) -> bool:
+    """Return whether a tool is a `shell`."""
+    return isinstance(getattr(tool.callable, "__self__", None), CommandRunner)
 
 
 MAX_OUTPUT_BYTES = 64_000

@@ -209,8 +209,8 @@ def test_a_program_that_fails_by_a_miss_ends_with_3_too(execute, weather):
 
 def test_a_miss_of_a_session_that_the_program_deletes_counts(report, weather):
     delete = """
-connection = http.client.HTTPConnection(os.environ["OFFBOOK_URL"].removeprefix("http://"))
-connection.request("DELETE", "/_offbook/sessions/one")
+connection = http.client.HTTPConnection(url.netloc)
+connection.request("DELETE", url.path + "/_offbook/sessions/one")
 print(connection.getresponse().status)
 """
     code, out, reported = report("--replay", "asked.json", "--", *PYTHON, ASK[-1] + delete, "one/Something else")
@@ -456,7 +456,7 @@ def test_the_environment_leads_to_the_server_past_proxies_and_holds_no_real_key(
     report = json.loads(out)
     assert report["OPENAI_BASE_URL"] == report["OFFBOOK_URL"] + "/v1"
     assert report["ANTHROPIC_BASE_URL"] == report["OLLAMA_HOST"] == report["OFFBOOK_URL"]
-    assert report["OPENAI_API_KEY"] == "offbook"
+    assert report["OFFBOOK_URL"].endswith(f"/t/{report['OPENAI_API_KEY']}")
     assert report["NO_PROXY"] == report["no_proxy"] == "intranet,127.0.0.1,localhost"
     assert "PYTHONUNBUFFERED" not in report or "PYTHONUNBUFFERED" in os.environ
 

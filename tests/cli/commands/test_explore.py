@@ -86,7 +86,7 @@ def test_a_budget_runs_the_most_telling_case_of_each_fault_and_says_what_it_left
     options = ("explore", *FLOW, "--faults", "timeout,tool_lost,tool_error")
     code, out, _ = run(*options, "--budget", "3", "--workers", "1")
     assert code == 1
-    assert "3 cases, 1 finding: 1 repeated effect, 2 recovered; the budget left out 5 cases\n" in out
+    assert "partial: 3 of 8 cases, 1 finding: 1 repeated effect, 2 recovered; the budget left out 5 cases\n" in out
     assert (
         "\nnot tried at all, for the budget is too small: timeout, always; tool_error, always; tool_lost, always" in out
     )
@@ -107,7 +107,7 @@ def test_a_budget_that_is_neither_a_number_nor_a_time_is_refused_before_anything
 def test_a_time_that_is_over_before_the_first_case_is_no_success(run, careless):
     code, out, err = run("explore", *FLOW, "--faults", "timeout", "--budget", "0.000001s")
     assert code == 1
-    assert "0 cases, 0 findings; the budget left out" in out
+    assert ", 0 findings; the budget left out" in out
     assert "the budget was over before the first case" in err
 
 
@@ -117,12 +117,32 @@ def test_an_earlier_finding_that_the_budget_leaves_out_is_not_called_fixed(run, 
     code, out, _ = run(*options, "-o", "compare=before.json", "--budget", "1", "--json")
     changes = json.loads(out)["comparison"]["changes"]
     lost = [change for change in changes if change["after"] is None]
-    assert code == 0
+    assert code == 4
     assert [(each["before"], each["is_left_out"]) for each in lost] == [("repeated effect", True)] * len(lost)
     assert lost
     _, out, _ = run(*options, "-o", "compare=before.json", "--budget", "1")
     assert f"the budget left out {len(lost)} earlier finding" in out
     assert "repeated effect → left out" in out
+
+
+def test_an_exploration_that_left_cases_out_is_partial(run, project):
+    project.workflow(REFUND)
+    partial = ("explore", *FLOW, "--faults", "connection_reset,tool_lost", "--budget", "2")
+    code, out, err = run(*partial)
+    assert code == 4
+    assert re.search(r"^partial: 2 of \d cases, 0 findings", out, re.MULTILINE)
+    assert err.endswith("a larger --budget runs them, -o allow_partial=true makes this a success\n")
+    assert run(*partial, "-o", "allow_partial=true")[0] == 0
+
+
+def test_a_quiet_comparison_says_what_is_worse(run, project):
+    project.workflow(REFUND)
+    compare = ("explore", *FLOW, "--faults", "tool_lost", "--fail-on", "hung", "--quiet")
+    run(*compare, "--reporter", "json=old.json")
+    project.workflow(CARELESS)
+    code, out, _ = run(*compare, "-o", "compare=old.json")
+    assert code == 1
+    assert "worse than before: failed partway → repeated effect at tool=refund call=1: tool_lost\n" in out
 
 
 def test_cases_are_listed_without_running_them(run, careless):

@@ -80,7 +80,7 @@ class TestExplorations:
             "hung",
         )
         whole = assert_merged(run, shards, *FLOW, *faults, count=2)
-        assert whole["code"] == 0
+        assert whole["code"] == 4
         assert b"the budget left out" in whole["junit"]
         assert any(len(each["faults"]) == 2 for each in json.loads(whole["json"])["explored"])
 
@@ -105,7 +105,7 @@ class TestExplorations:
         run(*FLOW, *SOME_FAULTS, "--reporter", "json=before.json")
         command = (*FLOW, *SOME_FAULTS, "--budget", "1")
         whole = assert_merged(run, shards, *command, compare="before.json", count=2)
-        assert whole["code"] == 0
+        assert whole["code"] == 4
         assert "earlier finding" in whole["out"]
 
     def test_one_shard_has_everything_and_an_empty_one_is_fine(self, run, careless, shards):

@@ -15,6 +15,7 @@ import urllib.request
 from contextlib import closing
 from pathlib import Path
 from queue import Queue
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -28,7 +29,7 @@ from tests.mcp.wiring import call, post
 
 COMMAND = Path(sys.executable).parent / "offbook"
 TIMEOUT_S = 30
-URL = re.compile(r"http://[^/\s\"]+:\d+")
+URL = re.compile(r"http://[^/\s\"]+:\d+(/t/\w+)?")
 TWO = {"a": [{"content": "Hello!"}, {"content": "Bye!"}]}
 
 
@@ -47,10 +48,13 @@ class Printed(io.StringIO):
 
 def ask(url, text, *, path="/v1/chat/completions", key=""):
     """The status that a question gets, and the answer."""
-    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=TIMEOUT_S)
+    place = urlsplit(url)
+    connection = http.client.HTTPConnection(place.netloc, timeout=TIMEOUT_S)
     body = {"model": "demo", "messages": [{"role": "user", "content": text}]}
     with closing(connection):
-        connection.request("POST", path, json.dumps(body), {"authorization": f"Bearer {key}"} if key else {})
+        connection.request(
+            "POST", place.path + path, json.dumps(body), {"authorization": f"Bearer {key}"} if key else {}
+        )
         answer = connection.getresponse()
         status, read = answer.status, answer.read()
     return status, json.loads(read)["choices"][0]["message"]["content"] if status == 200 else read.decode()
@@ -415,3 +419,14 @@ def test_a_message_cannot_forge_a_line_or_control_the_terminal(capsys):
     assert len(lines) == 3
     assert [line.startswith("POST") for line in lines] == [False, False, True]
     assert "POST /v1/x POST /v1/y  200  served  200  served  m [2J  session s " in lines[2]
+
+
+@pytest.mark.parametrize(
+    ("option", "said"), [(["--lenient"], "Mock response"), (["-o", "default_response=Yes."], "Yes.")]
+)
+def test_it_serves_without_a_recording(serve, option, said):
+    answers = []
+    code, out, _ = serve(*option, client=lambda url: answers.append(ask(url, "Hi")))
+    assert (code, answers) == (0, [(200, said)])
+    assert "answering every call with a default" in out
+    assert out.endswith("offbook: 1 call, 1 answered with the default\n")

@@ -187,7 +187,7 @@ def test_processes_share_how_far_a_session_is_in_a_recording_in_redis(serve, ord
 
 
 def test_servers_of_a_group_answer_as_one_and_others_for_themselves(serve, ordered):
-    group = ("--replay", ordered, "--session-group", "load")
+    group = ("--replay", ordered, "-o", "session_group=load")
     with serve(*group) as one, serve(*group) as other, serve("--replay", ordered) as alone:
         answers = [ask(server.url, "next") for _ in range(COUNT // 2) for server in (one, other)]
         assert ask(one.url, "next")[0] == ask(other.url, "next")[0] == 422
@@ -200,11 +200,14 @@ def test_servers_of_a_group_answer_as_one_and_others_for_themselves(serve, order
     ("options", "reason"),
     [
         (
-            ("--replay", "run.json", "--session-group", "load"),
-            "--session-group: servers share sessions through a recor",
+            ("--replay", "run.json", "-o", "session_group=load"),
+            "session_group: servers share sessions through a recor",
         ),
-        (("--replay", "redis://h", "--session-group", "a", "--strict-unused"), "--strict-unused: each process counts"),
-        (("--replay", "redis://h", "--session-group", "a", "--fault", "call=2: timeout"), "it fires at a certain call"),
+        (("--replay", "redis://h", "-o", "session_group=a", "--strict-unused"), "--strict-unused: each process counts"),
+        (
+            ("--replay", "redis://h", "-o", "session_group=a", "--fault", "call=2: timeout"),
+            "it fires at a certain call",
+        ),
     ],
 )
 def test_what_a_group_cannot_share_is_refused(run, write, options, reason):

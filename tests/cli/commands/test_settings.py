@@ -171,7 +171,10 @@ def test_the_keys_that_commands_know_are_those_of_the_sections():
         (["exec", "-o", "budget=3"], "no option 'budget'\n  hint: it is an option of offbook explore: --budget"),
         (["explore", "-o", "json=true"], "-o json=true: it is a flag\n  hint: give --json"),
         (["explore", "-o", "fail_on=hng"], "-o fail_on=hng: there is no verdict 'hng'\n  hint: did you mean 'hung'?"),
-        (["explore", "--fail-on", ""], "--fail-on: expected a name, got an empty one"),
+        (
+            ["explore", "--fail-on", ""],
+            "--fail-on: expected a name, got an empty one\n  hint: verdicts: bad-retry, broken-data",
+        ),
         (["explore", "-o", "on_divergence=x"], "unknown value 'x'\n  hint: one of: default, explore, live, stop"),
         (["explore", "--fault", "call=1: timeout", "--faults", "timeout"], "--faults cannot be used with --fault"),
         (["explore", "--fault", "call=1: timeout", "--only", "0001"], "--only cannot be used with --fault"),

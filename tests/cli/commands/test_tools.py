@@ -5,10 +5,12 @@ import shutil
 import sys
 import tomllib
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
 import offbook
+from tests.subjects.node_programs import require_node
 
 PROGRAMS = Path(__file__).parents[1] / "tool_programs"
 LEDGER = """
@@ -200,6 +202,81 @@ TOOLS = {"list_orders": list_orders}
     assert (code, found["list_orders"]["function"]) == (0, "agent:list_orders")
 
 
+NODE_AGENT = """
+IMPORT
+const call = (name, given) => ({ look: LOOK, refund: REFUND })[name](given);
+async function ask(messages) {
+  const body = JSON.stringify({ model: "m", messages });
+  const answer = await fetch(process.env.OPENAI_BASE_URL + "/chat/completions", { method: "POST", body });
+  return (await answer.json()).choices[0].message;
+}
+async function main() {
+  const messages = [{ role: "user", content: "Refund order 7" }];
+  for (let message = await ask(messages); ; message = await ask(messages)) {
+    messages.push(message);
+    if (!message.tool_calls) return console.log(message.content);
+    for (const { id, function: asked } of message.tool_calls) {
+      const content = JSON.stringify(await call(asked.name, JSON.parse(asked.arguments)));
+      messages.push({ role: "tool", tool_call_id: id, content });
+    }
+  }
+}
+main();
+"""
+NODE_LOOPS = {
+    "functions": (
+        "agent.mjs",
+        'import { look, refund } from "./shop.mjs";',
+        ("(given) => look(given.order)", "refund"),
+        "shop.mjs",
+        """
+        const text = `
+        const refund = () => 1
+        `;
+        export function look(order) { return { order, text: text.length }; }
+        export const refund = async ({ order }) => ({ refunded: order });
+        """,
+        {"look": "./shop.mjs:look", "refund": "./shop.mjs:refund"},
+    ),
+    "members": (
+        "agent.cjs",
+        'const { desk, Shop } = require("./lib/shop.cjs");',
+        ("(given) => desk.look(given)", "({ order }) => new Shop().refund(order)"),
+        "lib/shop.cjs",
+        """
+        "use strict";
+        const desk = { look({ order }) { return { order }; } };
+        class Shop { async refund(order) { return { refunded: order }; } }
+        module.exports = { desk, Shop };
+        """,
+        {"look": "./lib/shop.cjs:desk.look", "refund": "./lib/shop.cjs:Shop.refund"},
+    ),
+}
+"""The program, its import and its calls, the module with its tools, and the places of these."""
+
+
+@pytest.mark.parametrize("name", NODE_LOOPS)
+def test_the_table_of_a_node_loop_is_found_and_replays_it_without_its_tools(name, upstream, write, run_programs):
+    require_node()
+    program, imports, (look, refund), module, text, functions = NODE_LOOPS[name]
+    text = dedent(text)
+    write(program, NODE_AGENT.replace("IMPORT", imports).replace("LOOK", look).replace("REFUND", refund))
+    write(module, text)
+    answers = [asks_for(look={"order": 7}), asks_for(look={"order": 8}, refund={"order": 7})]
+    with upstream(*answers):
+        code, out, err = run_programs("tools", "--", "node", program)
+    assert code == 0, err
+    assert {tool: table["function"] for tool, table in tomllib.loads(out)["tools"].items()} == functions
+
+    write("offbook.toml", out)
+    with upstream(*answers):
+        assert run_programs("exec", "--record", "run.json", "--", "node", program)[:2] == (0, "Done.\n")
+    write(
+        module, text.replace("return {", 'throw new Error("it ran"); return {').replace("=> ({", "=> Promise.reject({")
+    )
+    assert run_programs("exec", "--replay", "run.json", "--", "node", program)[:2] == (0, "Done.\n")
+
+
 def test_a_tool_that_the_model_did_not_ask_for_is_listed(propose):
     code, found = propose(TOOLS, offered=("look", "refund"))
     assert code == 0
@@ -294,7 +371,6 @@ def test_a_python_that_loads_nothing_is_not_observed_and_that_is_said(recorded, 
     [
         ([], 2, "a command is missing"),
         (["--", "there-is-none"], 2, "there-is-none: command not found"),
-        (["--", "node", "agent.mjs"], 2, "write them by hand: [tools.refund] function = "),
         (["--replay", "run.json", "--record", "b.json", "--", "python", "x"], 2, "exclude each other"),
         (
             ["--record", "run.json", "--", sys.executable, "agent.py"],

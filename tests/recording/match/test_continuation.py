@@ -281,3 +281,12 @@ def test_what_clients_of_mcp_make_of_failures_tells_a_model_of_one(text):
 def test_an_injected_instruction_is_no_failure():
     texts = [f"found\n\n{text} injected-qgtdbc" for text in INJECTED_TEXTS.values()]
     assert not tells_failure([{"role": "tool", "tool_call_id": "1", "content": text} for text in texts], frozenset())
+
+
+@pytest.mark.parametrize(
+    ("text", "is_told"),
+    [("Error: {}", True), ("{} it timed out", True), ("{} fault-qgtdbc {}", True), ("{} an error code {}", False)],
+)
+def test_of_a_long_result_its_start_and_its_end_are_read_for_words_of_failure(text, is_told):
+    result = {"role": "tool", "tool_call_id": "1", "content": text.replace("{}", "row 17; " * 100_000)}
+    assert tells_failure([result], known=frozenset()) == is_told

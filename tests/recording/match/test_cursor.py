@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from offbook import MockProvider, NormaliseRules, RecordingProvider, serving
 from offbook.errors import RecordingMismatchError
 from offbook.recording.format.file import document_from_dict
-from offbook.recording.match.cursor import Cursor, UnusedEntry, without_home_names
+from offbook.recording.match.cursor import Cursor, without_home_names
 from offbook.recording.stores.memory import MemoryReader
 from tests.fakes import Echo, user
 
@@ -159,9 +159,9 @@ def test_matching_alone_serves_nothing():
     cursor = cursor_over(a=[entry("1"), entry("2")])
     first = cursor.match("a", "f").stored
     assert cursor.match("a", "f").stored is first
-    assert cursor.unused() == [UnusedEntry("a", 0), UnusedEntry("a", 1)]
+    assert [position for position, _ in cursor.unserved()] == [0, 1]
     cursor.use(first)
-    assert cursor.unused() == [UnusedEntry("a", 1)]
+    assert [position for position, _ in cursor.unserved()] == [1]
     assert cursor.match("a", "f").stored.exchange.content == "2"
 
 

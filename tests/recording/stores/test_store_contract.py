@@ -20,8 +20,8 @@ from offbook.recording.edit import PruneFilter, edit_stores, merge_stores, prune
 from offbook.recording.format.document import Document
 from offbook.recording.format.exchange import Exchange, ToolExchange, hash_arguments
 from offbook.recording.redact.redactor import Redactor
-from offbook.recording.replace_on_close import FoundExchanges, ReplaceOnCloseWriter
 from offbook.recording.stores.locate import open_store
+from offbook.recording.transaction import FoundExchanges, ReplaceOnCloseWriter
 from tests.servers import redis_server
 
 from .read_only import read_only

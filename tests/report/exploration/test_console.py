@@ -61,7 +61,7 @@ def test_what_a_budget_left_out_and_calls_that_met_no_fault_are_reported():
     exploration = explorations.naive(left=3)
     output = shown(replace(exploration, results=exploration.results[:1]))
     assert (
-        "1 case, 0 findings: 1 recovered; the budget left out 3 cases\n"
+        "partial: 1 of 4 cases, 0 findings: 1 recovered; the budget left out 3 cases\n"
         "left out: 3 of 9 single faults\nby fault: 3 of timeout\n"
         "not tried at all, for the budget is too small: timeout\nfor the rest: a larger --budget, "
     ) in output

@@ -40,6 +40,13 @@ def test_a_file_of_no_known_kind_is_refused(tmp_path, text, message):
     assert caught.value.source == str(path)
 
 
+def test_a_program_is_not_explained_as_yaml(tmp_path):
+    path = tmp_path / "travel.py"
+    path.write_text('"""Travel."""\n\nimport openai\n')
+    with pytest.raises(InputError, match="the file is neither JSON nor YAML"):
+        read_traces([str(path)])
+
+
 def test_a_file_that_is_not_there_or_not_of_the_named_kind_is_refused(tmp_path):
     with pytest.raises(InputError, match="No such file"):
         read_traces([str(tmp_path / "nowhere")])

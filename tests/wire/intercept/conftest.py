@@ -54,6 +54,7 @@ class TlsClient(RawClient):
         context = ssl.create_default_context(cadata=interception.authority.pem.decode())
         context.set_alpn_protocols(list(alpn))
         self.socket = context.wrap_socket(self.socket, server_hostname=host)
+        self.prefix = ""
 
 
 class EchoServer:

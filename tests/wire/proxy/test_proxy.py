@@ -616,7 +616,8 @@ class TestClientsThatLeave:
 
         upstream.answer = answer
         with RawClient(server.url) as client:
-            client.send(b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n{}")
+            head = f"POST {client.prefix}/v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n"
+            client.send(head.encode() + b"{}")
             assert is_asked.wait(PATIENCE_S)
             if begins:
                 assert client.socket.recv(1) == b"H"

@@ -119,6 +119,30 @@ def test_a_message_that_was_not_recorded_closes_the_session_and_is_a_miss(record
         assert [call.outcome for call in server.calls] == ["served", "missed"]
 
 
+def test_a_miss_shows_what_differs_and_not_the_ids_that_a_client_chose(tmp_path):
+    def said(text, number):
+        item = {"id": f"item_{number}", "type": "message", "role": "user"}
+        content = [{"type": "input_text", "text": f"{text} at 10:0{number}, key sk-proj-{'abc123XYZ' * 4}"}]
+        return {"event_id": f"event_{number}", "type": ITEM["type"], "item": item | {"content": content}}
+
+    path = tmp_path / "run.json"
+    record(path, [said("Hello", 1), RESPOND], until="response.done")
+    document = json.loads(path.read_text())
+    document["_meta"] = document.get("_meta", {}) | {"normalise": {"mask": [r"\d\d:\d\d"]}}
+    path.write_text(json.dumps(document))
+    with offbook.serving(path) as server, client(server) as socket:
+        read(socket, "session.created")
+        with pytest.raises(ConnectionClosed):
+            ask(socket, said("Bye", 2))
+    (miss,) = server.misses
+    differing = [line for line in miss.text.splitlines() if line.lstrip().startswith(("-", "+"))]
+    assert len(differing) == 2
+    assert ("Hello" in differing[0], "Bye" in differing[1]) == (True, True)
+    assert ("sk-proj" in miss.text, "10:0" in miss.text) == (False, False)
+    assert "item_" not in miss.text
+    assert "record_mode" not in miss.text
+
+
 def test_a_path_that_was_not_recorded_is_refused_at_the_handshake(recording):
     path, _ = recording
     with offbook.serving(path) as server:
@@ -410,7 +434,7 @@ def test_a_kill_costs_at_most_the_exchange_in_flight(tmp_path):
 @contextmanager
 def intercepted_client(server, interception):
     """A client through the proxy. It has one thread: before Python 3.13, a TLS connection is for one at a time."""
-    proxy = server.url.replace("://", f"://offbook:{interception.token}@")
+    proxy = f"http://offbook:{interception.token}@127.0.0.1:{server.address[1]}"
     context = ssl.create_default_context(cadata=interception.authority.pem.decode())
 
     async def opened():

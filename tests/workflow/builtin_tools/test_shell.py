@@ -1,6 +1,7 @@
 """Running commands: the allowed ones alone, without a shell, and nothing of them is left behind."""
 
 import asyncio
+import json
 import os
 import re
 import select
@@ -11,10 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offbook import ToolCall
+import offbook
+from offbook import MockProvider, ToolCall
 from offbook.errors import ToolFailureError, ToolRefusalError, ToolTimeoutError
 from offbook.tools import run_tool
-from offbook.workflow.builtin_tools import shell, split_command
+from offbook.workflow import WorkflowEngine
+from offbook.workflow.builtin_tools import fill_command, shell, split_command
 from offbook.workflow.file.schema import COMMAND_PATTERN
 from tests.workflow.builtin_tools.calls import outcome_of, text_of
 
@@ -258,3 +261,70 @@ def test_a_command_is_a_bare_name(name):
 @pytest.mark.parametrize("name", ["", "/bin/ls", "./run", "..", "-x", "ls -l", "a;b", "a$"])
 def test_what_is_no_bare_name_is_no_command(name):
     assert not re.match(COMMAND_PATTERN, name)
+
+
+ECHO = """
+name: flow
+state: {o: "", n: 3}
+tools: {run: {builtin: shell, allow: [printf]}}
+steps:
+  - {id: a, type: tool, tool: run, args: {command: COMMAND}, output: said}
+"""
+WORDS = r"printf '[%s]' "
+
+
+def result_of(command, tmp_path, **state):
+    (tmp_path / "flow.yaml").write_text(ECHO.replace("COMMAND", json.dumps(command)))
+    return offbook.run(WorkflowEngine(tmp_path / "flow.yaml", MockProvider(default_response="?")).run(state))
+
+
+def said_of(command, tmp_path, **state):
+    result = result_of(command, tmp_path, **state)
+    return result.steps["a"].error or result.state["said"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "x /etc/hostname",
+        "a'b",
+        'a"b c',
+        "$(id) `id` *",
+        "a;b|c>d",
+        "",
+        "two\nlines",
+        "\\",
+        "' '",
+        "\ue0001\ue001",
+        "{state.n}",
+    ],
+)
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (WORDS + "data/{state.o} end", "[data/{}][end]"),
+        (WORDS + "{state.o}", "[{}]"),
+        (WORDS + "'a {state.o}' {state.n}", "[a {}][3]"),
+        (WORDS + '"{state.o}{state.o}"', "[{}{}]"),
+        (["printf", "[%s]", "data/{state.o}", "end", 3, "{state.n}"], "[data/{}][end][3][3]"),
+    ],
+)
+def test_what_comes_from_the_state_is_one_word(command, expected, answer, tmp_path):
+    assert said_of(command, tmp_path, o=answer) == expected.replace("{}", answer).rstrip("\n")
+
+
+def test_a_value_that_is_no_text_is_one_word_too(tmp_path):
+    assert said_of(WORDS + "{state.o}", tmp_path, o=["a b", "c"]) == '[["a b","c"]]'
+
+
+def test_a_whole_command_from_the_state_is_one_word_and_refused(tmp_path):
+    assert "'printf x' is not allowed" in str(said_of("{state.o}", tmp_path, o="printf x"))
+
+
+def test_a_line_that_needs_a_shell_is_refused_as_before(tmp_path):
+    assert "there is no shell, so '|' has no effect" in str(said_of("printf {state.o} | cat", tmp_path, o="x"))
+
+
+def test_a_line_keeps_its_quotes_where_its_values_need_none(tmp_path):
+    assert fill_command('wc "my {state.o}"', {"state": {"o": "notes"}}) == 'wc "my notes"'
+    assert fill_command('wc "my {state.o}"', {"state": {"o": 'no"tes'}}) == "wc 'my no\"tes'"

@@ -113,7 +113,9 @@ def _merge_explorations(
     reporter = ExplorationReporters(*output.reporters_of(options, Pace()))
     reporter.begin(replace(merged.exploration, results=()), len(merged.exploration.results))
     reporter.finish(merged.exploration)
-    return exploration_exit_code(merged.exploration, fail_on=merged.fail_on, before=before)
+    return exploration_exit_code(
+        merged.exploration, fail_on=merged.fail_on, before=before, allow_partial=merged.allow_partial
+    )
 
 
 def _merge_suites(

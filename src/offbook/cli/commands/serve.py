@@ -14,7 +14,8 @@ def serve(options: ServeArguments, given: ServeArguments) -> None:
 
     Serves the APIs of OpenAI, Anthropic, Gemini and Ollama until Ctrl-C or
     SIGTERM, and writes a line for each call to stderr. A call that the recording
-    has no answer for gets an error response. Exits with 0; with 1 if a call could
+    has no answer for gets an error response; with --lenient, also without a recording,
+    a default. Exits with 0; with 1 if a call could
     not be recorded, or one of its processes died; with 3 if --strict-unused is given and an exchange was not
     used, or more often than it was recorded; with 2 on bad input.
 
@@ -22,13 +23,15 @@ def serve(options: ServeArguments, given: ServeArguments) -> None:
 
       offbook serve --replay runs/ --port 4010
 
+      offbook serve --lenient
+
       offbook serve --record run.json --upstream openai=http://127.0.0.1:80/v1
 
       offbook serve --replay run.json --host 0.0.0.0 --api-key "$KEY"
 
       offbook serve --replay run.json --processes 4
 
-      offbook serve --replay redis://cache/0 --session-group load
+      offbook serve --replay redis://cache/0 -o session_group=load
     """
     import msgspec
 
@@ -44,7 +47,7 @@ def serve(options: ServeArguments, given: ServeArguments) -> None:
     is_strict = options.strict_unused
     if options.session_group and not (options.replay or "").startswith(("redis://", "rediss://")):
         hint = "add --replay redis://HOST, or leave it out"
-        raise InputError("servers share sessions through a recording in Redis", source="--session-group", hint=hint)
+        raise InputError("servers share sessions through a recording in Redis", source="session_group", hint=hint)
     if (options.processes > 1 or options.session_group) and is_strict:
         hint = "leave it out, or use one process"
         raise InputError("each process counts what it has served", source="--strict-unused", hint=hint)

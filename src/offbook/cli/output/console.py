@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -14,6 +15,7 @@ import typer
 from msgspec import Struct
 
 from offbook.cli import FAILED
+from offbook.recording.redact.rules import has_rules_in_force
 from offbook.text import mask_password, printable, printable_json
 
 if TYPE_CHECKING:
@@ -34,7 +36,26 @@ def print_message(label: str, text: str, *, style: str = "bold", is_err: bool = 
     colour = next((word for word in words if word != "bold"), None)
     is_styled = (sys.stderr if is_err else sys.stdout).isatty() and not os.environ.get("NO_COLOR")
     styled = typer.style(printable(label), bold="bold" in words, fg=colour) if is_styled else printable(label)
-    typer.echo(f"{styled}{printable(mask_password(text))}", err=is_err)
+    typer.echo(f"{styled}{shown(text)}", err=is_err)
+
+
+_NEEDS_SEARCH = re.compile(r"[A-Za-z0-9_+=~%-]{15}|[\"'=@]|(?i:basic|bearer|key|private)")
+"""Every secret has one of these. Searching a text loads much, which a command that prints a few words need not."""
+
+
+def shown(text: str) -> str:
+    """Return a text as it is printed: without secrets, and without characters that could control a terminal."""
+    return printable(mask(text))
+
+
+def mask(text: str) -> str:
+    """Return a text without secrets."""
+    text = mask_password(text)
+    if not has_rules_in_force() and not _NEEDS_SEARCH.search(text):
+        return text
+    from offbook.recording.redact.rules import mask_shown
+
+    return mask_shown(text)
 
 
 def print_no_answer(reason: str) -> int:
@@ -45,16 +66,38 @@ def print_no_answer(reason: str) -> int:
 
 
 def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
-    """Print a text. Characters that could control a terminal are replaced; line breaks stay."""
-    typer.echo(printable(mask_password(text)), err=err, nl=nl)
+    """Print a text. Secrets and characters that could control a terminal are replaced; line breaks stay."""
+    typer.echo(shown(text), err=err, nl=nl)
 
 
-def echo_json(document: str | bytes, *, nl: bool = True) -> None:
-    """Print a JSON document. Characters that could control a terminal are escaped in it."""
-    if isinstance(document, str):
-        typer.echo(printable_json(mask_password(document)), nl=nl)
-    else:
-        typer.echo(printable_json(mask_password(document.decode())).encode(), nl=nl)
+def echo_json(document: str | bytes, *, nl: bool = True, is_own: bool = False) -> None:
+    """Print a JSON document. Secrets in it are replaced, and characters that could control a terminal are escaped.
+
+    In what is the user's own result, or an address with its token, `is_own`, secrets stay.
+    """
+    text = document if isinstance(document, str) else document.decode()
+    masked = mask_password(text) if is_own else mask_json_text(text)
+    typer.echo(printable_json(masked) if isinstance(document, str) else printable_json(masked).encode(), nl=nl)
+
+
+def mask_json_text(document: str) -> str:
+    """Return JSON without secrets. It stays JSON."""
+    from offbook.recording.redact.rules import mask_reported
+
+    return mask_reported(mask_password(document).encode()).decode()
+
+
+class _MaskedLog(logging.Formatter):
+    """Formats what a library or we log, and nobody else prints, without secrets."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return shown(super().format(record))
+
+
+def mask_log() -> None:
+    """Mask what is logged and goes to stderr because no handler takes it."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_MaskedLog())
 
 
 def error_document(error: Exception, *, exit_code: int) -> bytes:
@@ -80,7 +123,7 @@ _PLAIN_TERMINALS = ("dumb", "unknown")
 
 def print_table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]], *, numbers: tuple[int, ...] = ()) -> None:
     """Print a table without lines, its columns named in bold. Those whose positions are in `numbers` end flush."""
-    lines = [columns, *(tuple(map(printable, row)) for row in rows)]
+    lines = [columns, *(tuple(map(shown, row)) for row in rows)]
     widths = [max(map(_width, cells)) for cells in zip(*lines, strict=True)]
     if len(lines) <= MANY_ROWS and not _fits(
         (cell for line in lines for cell in line), sum(widths) + len(_GAP) * (len(widths) - 1)
@@ -112,7 +155,7 @@ def print_total(text: str) -> None:
     """Print what a table comes to, dimmed."""
     from offbook.report.reporter import stdout_console
 
-    text = printable(text)
+    text = shown(text)
     if _fits([text], len(text)):
         _print_line(text, style="dim")
     else:

@@ -9,14 +9,20 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from offbook.cli import FAILED, FINE
+from offbook.cli import FAILED, FINE, PARTIAL
 from offbook.cli.output.console import echo_json, print_message
 from offbook.explore.compare import compare_explorations
 from offbook.explore.explorer import CaseResult, Exploration
 from offbook.explore.schedule import Pace
 from offbook.report.exploration.console import ExplorationConsoleReporter
 from offbook.report.exploration.json_report import exploration_json
-from offbook.report.exploration.report_input import EndedCases, ReportOptions, group_findings, undeclared_errors
+from offbook.report.exploration.report_input import (
+    EndedCases,
+    ReportOptions,
+    describe_change,
+    group_findings,
+    undeclared_errors,
+)
 from offbook.report.exploration.reporter import ExplorationReporter, FinalReporter, reporter_with
 from offbook.report.reporter import stdout_console
 from offbook.text import did_you_mean, pluralize
@@ -36,13 +42,19 @@ class JsonExplorationOutput(FinalReporter):
 
 
 class QuietExplorationOutput(FinalReporter):
-    """Prints one line for each finding, and nothing else."""
+    """Prints one line for each finding, and for each case that is worse than before."""
+
+    def __init__(self, options: ReportOptions) -> None:
+        self._options = options
 
     def finish(self, exploration: Exploration, *, is_complete: bool = True) -> None:
         for finding in group_findings(exploration):
             more = len(finding.results) - 1
             also = f" (and {pluralize(more, 'further case')})" if more else ""
             print_message(f"{finding.assessment.title}: ", f"{finding.headline} at {finding.first}{also}")
+        before = self._options.before
+        for change in () if before is None else compare_explorations(before, exploration).worse:
+            print_message("worse than before: ", f"{describe_change(change)} at {change.case}")
 
 
 class WrittenReports(FinalReporter):
@@ -102,7 +114,7 @@ class ExplorationOutput(Struct, frozen=True, kw_only=True):
         if self.is_json:
             yield JsonExplorationOutput(options)
         elif self.is_quiet:
-            yield QuietExplorationOutput()
+            yield QuietExplorationOutput(options)
         else:
             yield ExplorationConsoleReporter(options, stdout_console(), pace)
             yield WrittenReports(self.reporters)
@@ -111,18 +123,29 @@ class ExplorationOutput(Struct, frozen=True, kw_only=True):
 
 
 def exploration_exit_code(
-    exploration: Exploration, *, fail_on: Collection[str], before: Exploration | None = None
+    exploration: Exploration,
+    *,
+    fail_on: Collection[str],
+    before: Exploration | None = None,
+    allow_partial: bool = False,
 ) -> int:
     """Return 1 if a verdict is among the titles of `fail_on`; with an earlier exploration, if one is worse than there.
 
-    A budget that was over before the first case is no success.
+    A budget that left cases out is no success, unless that is allowed; one that was over before the first case never
+    is.
     """
     if exploration.left and not exploration.results and not exploration.elsewhere:
         print_message("error: ", "the budget was over before the first case", style="bold red", is_err=True)
         return FAILED
     if before is not None:
-        return FAILED if compare_explorations(before, exploration).worse else FINE
-    return FAILED if any(each.title in fail_on for each in exploration.results) else FINE
+        has_failed = bool(compare_explorations(before, exploration).worse)
+    else:
+        has_failed = any(each.title in fail_on for each in exploration.results)
+    if has_failed or not exploration.left or allow_partial:
+        return FAILED if has_failed else FINE
+    hint = "a larger --budget runs them, -o allow_partial=true makes this a success"
+    print_message("partial: ", f"the budget left out {pluralize(exploration.left, 'case')}; {hint}", is_err=True)
+    return PARTIAL
 
 
 def print_regression(regression: Regression, explored: CaseResult) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 import typer
 from msgspec import Struct
 
+from offbook.cli.output.console import shown
 from offbook.events import Event, FaultFired, StepEnded, StepStarted
 from offbook.text import format_usd, pluralize, printable
 from offbook.workflow.file.schema import STEP_TYPES, WorkflowDefinition
@@ -55,7 +56,7 @@ class RunProgress:
 
     def note(self, text: str) -> None:
         """Print a line on stderr. Any thread may do so."""
-        typer.echo(printable(text), err=True)
+        typer.echo(shown(text), err=True)
 
     def summary(self) -> str:
         """Return how many steps ended in each way, how many faults fired, and the tokens and cost."""
@@ -84,7 +85,7 @@ class PlainProgress(RunProgress):
             step = f"{printable(event.step):<{self._columns}}"
             cells = [f"{self.status(event):<7}", step, f"{event.type:<{TYPE_COLUMNS}}", *step_figures(event)]
             with suppress(BrokenPipeError):  # a closed pipe ends the command after the run
-                typer.echo("  ".join(cells).rstrip())
+                typer.echo(shown("  ".join(cells).rstrip()))
 
 
 def step_figures(event: StepEnded) -> list[str]:

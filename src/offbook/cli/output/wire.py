@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
+import typer
 from msgspec import Struct
 
 from offbook.cli.output.console import echo, echo_json, print_message
@@ -174,17 +175,18 @@ class ServingNotice(Struct, frozen=True, kw_only=True):
         url, variables = self.server.url, self.server.env | self.variables
         if is_json:
             mcp = {"mcp": self.mcp_urls} if self.mcp_urls else {}
-            echo_json(msgspec.json.encode({"url": url, "env": variables} | mcp).decode())
+            echo_json(msgspec.json.encode({"url": url, "env": variables} | mcp).decode(), is_own=True)
             return
         if self.server.is_on_all_interfaces and not self.options.allow_hosts:
             print_message("offbook: ", ALL_INTERFACES_NOTE, is_err=True)
         options = self.options
-        does = f"recording to {options.record}" if options.replay is None else f"answering from {options.replay}"
+        does = f"recording to {options.record}" if options.record is not None else f"answering from {options.replay}"
+        does = "answering every call with a default" if options.answers_alone else does
         many = f" in {self.processes} processes" if self.processes > 1 else ""
         echo(f"{url}: {printable(does)}{many}; Ctrl-C stops it")
         for name, value in variables.items():
             shown = '"$OFFBOOK_API_KEY"' if api_key and value == api_key else shlex.quote(value)
-            echo(f"  export {name}={shown}")
+            typer.echo(printable(f"  export {name}={shown}"))
         for name, address in self.mcp_urls.items():
             echo(f"  {address}: the MCP server {printable(name)}")
         if self.processes > 1:  # each has sessions of its own
@@ -269,9 +271,8 @@ class WireSummary(Struct, frozen=True):
     def print(self, decision: ExitDecision | None = None) -> None:
         """Print the summary, and the reason and hint of the decision."""
         if self.tally.failed or not self.is_quiet:
-            self._say(
-                f"{self._describe_calls()} ({self.recorded_in or self.recording})", is_wrong=bool(self.tally.failed)
-            )
+            place = self.recorded_in or self.recording
+            self._say(self._describe_calls() + (f" ({place})" if place else ""), is_wrong=bool(self.tally.failed))
         if self.tally.cache is not None and not self.is_quiet:
             self._say(_describe_cache(self.tally.cache))
         if not self.is_quiet:
@@ -348,11 +349,7 @@ class WireSummary(Struct, frozen=True):
         return [f"of which {self.tally.failed:,} failed: {'; '.join(reasons[:SHOWN_FAILURES])}{more}"]
 
     def _say(self, text: str, *, is_wrong: bool = False) -> None:
-        """Print a line. What is wrong may quote a request or an answer, and is masked, as logs of CI keep it."""
-        if is_wrong:
-            from offbook.recording.redact.rules import mask_text
-
-            text = mask_text(text)
+        """Print a line."""
         print_message(
             "offbook: ", text, style="bold red" if is_wrong else "bold", is_err=is_wrong or not self.is_closing_log
         )

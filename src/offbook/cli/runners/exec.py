@@ -36,15 +36,16 @@ from offbook.cli.runners.wire import (
 )
 from offbook.errors import InputError
 from offbook.messages import tool_results
-from offbook.recording.replace_on_close import keep_recording, kept_beside
 from offbook.recording.stores.locate import open_store
 from offbook.recording.tool_names import answered_tool_names, recorded_tool_names
+from offbook.recording.transaction import keep_recording, kept_beside
 from offbook.settings import unknown_tools
 from offbook.text import format_usd, pluralize
 from offbook.tools.child_process import program_hint
 from offbook.vendors import agent_variables, named_base_urls
 from offbook.wire.intercept.program_network import ProgramNetwork
 from offbook.wire.proxy.upstream import missing_key_advice
+from offbook.wire.server.tool_socket import ToolSocket
 from offbook.wire.server.wire_server import WireServer
 from offbook.wire.settings import ExecArguments
 from offbook.wire.tool_variables import tool_variables
@@ -198,18 +199,23 @@ def _run(command: list[str], options: ExecArguments, *, report: WireReportFile) 
         McpServers(options, os.environ, sink=sink) as mcp,
         ProgramNetwork(options.network, os.environ) as network,
         WireServer(
-            replace(wire_options, sink=sink), port=options.port, mount=mcp.hub, interception=network.interception
+            replace(wire_options, sink=sink),
+            port=options.port,
+            token="" if options.open else network.token,
+            mount=mcp.hub,
+            interception=network.interception,
         ) as server,
     ):
         report.begin()
         try:
             environment = child_environment(os.environ, server, network, options.base_url_vars)
             environment |= effects.variables | mcp.point_to(server)
-            environment |= tool_variables(environment, server.url, options.tools)
-            end = run_child(mcp.command(command), environment, time_limit_s=options.time_limit)
+            with ToolSocket(server) as socket:
+                environment |= tool_variables(environment, server.url, options.tools, socket=socket.path)
+                end = run_child(mcp.command(command), environment, time_limit_s=options.time_limit)
         except OSError as error:
             raise typer.Exit(_print_not_started(command[0], error)) from None
-        unused_tools = mcp.unused(server)
+        unused_tools = mcp.uncalled(server)
         usage = [*server.unused_exchanges(), *unused_tools], server.overused_exchanges()
         if options.record is not None and (end.is_late or end.code != FINE):
             keep_recording(open_store(options.record))  # one that is to be replaced stays as it was

@@ -363,7 +363,8 @@ class _Exploration:
             "options": " ".join([*chosen, "fail on", *sorted(self._fail_on)]),
             "recording": recording_digest(self._spec.recording),
         }
-        return ExploredShard(shard=self._shard, run=run, fail_on=self._fail_on)
+        allow_partial = self._options.allow_partial
+        return ExploredShard(shard=self._shard, run=run, fail_on=self._fail_on, allow_partial=allow_partial)
 
     def _reproduce(self, case: FaultCase) -> str:
         """Return the command that runs a case again, whatever its id."""
@@ -399,7 +400,10 @@ class _Exploration:
         if missed and (self._options.fault or self._options.only):
             print_message("error: ", f"the run never reached {missed[0]}", style="bold red", is_err=True)
             return FAILED
-        return exploration_exit_code(exploration, fail_on=self._fail_on, before=self._before)
+        allow_partial = self._options.allow_partial or self._shard is not None  # of a shard, `merge` says it
+        return exploration_exit_code(
+            exploration, fail_on=self._fail_on, before=self._before, allow_partial=allow_partial
+        )
 
 
 def _keep_text(folder: str, spec: AnySubjectSpec) -> str:

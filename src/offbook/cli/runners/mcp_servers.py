@@ -100,21 +100,18 @@ class McpServers:
 
         return [word.replace(PLACEHOLDER, self.path) for word in command]
 
-    def unused(self, server: WireServer) -> list[UnusedExchange]:
-        """Return the recorded tool calls that were not used."""
-        source = server.session("").source
-        if self.hub is None or self._recorder is not None or source is None or self._recording is None:
+    def uncalled(self, server: WireServer) -> list[UnusedExchange]:
+        """Return the recorded tool calls that no client has made."""
+        if self.hub is None or self._recorder is not None or self._recording is None:
             return []
-        from offbook.recording.format.keys import tool_key
-        from offbook.recording.match.cursor import unserved
         from offbook.session.log import Log
         from offbook.wire.recordings import UnusedExchange, describe_exchange
 
-        left = {(each.key, each.position) for each in Log.of(map(self.hub.log_of, server.sessions)).unused()}
+        server.session("")  # whose calls are left over, even if no client has come
+        left = Log.of(map(self.hub.log_of, server.sessions)).unserved().items()
         return [
-            UnusedExchange(tool_key(stored.key), position, describe_exchange(stored.exchange), self._recording, "")
-            for position, stored in unserved(source.tape.reader.tools, ())
-            if (tool_key(stored.key), position) in left
+            UnusedExchange(entry.key, entry.position, describe_exchange(stored.exchange), self._recording, "")
+            for entry, stored in sorted(left, key=lambda each: each[1].id)
         ]
 
     def are_ignored(self, unused: Sequence[UnusedExchange]) -> bool:

@@ -16,9 +16,9 @@ from offbook.faults import FaultPlan
 from offbook.faults.plan import Chaos
 from offbook.faults.site import PlannedFault
 from offbook.pipeline import Live, Mode, Record
-from offbook.recording.replace_on_close import go_on_recording, recorded_by_failed_run
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.redis.location import PASSWORD_VARIABLE
+from offbook.recording.transaction import go_on_recording, recorded_by_failed_run
 from offbook.session.recorder import RecordMode
 from offbook.text import mask_password
 from offbook.vendors import MockableProviderName

@@ -40,8 +40,8 @@ from offbook.events import RecordedCallCounter
 from offbook.pipeline import Live, Record, Replay
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.redact.rules import add_rules_of
-from offbook.recording.replace_on_close import keep_recording
 from offbook.recording.stores.locate import open_store, recording_digest
+from offbook.recording.transaction import keep_recording
 from offbook.report import Reporters
 from offbook.scenarios.result import PlannedScenario, SuiteOrigin, SuiteResult, SuiteShard
 from offbook.scenarios.runner import Participants, RunRules, ScenarioRunner

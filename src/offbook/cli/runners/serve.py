@@ -71,6 +71,7 @@ def serve_here(options: ServeArguments) -> ServedTally:
             host=options.host,
             port=options.port,
             api_key=options.api_key,
+            token="" if options.open else None,
             mount=mcp.hub,
             has_peers=bool(options.session_group),
         )
@@ -82,7 +83,7 @@ def serve_here(options: ServeArguments) -> ServedTally:
             notice.print(api_key=options.api_key, is_json=options.as_json)
             next(iter(signals))
             signals.restore()
-            usage = [*server.unused_exchanges(), *mcp.unused(server)], server.overused_exchanges()
+            usage = [*server.unused_exchanges(), *mcp.uncalled(server)], server.overused_exchanges()
     tally = tally_wire_calls(server, usage, options.fault_plan())
     return ServedTally(replace(tally, cache=mcp.cache_counts(tally.cache)))
 
@@ -124,7 +125,13 @@ def _listening(wire_options: WireOptions, options: ServeArguments) -> Iterator[t
     try:
         port = sockets[0].getsockname()[1]
         server = WireServer(
-            wire_options, host=options.host, port=port, api_key=options.api_key, listener=sockets[0], has_peers=True
+            wire_options,
+            host=options.host,
+            port=port,
+            api_key=options.api_key,
+            token="" if options.open else None,
+            listener=sockets[0],
+            has_peers=True,
         )
         try:
             yield server, sockets

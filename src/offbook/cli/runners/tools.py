@@ -40,7 +40,6 @@ from offbook.wire.tool_variables import tool_variables
 STDERR = 2
 UNKEPT = "run.json"
 """The file in a temporary folder to which a run is recorded that is not kept."""
-_NODE = re.compile(r"(node|npm|npx|pnpm|yarn|bun|deno|tsx|ts-node)(\.\w+)?|.*\.[mc]?[jt]s")
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 # fmt: off
 _EFFECTS = frozenset((
@@ -113,6 +112,7 @@ class ToolsRun:
             WireServer(
                 wire_options_of(options, os.environ, on_call=on_call),
                 port=options.port,
+                token="" if options.open else network.token,
                 mount=mcp.hub,
                 interception=network.interception,
             ) as server,
@@ -231,9 +231,6 @@ def _check(command: Sequence[str], *, has_recording: bool) -> None:
         raise InputError("a command is missing", source="tools", hint="offbook tools -- python my_agent.py")
     if shutil.which(command[0]) is None and not Path(command[0]).exists():
         raise InputError("command not found", source=command[0], hint=program_hint(command[0]))
-    if _NODE.fullmatch(Path(command[0]).name):
-        hint = f"write them by hand: {tool_table('refund')} {function_line('./tools.mjs:refund')}"
-        raise InputError("only functions of Python programs are found", source=command[0], hint=hint)
 
 
 def _refuse_recorded(location: str, command: Sequence[str]) -> None:
@@ -251,5 +248,6 @@ def _failed(reason: str, code: int) -> int:
 
 
 _UNOBSERVED = (
-    "no process of Python 3.11 or later was observed; the flags -S, -I and -E of Python keep offbook out of the program"
+    "no process of Node, or of Python 3.11 or later, was observed; the flags -S, -I and -E of Python keep offbook out "
+    "of the program"
 )

@@ -38,7 +38,7 @@ from offbook.vendors import (
 )
 from offbook.wire.backend import SessionTotals
 from offbook.wire.intercept.program_network import ProgramNetwork
-from offbook.wire.options import END_WAIT_S, ProgramToolOptions, WireOptions, ignore_call
+from offbook.wire.options import DEFAULT_RESPONSE, END_WAIT_S, ProgramToolOptions, WireOptions, ignore_call
 from offbook.wire.recordings import OverusedExchange, UnusedExchange
 from offbook.wire.server.wire_server import WireServer
 from offbook.wire.session import Miss, WireCall
@@ -78,11 +78,13 @@ def wire_options_of(
     Raises:
         InputError: one cannot be read.
     """
+    text = options.default_response
     read_keys = keys_from_environment if has_own_key else tls_keys_from_environment
     return WireOptions(
         recording=options.replay,
         strict=False if options.lenient else None,
-        default_response=options.default_response,
+        default_response=DEFAULT_RESPONSE if options.answers_alone and text is None else text,
+        lenient_requests=options.lenient_requests,
         faults=options.fault_plan() if options.faults or options.plan else (),
         latency_model=options.latency_model,
         latency_ms=options.latency_ms,

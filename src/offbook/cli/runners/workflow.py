@@ -35,8 +35,8 @@ from offbook.faults import FaultPlan
 from offbook.messages import JsonObject
 from offbook.pipeline import NO_FAULTS, Mock, Mode, Record, Replay, open_pipeline, resolve_mode
 from offbook.recording.match.cursor import UnusedEntry
-from offbook.recording.replace_on_close import keep_recording
 from offbook.recording.stores.locate import open_store
+from offbook.recording.transaction import keep_recording
 from offbook.settings import configured_tools, find_project
 from offbook.tools.dispatch import running_tool
 from offbook.tools.effects import declared_tools
@@ -158,7 +158,7 @@ def run_workflow(definition: WorkflowDefinition, options: RunOptions, *, folder:
     except KeyboardInterrupt:
         return _end_interrupted(progress, options, is_terminated=termination.has_come)
     if options.is_json:
-        echo_json(_document(done, options))
+        echo_json(_document(done, options), is_own=True)
     else:
         print_summary(done.result, definition, progress, is_quiet=options.is_quiet)
     if isinstance(options.mode, Replay):

@@ -35,8 +35,9 @@ from offbook.mcp.message import (
 )
 from offbook.mcp.session import McpSession, PendingCall
 from offbook.wire.proxy.upstream import client_response_headers, upstream_request_headers
-from offbook.wire.request import HttpRequest, credentials_of
+from offbook.wire.request import HttpRequest, credentials_of, header_dict
 from offbook.wire.response import JSON_TYPE, HttpResponse, whole_response
+from offbook.wire.server.access import TOKEN_HEADER, token_path
 from offbook.wire.server.connection import (
     TRANSPORT,
     Receive,
@@ -142,7 +143,7 @@ class HttpUpstream:
         if found is None:
             return header
         self._metadata_url = found[2].decode("latin-1")
-        ours = f"{_origin(scope)}{PROTECTED_RESOURCE}{scope['path']}".encode()
+        ours = f"{_origin(scope)}{_token_path(scope)}{PROTECTED_RESOURCE}{scope['path']}".encode()
         return name, value[: found.start(2)] + ours + value[found.end(2) :]
 
     async def send_metadata(self, request: HttpRequest, scope: Scope, receive: Receive, send: Send) -> None:
@@ -167,7 +168,7 @@ class HttpUpstream:
             if found.is_success:
                 body = found.content
                 if kind == PROTECTED_RESOURCE:
-                    resource = f"{_origin(scope)}{request.path.removeprefix(kind)}"
+                    resource = f"{_origin(scope)}{_token_path(scope)}{request.path.removeprefix(kind)}"
                     body = _with_resource(body, resource)
                 response = whole_response(200, body)
                 break
@@ -314,6 +315,11 @@ class _OnlyStream:
 def _origin(scope: Scope) -> str:
     host = next((value for name, value in scope["headers"] if name == b"host"), b"127.0.0.1")
     return f"http://{host.decode('latin-1')}"
+
+
+def _token_path(scope: Scope) -> str:
+    """Return the beginning of our paths for the client of a request, which has the token of the server."""
+    return token_path(header_dict(scope["headers"]).get(TOKEN_HEADER, ""))
 
 
 def _with_resource(body: bytes, resource: str) -> bytes:

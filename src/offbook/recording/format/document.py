@@ -70,6 +70,10 @@ FORMAT_VERSION = 2
 Entry: TypeAlias = Exchange | list[Exchange]
 
 
+PROGRAM_TOOLS = "program_tools"
+"""The key of the metadata of a recording whose function tools are those of a program that was run by `exec`."""
+
+
 def new_meta() -> JsonObject:
     """Return the metadata of a new recording."""
     return {"created_by": f"offbook {__version__}"}
@@ -158,8 +162,10 @@ LENIENT_ADVICE = "replay with strict=False"
 """The advice for a recording that is too old for a strict replay. Commands name their own option instead."""
 
 
-def check_strict(version: int, *, source: str) -> None:
+def check_strict(version: int, *, source: str, is_empty: bool = False) -> None:
     """Raise RecordingFormatError if a recording of this version cannot be replayed strictly."""
+    if version < FORMAT_VERSION and is_empty:
+        raise RecordingFormatError("the recording is empty", source=source, hint="record a run first")
     if version < FORMAT_VERSION:
         raise RecordingFormatError(
             f"version {version} cannot be replayed strictly",

@@ -70,6 +70,9 @@ TimedPiece: TypeAlias = tuple[Annotated[float, Meta(le=MAX_WAIT_MS)], str | Stre
 Condition = Literal["tool_error", "empty", "any"]
 """When an answer is used that no call was recorded with: after a failed tool, after an empty answer, or always."""
 
+AfterTool: TypeAlias = Annotated[str, Meta(pattern=r"^after \S+$")]
+"""When a result is used that no tool call was recorded with: `after create_invoice`."""
+
 CONDITIONAL = "when "
 """The prefix of the fingerprints of exchanges with a `when`."""
 
@@ -273,11 +276,14 @@ class RecordedError(Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 class ToolExchange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """One recorded tool call. Without `arguments` it answers any call of its tool.
 
+    One with `when` was written by hand: it answers in explorations, when the effect of that tool was not seen.
+
     `result` is a JSON value. If the tool returned something else, it is the text of that, and `result_type` is the
     name of its type. `arguments_hash` identifies the original arguments if a secret was removed from them. `wire` has
     the messages of an MCP server, the answer last.
     """
 
+    when: AfterTool | None = None
     arguments: JsonObject | UnsetType = UNSET
     result: Any = UNSET
     result_type: str | None = None
@@ -289,7 +295,12 @@ class ToolExchange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def fingerprint(self) -> str | None:
-        """The hash of the arguments that this answers; None if it answers any."""
+        """The hash of the arguments that this answers; None if it answers any.
+
+        That of a conditional exchange equals the hash of no arguments.
+        """
+        if self.when is not None:
+            return CONDITIONAL + self.when
         if self.arguments_hash or isinstance(self.arguments, UnsetType):
             return self.arguments_hash or None
         return hash_arguments(self.arguments)

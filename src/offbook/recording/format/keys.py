@@ -61,6 +61,11 @@ def mcp_key(server: str, method: str) -> str:
     return f"{_MCP_PREFIX}{server} {method.replace(' ', '%20')}"
 
 
+def is_function_tool(key: str) -> bool:
+    """Return whether tool exchanges with this key are of a function, and not of an MCP server."""
+    return "." not in key and not is_mcp_key(key)
+
+
 def is_mcp_key(name: str) -> bool:
     """Return whether a name among the tool exchanges is that of a method of an MCP server, not of a tool."""
     return name.startswith(_MCP_PREFIX) and " " in name

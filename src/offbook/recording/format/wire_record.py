@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from offbook.clock import MAX_WAIT_MS
 from offbook.codecs.event_stream import EventFrame
 from offbook.codecs.framing import SseDecoder, binary_documents, binary_frame
+from offbook.recording.format.spelled import spelled_texts
 
 PLAIN_HTTP = "http"
 """The protocol of an exchange that is not a model call, such as a list of models."""
@@ -194,9 +195,38 @@ def values_by_path(content: bytes) -> dict[str, list[Any]]:
 
 
 def joined_texts(content: bytes) -> list[str]:
-    """Return the texts that the JSON values spell piece by piece, one for each path."""
-    texts = ([value for value in values if isinstance(value, str)] for values in values_by_path(content).values())
-    return [join_pieces(pieces) for pieces in texts if any(pieces)]
+    """Return the texts that a body spells piece by piece, also where the pieces of several texts alternate."""
+    return list(map(join_pieces, spelled_pieces(content)))
+
+
+def spelled_pieces(content: bytes) -> Iterator[list[str]]:
+    """Yield the pieces of each text that a body spells."""
+    for places in spelled_texts(_documents(content)):
+        yield [container[name] for container, name in places]
+
+
+def _documents(content: bytes) -> list[Any]:
+    """Return the documents of a body: JSON values, or texts. An event with an id is both."""
+    try:
+        whole = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        pass
+    else:
+        return whole if isinstance(whole, list) else [whole]
+    if (found := binary_documents(content)) is not None:
+        return list(map(_json_or_text, found))
+    decoder = SseDecoder()
+    events = [*decoder.feed(content), *decoder.close()]
+    if not events:
+        return list(map(_json_or_text, content.splitlines()))
+    return [{"id": each.id, "data": data} if each.id else data for each in events if (data := _json_or_text(each.data))]
+
+
+def _json_or_text(data: str | bytes) -> Any:
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return data if isinstance(data, str) else data.decode("utf-8", "replace")
 
 
 def join_pieces(pieces: list[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -13,19 +14,24 @@ from msgspec import Struct
 from offbook.faults.site import MARK_LETTERS
 from offbook.messages import JsonObject, Response
 
-_MARK_PATTERN = rf"\bfault-[{MARK_LETTERS}]{{6}}\b"
 _FAILURE = re.compile(
     r"error|fail|time[d ]?-?\s?out|unavailable|could ?n[o']t|unable|exception|traceback|\blost\b|\bbroke"
     r"|invalid|\bnot run\b|refused|denied|rejected|cannot|no such|not found"
     r"|connection (?:was |is |has been )?(?:closed|reset|aborted)|disconnected|session (?:terminated|expired)"
     r"|unauthori[sz]ed|unknown tool|missing argument|not supported|input[ _]required|still working"
     r"|\b(?:no|without an?) (?:content|output|result|response|answer)\b"
-    r"|server (?:has |was )?(?:exited|ended|died|gone|stopped)|\boffbook-(?:stuck-task|asks-forever)"
-    rf"|{_MARK_PATTERN}",
+    r"|server (?:has |was )?(?:exited|ended|died|gone|stopped)|\boffbook-(?:stuck-task|asks-forever)",
     re.IGNORECASE,
 )
-_MARK = re.compile(_MARK_PATTERN)
+_MARK_START = "fault-"
+_MARK = re.compile(rf"\b{_MARK_START}[{MARK_LETTERS}]{{6}}\b")
 _NOTHING = ("", "null", "none", "undefined", "{}", "[]", '""')
+_MOST_NOTHING = max(map(len, _NOTHING))
+
+# Reading a megabyte for all words of failure takes half a second, and every later request has the message again. What
+# tells of a failure is short, or begins or ends with it.
+MAX_READ_CHARS = 16_384
+"""How much of a text is read for words of failure, at its start and at its end."""
 
 
 class Utterance(Struct, frozen=True):
@@ -152,7 +158,20 @@ def reads_like_failure(message: JsonObject, known: Collection[str] = ()) -> bool
     if text in known:
         return False
     is_flagged = bool(message.get("is_error")) or (is_tool_result(message) and message.get("status") == "error")
-    return is_flagged or text.lower() in _NOTHING or _FAILURE.search(text) is not None
+    is_nothing = len(text) <= _MOST_NOTHING and text.lower() in _NOTHING
+    has_failed = is_flagged or is_nothing or _has_mark(text) or _has_failure(text[:MAX_READ_CHARS])
+    return has_failed or _has_failure(text[-MAX_READ_CHARS:])
+
+
+@lru_cache(maxsize=1024)
+def _has_failure(text: str) -> bool:
+    """Return whether a text has words of failure. It stands in all later requests of its conversation."""
+    return _FAILURE.search(text) is not None
+
+
+def _has_mark(text: str) -> bool:
+    """Return whether a text has the mark of a fault, which may stand anywhere in it."""
+    return _MARK_START in text and _MARK.search(text) is not None
 
 
 def tells_failure(messages: Sequence[JsonObject], known: Collection[str]) -> bool:
@@ -162,7 +181,7 @@ def tells_failure(messages: Sequence[JsonObject], known: Collection[str]) -> boo
     answers a call that a fault has broken.
     """
     is_told = any(
-        _MARK.search(message_text(message)) or (is_tool_result(message) and reads_like_failure(message, known))
+        _has_mark(message_text(message)) or (is_tool_result(message) and reads_like_failure(message, known))
         for message in messages
     )
     return is_told or any(each.rejected_calls(known) for each in exchanged(messages))
@@ -170,7 +189,7 @@ def tells_failure(messages: Sequence[JsonObject], known: Collection[str]) -> boo
 
 def _is_broken(arguments: str) -> bool:
     """Return whether a fault has broken these canonical arguments: they are not JSON, or carry its mark."""
-    return not arguments.startswith("{") or _MARK.search(arguments) is not None
+    return not arguments.startswith("{") or _has_mark(arguments)
 
 
 def opening_of(messages: Sequence[JsonObject]) -> list[JsonObject]:

@@ -135,9 +135,9 @@ class Cursor(Generic[E]):
         for served in ids:
             self._used[served] = self._used.get(served, 0) + 1
 
-    def unused(self) -> list[UnusedEntry]:
-        """Return the exchanges that were never served, in the order of the index."""
-        return [UnusedEntry(stored.key, position) for position, stored in unserved(self._index, self._used)]
+    def unserved(self) -> Iterator[tuple[int, StoredExchange[E]]]:
+        """Yield the exchanges that were never served, in the order of the index, with their positions in their keys."""
+        return unserved(self._index, self._used)
 
     def overused(self) -> list[OverusedEntry]:
         """Return the recorded answers of models that were served more often than they were recorded.
@@ -350,8 +350,19 @@ class AlikeRequests:
         return sha256(self._without_homes(canonical_bytes(fields))).hexdigest()
 
 
+def without_defaults(arguments: JsonObject, defaults: JsonObject) -> JsonObject:
+    """Return the arguments of a call that are not what they are if they are left out."""
+    missing = object()
+    return {
+        name: value
+        for name, value in arguments.items()
+        if type(defaults.get(name, missing)) is not type(value) or defaults[name] != value
+    }
+
+
 class AlikeArguments:
-    """The recorded calls of tools, found by what their arguments mean: home folders all have one name.
+    """The recorded calls of tools, found by what their arguments mean: home folders all have one name, and a default
+    that is given is the same as one that is left out.
 
     Like `AlikeRequests`, this is asked only where nothing matches.
     """
@@ -359,6 +370,13 @@ class AlikeArguments:
     def __init__(self, index: ExchangeIndex[ToolExchange], rules: NormaliseRules) -> None:
         self._index, self._rules = index, rules
         self._known: dict[str, dict[str, dict[str, None]]] = {}
+        self._defaults: dict[str, JsonObject] = {}
+
+    def note_defaults(self, key: str, defaults: JsonObject) -> None:
+        """Note the defaults of a tool's arguments, as the program has them now."""
+        if defaults != self._defaults.get(key, {}):
+            self._defaults[key] = defaults
+            self._known.pop(key, None)
 
     def fingerprints(self, key: str, arguments: JsonObject) -> Iterable[str]:
         """Return the fingerprints of the recorded calls of a key whose arguments mean the same, in order."""
@@ -372,13 +390,13 @@ class AlikeArguments:
 
     def meaning(self, key: str, arguments: JsonObject) -> JsonObject:
         """Return what counts of the arguments of a call that is made now."""
-        return arguments
+        return without_defaults(arguments, self._defaults.get(key, {}))
 
     def recorded_meaning(self, stored: StoredExchange[ToolExchange]) -> JsonObject | None:
         """Return what counts of a recorded call; None if that is not known. The calls of a key come in their order."""
         arguments = stored.exchange.arguments
         is_masked = stored.exchange.arguments_hash is not None
-        return None if is_masked or not isinstance(arguments, dict) else arguments
+        return None if is_masked or not isinstance(arguments, dict) else self.meaning(stored.key, arguments)
 
     def note_served(self, stored: StoredExchange[ToolExchange]) -> None:
         """Note what a caller has been given."""

@@ -373,7 +373,10 @@ def describe_message(message: SentMessage) -> str:
 
 
 def websocket_mismatch_error(fields: JsonObject, index: TurnIndex, reader: RecordingReader) -> RecordingMismatchError:
-    """Return the error for a message that a strict replay refuses, with the difference to what was expected."""
+    """Return the error for a message that a strict replay refuses, with the difference to what was expected.
+
+    As in the match itself, neither the ids that the client chose nor what the rules ignore is a difference.
+    """
     from offbook.comparison import difference_between  # noqa: PLC0415 - most runs have no mismatch
     from offbook.recording.redact.rules import mask_json  # noqa: PLC0415 - only other messages need its patterns
 
@@ -385,8 +388,11 @@ def websocket_mismatch_error(fields: JsonObject, index: TurnIndex, reader: Recor
         return RecordingMismatchError(
             f"{reader.source}: {sent} The recorded session ends before it.", kind="missing", key=fields["after"]
         )
+    expected, ids = mask_json(expected), NO_IDS.plus(message, expected)
     is_comparable = isinstance(expected, dict) and isinstance(message, dict)
-    plain = [{"content": each} if not is_comparable else plain_message(each, NO_IDS) for each in (expected, message)]
+    plain = [
+        plain_message(each, ids, index.rules) if is_comparable else {"content": each} for each in (expected, message)
+    ]
     return RecordingMismatchError(
         f"{reader.source}: {sent} The nearest is {describe_message(expected)!r}:",
         kind="drifted",

@@ -5,6 +5,8 @@ One walk does it all (`_Walk`). It masks what it finds and notes where: redactio
 
 from __future__ import annotations
 
+import re
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
 from copy import copy
 from typing import Any, cast
@@ -27,6 +29,7 @@ from offbook.recording.format.exchange import (
     piece_text,
 )
 from offbook.recording.format.keys import is_fingerprint
+from offbook.recording.format.spelled import spelled_texts
 from offbook.recording.format.wire_record import (
     PLAIN_HTTP,
     WEBSOCKET,
@@ -34,8 +37,10 @@ from offbook.recording.format.wire_record import (
     WireText,
     frame_texts,
     is_still_json,
+    join_pieces,
     joined_texts,
     searchable_bytes,
+    spelled_pieces,
     websocket_text,
     wire_bytes,
     with_frame_texts,
@@ -221,14 +226,18 @@ class Redactor:
 
     def _is_suspicious(self, exchange: Exchange) -> bool:
         harmless = replace(exchange, request_hash=None, usage=None)  # numbers, and long names that we have given them
-        if self._suspicious(msgspec.json.encode(harmless)):
+        data = msgspec.json.encode(harmless)
+        if self._suspicious(data) or any(map(self._suspicious, _bytes_in(data))):
             return True
         return exchange.wire is not None and self._suspicious(searchable_bytes(exchange.wire))
 
     def _is_suspicious_call(self, exchange: ToolExchange) -> bool:
         if self._suspicious(msgspec.json.encode(exchange)):
             return True
-        return exchange.wire is not None and self._suspicious(exchange.wire.content())
+        if exchange.wire is None:
+            return False
+        messages = b"\n".join(data for _, data in exchange.wire.timed_frames())
+        return self._suspicious(b"\n".join([messages, *(text.encode() for text in joined_texts(messages))]))
 
     def _suspicious(self, data: bytes) -> bool:
         """Return whether JSON could have a secret. Quick if the answer is no, which is always right."""
@@ -286,6 +295,8 @@ class _Walk:
             tool_calls=exchange.tool_calls and [self._call(*numbered) for numbered in enumerate(exchange.tool_calls)],
             chunks=exchange.chunks and self._chunks(exchange.chunks),
         )
+        if exchange.wire is not None and exchange.wire.protocol != WEBSOCKET:
+            response = self._without_pieces(response, exchange.wire)
         cleaned = replace(
             response,
             fault=exchange.fault and self._fault(exchange.fault),
@@ -293,6 +304,23 @@ class _Walk:
             wire=exchange.wire and self._wire(exchange.wire, is_response_clean=response == exchange),
         )
         return exchange if cleaned == exchange else cleaned
+
+    def _without_pieces(self, response: Exchange, record: WireRecord) -> Exchange:
+        """Return a response without the pieces of a secret between which the pieces of another text are.
+
+        The decoded text has both in the order of their arrival, so that no search of it finds the secret.
+        """
+        for pieces in spelled_pieces(record.content()):
+            for span in self._redactor.spans(join_pieces(pieces)):
+                parts = _parts_of(pieces, span)
+                chunks = "".join(piece_text(piece) for _, piece in response.chunks or ())
+                response = replace(
+                    response,
+                    content=PLAIN_MARK if _holds(response.content, parts) else response.content,
+                    reasoning=PLAIN_MARK if _holds(response.reasoning or "", parts) else response.reasoning,
+                    chunks=None if _holds(chunks, parts) else response.chunks,
+                )
+        return response
 
     def tool_exchange(self, exchange: ToolExchange) -> ToolExchange:
         """Return the tool exchange without secrets; the same object if it has none."""
@@ -315,22 +343,19 @@ class _Walk:
     def _messages(self, record: WireRecord) -> WireRecord:
         """Return the record of JSON messages, as MCP has them, without secrets; the same object if it has none."""
         texts = frame_texts(record)
-        cleaned = [self._message(text) for text in texts]
-        return record if cleaned == texts else with_frame_texts(record, cleaned)
-
-    def _message(self, text: str) -> str:
-        try:
-            value = msgspec.json.decode(text)
-        except (msgspec.DecodeError, RecursionError):
-            return self.text(text, "wire")
-        cleaned = self.value(value, "wire")
-        end = "\n" if text.endswith("\n") else ""
-        return text if cleaned == value else msgspec.json.encode(cleaned).decode() + end
+        values = [_decoded(text.encode("utf-8", "surrogateescape")) for text in texts]
+        cleaned = [self.value(value, "wire") for value in values]
+        self._mask_spelled(cleaned, "wire")
+        new = [
+            text if value == masked else _message_text(masked) + ("\n" if text.endswith("\n") else "")
+            for text, value, masked in zip(texts, values, cleaned, strict=True)
+        ]
+        return record if new == texts else with_frame_texts(record, new)
 
     def value(self, value: Any, path: str, name: str = "") -> Any:
         """Return a JSON value without secrets, also in the names of fields. `name` is that of the field that has it."""
         if isinstance(value, dict):
-            return self._fields(value, path)
+            return self._packed(value, path) if value.keys() == {"base64"} else self._fields(value, path)
         if isinstance(value, list | tuple):
             return [self.value(item, f"{path}[{index}]", name) for index, item in enumerate(value)]
         if name and self._redactor.is_secret_field(name) and is_secret_value(value):
@@ -348,6 +373,13 @@ class _Walk:
                 new = f"{masked} {number}"
             cleaned[new] = self.value(item, f"{path}.{new}" if path else new, str(name))
         return cleaned
+
+    def _packed(self, packed: dict[str, Any], path: str) -> dict[str, Any]:
+        """Return bytes, as a recording has them in base64, without secrets."""
+        if (text := _unpacked(packed["base64"])) is None:
+            return self._fields(packed, path)
+        cleaned = self.text(text, path)
+        return packed if cleaned == text else {"base64": b64encode(cleaned.encode("utf-8", "surrogateescape")).decode()}
 
     def text(self, text: str, path: str) -> str:
         """Return a text without secrets."""
@@ -419,7 +451,7 @@ class _Walk:
         frames = record.frames or []
         values = [_decoded(wire_bytes(text)) for _, text in frames]
         cleaned = [self.value(value, "wire.frames") for value in values]
-        self._mask_spelled(cleaned)
+        self._mask_spelled(cleaned, "wire.frames")
         body, old_body = record.body, None if record.body is None else _decoded(wire_bytes(record.body))
         new_body = self.value(old_body, "wire.body")
         return replace(
@@ -434,16 +466,13 @@ class _Walk:
             close=record.close and (record.close[0], self.text(record.close[1], "wire.close")),
         )
 
-    def _mask_spelled(self, messages: list[Any]) -> None:
-        """Mask in place what the texts of one field spell together, over all messages."""
-        places: dict[str, list[tuple[dict[str, Any], str]]] = {}
-        for message in messages:
-            for path, fields, name in _spelled_fields(message):
-                places.setdefault(path, []).append((fields, name))
-        for found in places.values():
-            texts = [fields[name] for fields, name in found]
-            for (fields, name), text in zip(found, self.texts(texts, "wire.frames"), strict=True):
-                fields[name] = text
+    def _mask_spelled(self, messages: list[Any], path: str) -> None:
+        """Mask in place what the texts of messages spell together."""
+        for places in spelled_texts(messages):
+            texts = [container[name] for container, name in places]
+            if len(texts) > 1 and (cleaned := self.texts(texts, path)) != texts:
+                for (container, name), text in zip(places, cleaned, strict=True):
+                    container[name] = text
 
     def _headers(self, headers: dict[str, str]) -> dict[str, str]:
         """Return headers without secrets. One with a secret in its name is left out, as a mark is not a name."""
@@ -470,33 +499,58 @@ class _Walk:
         return StreamPiece(tool_call=replace(call, id=call_id, name=name, arguments=text))
 
 
-_SPELLED = frozenset(("delta", "text", "transcript", "arguments"))
-"""The fields in which messages spell a text piece by piece."""
+def _parts_of(pieces: list[str], span: SecretSpan) -> list[str]:
+    """Return the parts of the pieces that spell a secret."""
+    parts, offset = [], 0
+    for piece in pieces:
+        parts.append(piece[max(span.start - offset, 0) : max(span.end - offset, 0)])
+        offset += len(piece)
+    return list(filter(None, parts))
+
+
+def _holds(text: str, parts: list[str]) -> bool:
+    """Return whether a text has several parts in order, with anything between them."""
+    place = 0
+    for part in parts:
+        if (place := text.find(part, place)) < 0:
+            return False
+        place += len(part)
+    return len(parts) > 1
+
+
+_packed = re.compile(rb'"base64":"([A-Za-z0-9+/]{8,}={0,2})"')
+
+
+def _bytes_in(data: bytes) -> Iterator[bytes]:
+    """Yield what JSON has in base64."""
+    return (b64decode(found[1]) for found in _packed.finditer(data) if len(found[1]) % 4 == 0)
+
+
+def _unpacked(encoded: object) -> str | None:
+    """Return the bytes of base64 as a text, from which they can be had again; None if it is not base64."""
+    try:
+        return (
+            b64decode(encoded, validate=True).decode("utf-8", "surrogateescape") if isinstance(encoded, str) else None
+        )
+    except ValueError:
+        return None
 
 
 def _decoded(data: bytes) -> Any:
-    """Return a message as JSON, else as text. Bytes that are neither stay bytes, which are not searched."""
+    """Return a message as JSON, else as text, from which the bytes can be had again."""
+    text = data.decode("utf-8", "surrogateescape")
     try:
-        return msgspec.json.decode(data)
+        value = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        try:
-            return data.decode()
-        except UnicodeDecodeError:
-            return data
+        return text.removesuffix("\n")
+    return text.removesuffix("\n") if isinstance(value, str) else value
+
+
+def _message_text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _encoded(value: Any, before: WireText) -> WireText:
-    data = value.encode() if isinstance(value, str) else msgspec.json.encode(value)
+    end = b"\n" if wire_bytes(before).endswith(b"\n") else b""
+    data = _message_text(value).encode("utf-8", "surrogateescape") + end
     return websocket_text(data, is_text=isinstance(before, str))
-
-
-def _spelled_fields(message: Any) -> Iterator[tuple[str, dict[str, Any], str]]:
-    """Yield the path, the object and the name of each text that continues in other messages."""
-    waiting: list[tuple[str, Any]] = [("", message)]
-    while waiting:
-        path, value = waiting.pop()
-        if isinstance(value, dict):
-            waiting += [(f"{path}.{name}", item) for name, item in value.items()]
-            yield from ((f"{path}.{name}", value, name) for name in _SPELLED if isinstance(value.get(name), str))
-        elif isinstance(value, list):
-            waiting += [(f"{path}[{index}]", item) for index, item in enumerate(value)]

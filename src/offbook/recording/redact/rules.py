@@ -7,7 +7,7 @@ since servers and logs have threads of their own.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -65,6 +65,27 @@ def _built_in() -> Redactor:
     from offbook.recording.redact.redactor import Redactor  # noqa: PLC0415 - commands look for rules before they need it
 
     return Redactor()
+
+
+MAX_CREDENTIALS = 1_000
+_credentials: dict[str, None] = {}
+
+
+def note_credentials(credentials: Iterable[str]) -> None:
+    """Remember what the calls of this process were made with: it is not printed, and in no report."""
+    _credentials.update(dict.fromkeys(credentials))
+    while len(_credentials) > MAX_CREDENTIALS:
+        del _credentials[next(iter(_credentials))]
+
+
+def mask_shown(text: str) -> str:
+    """Return a text to be printed without secrets, by the rules in force and without the credentials of the calls."""
+    return redactor_in_force().knowing(_credentials).text(text)
+
+
+def mask_reported(data: bytes) -> bytes:
+    """Return the JSON of a report without secrets, like `mask_shown`."""
+    return redactor_in_force().knowing(_credentials).encoded(data)
 
 
 def mask_text(text: str) -> str:

@@ -34,9 +34,13 @@ _PROSE = rf"(?!{_WORD}(?:{_JOINT}++{_WORD}){{0,50}}+{_JOINT}*+(?![\w~+=%-]|\\{{1
 _ESCAPED = r"\\{1,3}(?:/|u002[BbFf])"
 """A slash or plus that is escaped in JSON."""
 
-_START = r"(?:(?<![A-Za-z0-9])|(?<=\\[bfnrt])|(?<=\\u[0-9A-Fa-f]{4})|(?<=%[0-9A-Fa-f]{2}))"
-_GAP = r"(?:[\s'\"`=]|\\{1,3}[nrt'\"])"
-_BETWEEN = rf"[ \t\w.-]{{0,30}}+{_GAP}{{0,6}}?(?:=>?|>|:{{1,3}}=?|\|\||\?=|,){_GAP}{{0,6}}+"
+_START = r"(?:(?<![A-Za-z0-9])|(?<=\\[bfnrt])|(?<=\\u[0-9A-Fa-f]{4})|(?<=%[0-9A-Fa-f]{2})"
+_START += r"|(?<=%25[0-9A-Fa-f]{2})|(?<=%2525[0-9A-Fa-f]{2})|(?<=%252525[0-9A-Fa-f]{2}))"
+_DIGIT = r"(?=[A-Za-z_-]{0,24}\d)"
+"""Words have no digit."""
+
+_GAP = r"(?:[\s'\"`=]|\\{1,3}[nrt'\"]|%(?:25){0,3}(?:20|22|27|0[aAdD]))"
+_BETWEEN = rf"[ \t\w.-]{{0,30}}+{_GAP}{{0,6}}?(?:=>?|>|:{{1,3}}=?|\|\||\?=|,|%(?:25){{0,3}}3[aAdD]){_GAP}{{0,6}}+"
 """Text between the word of a rule and the secret: the rest of a name, quotes, and a sign."""
 
 
@@ -72,6 +76,8 @@ _OWN_RULES = [
     _Rule("anthropic-key", ["sk-ant-"], rf"sk-ant-{_PROSE}[A-Za-z0-9_-]{{16,}}"),
     _Rule("openai-key", ["sk-"], rf"sk-(?!ant-){_PROSE}(?:proj-|svcacct-|admin-)?[A-Za-z0-9_-]{{16,}}"),
     _Rule("google-key", ["aiza"], r"AIza[A-Za-z0-9_-]{30,}"),
+    _Rule("google-auth-key", ["aq."], r"AQ\.[A-Za-z0-9_-]{40,}", entropy=3.5),
+    _Rule("google-refresh-token", ["1//0"], r"1//0[A-Za-z0-9_-]{40,}", entropy=3.5),
     _Rule("google-oauth-token", ["ya29."], r"ya29\.[A-Za-z0-9_-]{20,}"),
     _Rule("google-client-secret", ["gocspx-"], r"GOCSPX-[A-Za-z0-9_-]{20,}"),
     _Rule("aws-key", ["akia", "asia", "abia", "acca"], r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Z0-9])"),
@@ -103,6 +109,31 @@ _OWN_RULES = [
     _Rule("firecrawl-key", ["fc-"], r"fc-[a-f0-9]{32,}"),
     _Rule("pinecone-key", ["pcsk_"], r"pcsk_[A-Za-z0-9_]{30,}"),
     _Rule("weights-and-biases-key", ["wandb"], r"[a-f0-9]{40}", context=True),
+    _Rule("weights-and-biases-key", ["wandb_v1_"], r"wandb_v1_[A-Za-z0-9_]{60,}"),
+    _Rule("azure-key", ["jqqj99"], r"[A-Za-z0-9]{52}JQQJ99[A-Za-z0-9]{26}(?![A-Za-z0-9])", back=52),
+    _Rule("azure-openai-key", ["azure_openai", "azure-openai", "azureopenai"], r"[a-f0-9]{32}", context=True),
+    _Rule("together-key", ["tgp_v1_"], r"tgp_v1_[A-Za-z0-9_-]{40,}"),
+    _Rule("together-key", ["together"], r"[a-f0-9]{64}", context=True, entropy=3.0),
+    _Rule("fireworks-key", ["fw_"], rf"fw_{_DIGIT}[A-Za-z0-9]{{22,40}}(?![A-Za-z0-9_])", entropy=3.5),
+    _Rule("voyage-key", ["pa-", "al-"], rf"(?:pa|al)-{_PROSE}{_DIGIT}[A-Za-z0-9_-]{{43}}(?![\w-])", entropy=4.0),
+    _Rule("jina-key", ["jina_"], r"jina_[a-f0-9]{32}[A-Za-z0-9_-]{20,}"),
+    _Rule(
+        "vercel-token", [f"vc{letter}_" for letter in "aikpr"], rf"vc[aikpr]_{_DIGIT}[A-Za-z0-9_-]{{50,}}", entropy=3.5
+    ),
+    _Rule("e2b-key", ["e2b_"], r"e2b_[a-f0-9]{40}"),
+    _Rule("cloudflare-token", ["cfk_", "cfut_", "cfat_"], rf"cf(?:k|ut|at)_{_DIGIT}[A-Za-z0-9_-]{{40,}}", entropy=3.5),
+    _Rule("neon-key", ["napi_"], r"napi_[a-z0-9]{48,}"),
+    _Rule("neon-password", ["npg_"], rf"npg_{_DIGIT}[A-Za-z0-9]{{12,}}", entropy=3.0),
+    _Rule("tailscale-key", ["tskey-"], r"tskey-[a-z]{3,12}-[A-Za-z0-9]{10,}(?:-[A-Za-z0-9]{20,})?"),
+    _Rule("resend-key", ["re_"], rf"re_{_DIGIT}[A-Za-z0-9]{{8}}_[A-Za-z0-9]{{24}}(?![A-Za-z0-9_])", entropy=3.5),
+    _Rule("runpod-key", ["rpa_"], r"rpa_[A-Z0-9]{30,}[a-z0-9]{0,12}"),
+    _Rule("buildkite-token", ["bkua_", "bkaj_", "bkct_", "bkrt_"], r"bk(?:ua|aj|ct|rt)_[A-Za-z0-9_-]{20,}"),
+    _Rule("circleci-token", ["ccipat_", "cciprj_"], r"CCI(?:PAT|PRJ)_[A-Za-z0-9]{20,}_[a-f0-9]{40}"),
+    _Rule("mongodb-atlas-secret", ["mdb_sa_sk_"], r"mdb_sa_sk_[A-Za-z0-9_-]{40,}"),
+    _Rule("daytona-key", ["dtn_"], r"dtn_[a-f0-9]{48,}"),
+    _Rule("llamacloud-key", ["llx-"], rf"llx-{_DIGIT}[A-Za-z0-9]{{40,}}"),
+    _Rule("langfuse-key", ["sk-lf-"], r"sk-lf-[a-f0-9]{8}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{12}"),
+    _Rule("webhook-secret", ["whsec_"], r"whsec_[A-Za-z0-9+/]{24,}={0,2}"),
     _Rule("supabase-key", ["sbp_", "sb_secret_"], r"(?:sbp_[a-f0-9]{40,}|sb_secret_[A-Za-z0-9_-]{20,})"),
     _Rule("docker-token", ["dckr_"], r"dckr_[po]at_[A-Za-z0-9_-]{20,}"),
     _Rule("figma-token", ["figd_"], r"figd_[A-Za-z0-9_-]{30,}"),
@@ -121,6 +152,7 @@ _jwt = re.compile(
 )
 _private_key = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _private_key_end = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_putty_lines = re.compile(r"Private-Lines: \d{1,3}(?P<secret>(?:(?:\s|\\[nr])++[A-Za-z0-9+/=]{1,80}+(?=[\s\\]|\Z))++)")
 _private_key_lines = re.compile(
     r"(?:(?:\s|\\[nr])++[A-Z][A-Za-z-]{1,20}: [^\n\\]{0,200})*+"
     rf"(?:(?:\s|\\[nr])++(?:[A-Za-z0-9+/=]|{_ESCAPED}){{16,}}+)++"
@@ -133,10 +165,11 @@ _QUERY_WORDS = ("token", "secret", "password", "passwd", "signature", "credentia
 """Endings of secret query parameters, like `my_session_token`, in addition to those of `vendors`."""
 _QUERY_ENDS = tuple(name.encode() for name in ("key", *_QUERY_WORDS, *sorted(SECRET_QUERY)))
 _query_secret = re.compile(
-    rf"[?&;](?i:(?!next|page|sync|continu)[a-z_-]{{0,20}}(?:api[-_]?key|access[-_]?key|{'|'.join(_QUERY_WORDS)})"
-    rf"|{'|'.join(map(re.escape, sorted(SECRET_QUERY)))})="
+    rf"(?:[?&;]|%(?:25){{0,3}}(?:3[fFbB]|26))(?i:(?!next|page|sync|continu)[a-z_-]{{0,20}}(?:api[-_]?key|access[-_]?key|{'|'.join(_QUERY_WORDS)})"
+    rf"|{'|'.join(map(re.escape, sorted(SECRET_QUERY)))})(?:=|%(?:25){{0,3}}3[dD])"
     r"(?P<secret>[^\s&#;\"'<>\\{}$*]{8,4096}+)"
 )
+_encoded_sign = re.compile(rb"%(?:25){0,3}3d")
 SPECIAL_KINDS = ("json-web-token", "private-key", "basic-credentials", "url-password", "query-secret")
 
 _RUN_CHARS = 15
@@ -188,7 +221,7 @@ def _rule_spans(text: str, lowered: bytes, windows: list[tuple[int, int]]) -> It
     covered, tried = 0, dict[tuple[str, str], int]()
     for start, end in windows:
         has_jwt = False
-        for hit in words.finditer(lowered, start, end):
+        for hit in _overlapping(words, lowered, start, end):
             has_jwt = has_jwt or hit[0] == _JWT_WORD
             for rule in by_word[hit[0]]:
                 identity = rule.kind, rule.pattern
@@ -202,6 +235,13 @@ def _rule_spans(text: str, lowered: bytes, windows: list[tuple[int, int]]) -> It
                         yield _marked(rule.kind, found)
         if has_jwt:
             yield from (_marked("json-web-token", found) for found in _jwt.finditer(text, start, end))
+
+
+def _overlapping(words: re.Pattern[bytes], text: bytes, start: int, end: int) -> Iterator[re.Match[bytes]]:
+    """Yield the matches in a part of a text. One may begin in another: `api_` in the `napi_` of an escaped line."""
+    while (hit := words.search(text, start, end)) is not None:
+        yield hit
+        start = hit.start() + 1
 
 
 def _match(rule: _Rule, text: str, start: int, end: int) -> re.Match[str] | None:
@@ -231,13 +271,16 @@ def _special_spans(text: str, lowered: bytes) -> Iterator[SecretSpan]:
     """Yield the secrets that no rule describes. What they need is looked for first, as that takes no time."""
     if b"private key" in lowered:
         yield from _private_key_spans(text)
+    if b"private-lines: " in lowered:
+        yield from (SecretSpan(*found.span("secret"), "private-key") for found in _putty_lines.finditer(text))
     if b"basic " in lowered:
         for found in _basic.finditer(text):
             if _is_basic(found["secret"]):
                 yield SecretSpan(*found.span("secret"), "basic-credentials")
     if b"://" in lowered and b"@" in lowered:
         yield from (SecretSpan(*found.span("secret"), "url-password") for found in _url_password.finditer(text))
-    if any(part.endswith(_QUERY_ENDS) for part in lowered.split(b"=")):
+    signs = _encoded_sign.sub(b"=", lowered) if b"3d" in lowered else lowered
+    if any(part.endswith(_QUERY_ENDS) for part in signs.split(b"=")):
         yield from (SecretSpan(*found.span("secret"), "query-secret") for found in _query_secret.finditer(text))
 
 

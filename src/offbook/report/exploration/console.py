@@ -91,6 +91,10 @@ class LiveHeatmap:
         return Text(f"{cases}{counts and f': {counts}'}", style="dim")
 
 
+def _totals_style(exploration: Exploration) -> str:
+    return "bold red" if exploration.findings else "bold yellow" if exploration.left else "green"
+
+
 DRAWN_COLUMNS = 80
 MAX_CASE_CHARS = 200
 MAX_COMMAND_CHARS = 2000
@@ -133,7 +137,7 @@ class ExplorationConsoleReporter:
         self._print()
         if not is_complete:
             self._print(("ended early: this report is partial", "bold red"))
-        self._print((exploration_totals(exploration), "bold red" if exploration.findings else "green"))
+        self._print((exploration_totals(exploration), _totals_style(exploration)))
         for note in exploration_notes(exploration):
             self._print((one_line(note, MAX_COMMAND_CHARS), "yellow" if exploration.left else "dim"))
         self._print_findings(report_input)

@@ -96,6 +96,9 @@ VERDICT_STYLES: dict[str, VerdictStyle] = {
     ),
     "missing effect": VerdictStyle("∅", "o", "bold white on red", "it claims to have changed what it has not"),
     "left behind": VerdictStyle("⊣", "L", "bold white on red", "it gave up, and left what it had changed, unnamed"),
+    "refused by the API": VerdictStyle(
+        "⊘", "x", "bold white on red", "it sent what the real API refuses, and did not get out of it"
+    ),
     "undetected": VerdictStyle(
         "=", "=", "bold magenta", "it took bad data for valid, went on without an answer, or failed a check"
     ),

@@ -72,6 +72,7 @@ class ShardReport(Struct, frozen=True, kw_only=True):
     cases: int
     not_tried: tuple[str, ...]
     fail_on: tuple[str, ...]
+    allow_partial: bool = False
 
 
 class ExplorationReport(Struct, frozen=True, kw_only=True):
@@ -159,6 +160,7 @@ def _shard_report(explored: ExploredShard, exploration: Exploration) -> ShardRep
         cases=len(cases),
         not_tried=tuple(sorted(exploration.not_tried)),
         fail_on=tuple(title for title in TITLES if title in explored.fail_on),
+        allow_partial=explored.allow_partial,
     )
 
 

@@ -54,11 +54,12 @@ class ReportInput(Struct, frozen=True, kw_only=True):
 
 
 class ExploredShard(Struct, frozen=True, kw_only=True):
-    """Which shard of which run an exploration is, and the titles of the verdicts that fail the run."""
+    """Which shard of which run an exploration is, which verdicts fail the run, and whether cases may be left out."""
 
     shard: Shard
     run: RunIdentity
     fail_on: frozenset[str] = FINDING_TITLES
+    allow_partial: bool = False
 
 
 class ReportOptions(Struct, frozen=True):
@@ -209,12 +210,14 @@ def _declarable_name(error: RunFailure) -> str:
 
 
 def exploration_totals(exploration: Exploration) -> str:
-    """`44 cases, 13 findings: 1 repeated effect, 12 crashed, 31 recovered`"""
+    """`44 cases, 13 findings: 1 repeated effect, 12 crashed, 31 recovered`, or `partial: 44 of 90 cases, …`"""
     counts = verdict_counts(exploration)
     found = pluralize(len(exploration.findings), "finding")
     left = f"; the budget left out {pluralize(exploration.left, 'case')}" if exploration.left else ""
     left += f"; {pluralize(exploration.left_orders, 'order')} of calls left out" if exploration.left_orders else ""
-    return f"{pluralize(len(exploration.results), 'case')}, {found}{counts and f': {counts}'}{left}"
+    ran = len(exploration.results)
+    cases = f"partial: {ran:,} of {pluralize(ran + exploration.left, 'case')}" if exploration.left else ""
+    return f"{cases or pluralize(ran, 'case')}, {found}{counts and f': {counts}'}{left}"
 
 
 MAX_LEFT_OUT = 12
@@ -224,10 +227,11 @@ LEFT_OUT_HINT = "for the rest: a larger --budget, or a --shard for each of sever
 
 
 def exploration_notes(exploration: Exploration) -> Iterator[str]:
-    """Yield what the totals do not say: which cases the budget left out, and which share a run with others.
+    """Yield what the totals do not say: what is not compared, which cases the budget left out, and which share a run.
 
     Cases are left out by group and by fault. Faults and families of which none was tried are named.
     """
+    yield from exploration.clean.noise.describe() if exploration.clean.noise else ()
     left = exploration.left_out
     if exploration.left_groups:
         yield f"left out: {left_out_by_group(exploration)}"

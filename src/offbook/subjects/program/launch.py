@@ -250,7 +250,7 @@ class ForkLauncher:
             at.is_ready = self._libraries is not None
             self._open_server(at, replace(self._program, arguments=arguments), environment)
             if at.is_ready and self._forks_late and at.server is not None:
-                at.server.hold(address_of(self.server))
+                at.server.hold(self.server.address)
                 self._note_early(at.server.why_early)
         server, clock = at.server, SessionClock()
         assert server is not None
@@ -297,12 +297,6 @@ class ForkLauncher:
             return None
         requests = [(path, body.decode("utf-8", "replace")) for path, body in self._sent.requests]
         return replace(self._libraries.without(self._unfit), requests=requests)
-
-
-def address_of(server: WireServer) -> tuple[str, int]:
-    """Return host and port."""
-    host, _, port = server.url.removeprefix("http://").rpartition(":")
-    return host.strip("[]"), int(port)
 
 
 class _ForkPlace:
@@ -413,7 +407,7 @@ class _ForkedLife(VirtualLife):
     ) -> None:
         super().__init__(launcher, clock)
         self._forks, self._wants_modules, self._has_modules = launcher, wants_modules, Event()
-        address = address_of(launcher.server)
+        address = launcher.server.address
         self._process = self._program = ForkedProgram(server, address, environment, wants_modules=wants_modules)
 
     def _run_process(self) -> ProgramExit:
@@ -484,7 +478,7 @@ class _NodeLife(VirtualLife):
     ) -> None:
         super().__init__(launcher, clock)
         given = {name: environment.get(name) for name in (OPTIONS, COMPILE_CACHE)}
-        address, port = address_of(launcher.server)
+        address, port = launcher.server.address
         link = self._link.fileno()
         settings = {"link": link, "address": address, "port": port, "now_s": clock.now_s, "environment": given}
         own = {

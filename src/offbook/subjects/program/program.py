@@ -11,8 +11,9 @@ from pathlib import Path
 from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
+from urllib.parse import urlsplit
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from offbook.errors import InputError
@@ -53,7 +54,14 @@ from offbook.subjects.program.process import (
 from offbook.subjects.program.python_command import parse_python_command
 from offbook.subjects.program.results import NO_PRODUCTS, Products, ProgramProducts
 from offbook.tools.effects import EFFECTS_URL_VARIABLE, EFFECTS_VARIABLE, Effect, prefer_reported
-from offbook.vendors import agent_variables, api_key_variables, base_url_variables, named_base_urls, plain_environment
+from offbook.vendors import (
+    DUMMY_KEY,
+    agent_variables,
+    api_key_variables,
+    base_url_variables,
+    named_base_urls,
+    plain_environment,
+)
 from offbook.wire.intercept.program_network import NetworkOptions, ProgramNetwork
 from offbook.wire.options import ProgramToolOptions, WireOptions
 from offbook.wire.server.wire_server import WireServer
@@ -83,6 +91,7 @@ class _EndedRun(Struct, frozen=True, kw_only=True):
     hung: str
     aliases: Mapping[str, str]
     products: Products
+    unknown: tuple[str, ...] = ()
 
 
 class ProgramSubject:
@@ -140,6 +149,7 @@ class ProgramSubject:
             recording=replay,
             strict=True,
             default_response=settings.default_response,
+            lenient_requests=settings.lenient_requests,
             retry_after_ms=RETRY_AFTER_MS,
             has_tools=True,
             can_crash=True,
@@ -150,7 +160,9 @@ class ProgramSubject:
         )
         self._network = ProgramNetwork(network, self._inherited)
         mount = None if self._mcp is None else self._mcp.hub
-        self._server = WireServer(options, mount=mount, interception=self._network.interception).start()
+        self._server = WireServer(
+            options, token=self._network.token, mount=mount, interception=self._network.interception
+        ).start()
         self._fresh_launcher = FreshLauncher(self._patience)
         self._launcher = self._forks = self._choose_launcher()
 
@@ -251,13 +263,14 @@ class ProgramSubject:
                 before = first_life(self._run_of(ended))
                 session.follow(plan.without_crashes())
                 ended = self._live(lives.restart(), observer, session, files)
-            continued_by = "" if self._mcp is None else self._mcp.end_run(session)
+            served = None if self._mcp is None else self._mcp.end_run(session)
+            continued_by, unknown = ("", []) if served is None else (served.continued_by, list(served.unknown))
             if (tools := self._server.tools_of(session)) is not None:
-                continued_by = continued_by or tools.continued_by
+                continued_by, unknown = continued_by or tools.continued_by, [*unknown, *tools.unknown]
                 for remark in tools.remarks if self._limits is None else ():
                     self._notices.warn(remark)
             self._server.end_session(name)
-            ended = replace(ended, continued_by=ended.continued_by or continued_by)
+            ended = replace(ended, continued_by=ended.continued_by or continued_by, unknown=tuple(unknown))
             if not ended.hung:
                 products = self._products.collect(ended.exit, files.temporary, environment, ended.aliases)
                 ended = replace(ended, products=products)
@@ -290,6 +303,7 @@ class ProgramSubject:
             continuation=continuation,
             mark=gave_up_mark(plan),
             tool_script=self._tool_script,
+            declarations=self._declarations,
         )
 
     def _note_clean_run(self, ended: _EndedRun) -> None:
@@ -383,7 +397,7 @@ class ProgramSubject:
         own = {
             **base_url_variables(url),
             **named_base_urls([*agent_variables(self._command), *self._settings.base_url_vars], url),
-            **api_key_variables(),
+            **api_key_variables(self._server.token),
             "OFFBOOK_URL": url,
             "TMPDIR": str(files.temporary),
             EFFECTS_VARIABLE: str(files.effects.path),
@@ -397,14 +411,15 @@ class ProgramSubject:
     def _aliases(self, name: str, files: RunFiles) -> dict[str, str]:
         """Return what differs in the texts of every run, and what replaces it."""
         url, session_url = self._server.url, self._server.session_url(name)
-        address = url.removeprefix("http://")
-        port = address.rpartition(":")[2]
+        address, path, port = urlsplit(url).netloc, urlsplit(url).path, self._server.address[1]
         return {
             **self._network.aliases(session=name),
             session_url: _URL_ALIAS,
             url: _URL_ALIAS,
             address: "offbook",
-            session_url.removeprefix(url): "",
+            urlsplit(session_url).path: "",
+            path: "",
+            self._server.token: DUMMY_KEY,
             f"port={port}": "port=…",
             f"port {port}": "port …",
             str(files.temporary): "$TMPDIR",
@@ -439,6 +454,7 @@ class ProgramSubject:
             is_program=True,
             reported=tuple(effect.tool for effect in session.effects),
             overlaps=overlaps_of(session.order),
+            unknown_reads=ended.unknown or UNSET,
         )
 
     def _is_of_mcp(self, tool: str) -> bool:

@@ -143,9 +143,9 @@ class McpStandIn:
             reason = "the program reached none of these MCP servers here, so that their tools run for real"
             raise InputError(reason, source=self._config, hint=UNREACHED_HINT)
 
-    def end_run(self, session: WireSession) -> str:
-        """Forget a run, and return what answered the calls that were never recorded; empty if nothing had to."""
-        return self._runs.pop(session.name).tools.continued_by
+    def end_run(self, session: WireSession) -> SessionTools:
+        """Forget a run, and return what has answered its tools."""
+        return self._runs.pop(session.name).tools
 
     def write_config(self, path: Path, *, url: str, session: str) -> None:
         """Write the config that leads to a session of the server at `url`."""
@@ -188,7 +188,12 @@ class McpStandIn:
         if run is None:
             return None
         is_default = self._settings.on_divergence == "default"
-        return McpReplay(server, run.tools, default=self._settings.default_response if is_default else "ok")
+        return McpReplay(
+            server,
+            run.tools,
+            default=self._settings.default_response if is_default else "ok",
+            lenient_requests=self._settings.lenient_requests,
+        )
 
 
 class _McpRun(Struct):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import yaml
@@ -110,6 +111,8 @@ def _yaml_value(text: str, source: str) -> Any:
                 raise InputError(f"nested more than {MAX_DEPTH} levels deep", source=source, hint=_HINT)
         return yaml.load(text, Loader=_Loader)  # noqa: S506 - it is a safe loader
     except yaml.YAMLError as error:
+        if Path(source).suffix not in ("", ".yaml", ".yml"):  # what YAML expects there explains nothing
+            raise InputError("the file is neither JSON nor YAML", source=source, hint=_HINT) from None
         mark = getattr(error, "problem_mark", None)
         place = "" if mark is None else f"{mark.line + 1}:{mark.column + 1}"
         raise InputError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hmac
 import os
 import re
-import secrets
 import ssl
 import struct
 import sys
@@ -25,7 +24,7 @@ from msgspec import Struct
 
 from offbook.errors import InputError
 from offbook.vendors import VENDORS, upstreams_from_environment
-from offbook.wire.server.access import is_loopback_name
+from offbook.wire.server.access import is_loopback_name, new_token
 
 if TYPE_CHECKING:
     import trustme
@@ -180,8 +179,8 @@ class Interception:
 
     Requests to `hosts` are answered, in TLS by certificates of an authority that is made here; None answers none. Other
     connections pass untouched, or are refused if it `blocks_network`; this machine stays reachable. `environment` may
-    name a proxy that others pass through. The counters name hosts, with their ports: `passed`, `refused`, and
-    `distrusted`, whose clients did not accept our certificate.
+    name a proxy that others pass through. `token` is the password of its clients. The counters name hosts, with their
+    ports: `passed`, `refused`, and `distrusted`, whose clients did not accept our certificate.
 
     Raises:
         InputError: a package is missing.
@@ -193,10 +192,11 @@ class Interception:
         *,
         blocks_network: bool = False,
         environment: Mapping[str, str] | None = None,
+        token: str = "",
     ) -> None:
         self.hosts, self.blocks_network, self.environment = hosts, blocks_network, dict(environment or {})
         self.authority = None if hosts is None else Authority()
-        self.token = secrets.token_urlsafe(24)
+        self.token = token or new_token()
         self.passed, self.refused, self.distrusted = Counter[str](), Counter[str](), Counter[str]()
 
     @property

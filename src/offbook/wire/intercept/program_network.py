@@ -20,7 +20,7 @@ from msgspec import Struct
 from offbook.errors import InputError
 from offbook.vendors import VENDORS
 from offbook.wire.intercept.interception import DEFAULT_USER, InterceptedHosts, Interception, NetworkTally
-from offbook.wire.server.access import is_loopback_name
+from offbook.wire.server.access import is_loopback_name, new_token
 from offbook.wire.server.wire_server import no_proxy_variables
 
 
@@ -40,7 +40,7 @@ class NetworkOptions(Struct, frozen=True, kw_only=True):
 
 
 class ProgramNetwork:
-    """The network of programs with this `environment`, until `close`.
+    """The network of programs with this `environment`, until `close`. Its `token` is the one of the run.
 
     Raises:
         InputError: an option has no effect or is not a host, or a package is missing.
@@ -48,12 +48,14 @@ class ProgramNetwork:
 
     def __init__(self, options: NetworkOptions, environment: Mapping[str, str]) -> None:
         options.check()
-        self._environment = environment
+        self._environment, self.token = environment, new_token()
         self.interception: Interception | None = None
         self._proxy: ProxyEnvironment | None = None
         if options.intercepts or options.blocks:
             hosts = InterceptedHosts(options.hosts, environment=environment) if options.intercepts else None
-            self.interception = Interception(hosts, blocks_network=options.blocks, environment=environment)
+            self.interception = Interception(
+                hosts, blocks_network=options.blocks, environment=environment, token=self.token
+            )
             self._proxy = ProxyEnvironment(self.interception, environment)
 
     @property

@@ -1,9 +1,10 @@
-"""Who may use a server: requests for a name of this machine, not from a page of another site, and with the key."""
+"""Who may use a server: requests for a name of this machine, not from a page of another site, and with its token."""
 
 from __future__ import annotations
 
 import hmac
 import re
+import secrets
 from collections.abc import Iterable, Mapping
 from ipaddress import IPv6Address, ip_address
 from typing import NamedTuple
@@ -20,7 +21,29 @@ MAX_REMEMBERED_HOSTS = 64
 MAX_SHOWN_CHARS = 100
 _PLAIN_KEY_HEADERS = sorted(KEY_HEADERS - {"authorization"})
 _HOST_HEADER = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:/@\s]+)(:\d{1,5})?", re.IGNORECASE)
+_TOKEN_PATH = re.compile(rb"((?:/\.well-known/[^/?]+)?)/t/([A-Za-z0-9._~-]{1,200})(?=[/?]|$)")
+"""A token begins a path. Clients that log in put `/.well-known/NAME` before the path of a server."""
+TOKEN_HEADER = "x-offbook-token"  # noqa: S105
 _HOST_NAME = re.compile(r"(\*\.)?[^\[\]:/@*\s]+|[0-9a-f:.]+", re.IGNORECASE)
+
+
+def new_token() -> str:
+    """Return the token of a run: who has it may use the server, and with it the credentials of the run."""
+    return secrets.token_hex(16)
+
+
+def token_path(token: str) -> str:
+    """Return the path with which every address of a server with this token begins; empty without one."""
+    return f"/t/{token}" if token else ""
+
+
+def split_token(url: bytes) -> tuple[bytes, bytes]:
+    """Split what is requested into the token that its path begins with, empty if there is none, and the rest."""
+    found = _TOKEN_PATH.match(url) if b"/t/" in url else None
+    if found is None:
+        return b"", url
+    rest = found[1] + url[found.end() :]
+    return found[2], rest if rest.startswith(b"/") else b"/" + rest
 
 
 class AccessRefusal(NamedTuple):
@@ -28,6 +51,14 @@ class AccessRefusal(NamedTuple):
 
     status: int
     message: str
+
+
+_WRONG_KEY = AccessRefusal(401, "the API key is not that of this server")
+_NO_TOKEN = AccessRefusal(
+    401,
+    "the token of this server is missing: use the whole address that it gave out, like http://127.0.0.1:4010/t/TOKEN; "
+    "on a machine where you trust everybody, serve --open or -o open=true needs none",
+)
 
 
 class Access:
@@ -38,16 +69,23 @@ class Access:
     it has one, a loopback origin or one of `origins`. A server that is bound to all interfaces accepts every address,
     as only names can be rebound. `*` allows all, `*.example.org` every name below.
 
-    With an `api_key`, requests must carry it where the vendors' clients put a key.
+    With an `api_key` or a `token`, requests must carry it: at the beginning of their path, from which the connection
+    moves it to a header, or where the vendors' clients put a key.
 
     Raises:
         InputError: a host or an origin is not one.
     """
 
     def __init__(
-        self, api_key: str = "", *, bound_to: str = "127.0.0.1", hosts: Iterable[str] = (), origins: Iterable[str] = ()
+        self,
+        api_key: str = "",
+        *,
+        token: str = "",
+        bound_to: str = "127.0.0.1",
+        hosts: Iterable[str] = (),
+        origins: Iterable[str] = (),
     ) -> None:
-        self._api_key = api_key.encode()
+        self._secret, self._unauthorized = (api_key or token).encode(), _WRONG_KEY if api_key else _NO_TOKEN
         self._hosts = frozenset((*map(_checked_host, hosts), _normal_host(bound_to)))
         self._origins = frozenset(map(_checked_origin, origins))
         self._accepts_addresses = bound_to in ALL_INTERFACES
@@ -55,6 +93,8 @@ class Access:
 
     def refusal(self, headers: Mapping[str, str], query: str) -> AccessRefusal | None:
         """Return why a request with these headers and this query is refused; None if it is not."""
+        if self._secret and not self._has_secret(headers, query):
+            return self._unauthorized
         host = headers.get("host", "")
         if host not in self._known and not self._remembers(host):
             shown = _shown(host)
@@ -64,8 +104,6 @@ class Access:
             shown = _shown(headers.get("origin") or "another site")
             hint = f"if it may, start the server with -o allow_origins={shown}, or allow_origins=[{shown!r}] in Python"
             return AccessRefusal(403, f"a page of {shown} may not use this server; {hint}")
-        if self._api_key and not self._has_key(headers, query):
-            return AccessRefusal(401, "the API key is not that of this server")
         if len(headers.get(SESSION_HEADER, "")) > MAX_SESSION_NAME_CHARS:
             return AccessRefusal(400, f"the name of a session has at most {MAX_SESSION_NAME_CHARS:,} characters")
         return None
@@ -107,8 +145,10 @@ class Access:
         """Return whether the page is on a host that was named as one of this server."""
         return host in self._hosts and host not in ALL_INTERFACES
 
-    def _has_key(self, headers: Mapping[str, str], query: str) -> bool:
-        return any(hmac.compare_digest(key.encode(), self._api_key) for key in _keys_in(headers, query))
+    def _has_secret(self, headers: Mapping[str, str], query: str) -> bool:
+        if hmac.compare_digest(headers.get(TOKEN_HEADER, "").encode(), self._secret):
+            return True
+        return any(hmac.compare_digest(key.encode(), self._secret) for key in _keys_in(headers, query))
 
 
 def is_loopback_name(host: str) -> bool:

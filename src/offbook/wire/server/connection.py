@@ -29,6 +29,7 @@ from msgspec.structs import replace
 from offbook.wire.backend import ACCEPTED_CALL, AcceptedCall
 from offbook.wire.request import HttpRequest, header_dict
 from offbook.wire.response import STATUSES_WITHOUT_BODY, HttpResponse
+from offbook.wire.server.access import TOKEN_HEADER, split_token
 from offbook.wire.server.arrival_order import ArrivalOrder
 from offbook.wire.server.session_clock import ANY_ACTIVITY, LOOP_CLOCK, Activity, ResponseClock
 from offbook.wire.session import WireSession
@@ -441,6 +442,7 @@ class HttpConnection(asyncio.Protocol):
         if self._refusal is not None:
             raise ValueError(*self._refusal)  # the parser turns it into an error of its own
         self._is_head_complete = True
+        self._take_token()
         if not self.url.startswith(b"/") and (host := urlsplit(self.url).netloc):
             # the host of `GET http://host/path` is the Host, whatever the header says
             self.headers[:] = [(b"host", host), *(header for header in self.headers if header[0] != b"host")]
@@ -450,6 +452,12 @@ class HttpConnection(asyncio.Protocol):
             raise ValueError("there is nothing to connect to")
         else:
             self._is_upgrade = True
+
+    def _take_token(self) -> None:
+        """Move the token of the server from the path to a header: nothing behind this knows of it in paths."""
+        token, self.url = split_token(self.url)
+        if token:
+            self.headers.append((TOKEN_HEADER.encode(), token))
 
     def _check_head(self) -> tuple[int, str] | None:
         """Return the status and the message by which a request is refused for its head; None if it is not."""

@@ -25,7 +25,7 @@ from offbook.wire.options import LOOPBACK, WireOptions
 from offbook.wire.proxy.upstream import Upstreams
 from offbook.wire.request import HttpRequest, header_dict, route_of
 from offbook.wire.response import HttpResponse, refusal_response
-from offbook.wire.server.access import ALL_INTERFACES, ANY, Access, is_loopback_name
+from offbook.wire.server.access import ALL_INTERFACES, ANY, Access, is_loopback_name, new_token, token_path
 from offbook.wire.server.arrival_order import ArrivalOrder
 from offbook.wire.server.connection import (
     REQUEST_LIMITS,
@@ -80,6 +80,11 @@ class Mount(Protocol):
 
     prefix: str
     login_prefix: str
+
+    @property
+    def is_live(self) -> bool:
+        """Whether real servers answer what the recording does not."""
+        ...
 
     @property
     def names(self) -> Sequence[str]:
@@ -266,6 +271,10 @@ class WireServer(CallInspection):
     `url` is its URL, without a trailing slash. The base URL of OpenAI's clients is `url + "/v1"`. It listens on
     `listener` if there is one. If it `has_peers`, other processes also answer its sessions.
 
+    A request must carry the `token` of the server, with which the path of `url` begins, or its `api_key` if it has one.
+    None, the default, is a new token if the server is live, as it then lends its credentials and writes a recording;
+    a replay has none. An empty one lets every program of this machine use it.
+
     Raises:
         InputError: an option is invalid, a recording cannot be read, or the server cannot listen at the address.
     """
@@ -277,6 +286,7 @@ class WireServer(CallInspection):
         host: str = LOOPBACK,
         port: int = 0,
         api_key: str = "",
+        token: str | None = None,
         mount: Mount | None = None,
         listener: socket | None = None,
         has_peers: bool = False,
@@ -285,23 +295,36 @@ class WireServer(CallInspection):
         if not is_loopback_name(host) and not api_key:
             hint = "anyone who can reach it could use it: set one by --api-key, or api_key=, and give it to the clients"
             raise InputError(f"listening at {host} requires an API key", source="host", hint=hint)
-        access = Access(api_key, bound_to=host, hosts=options.allow_hosts, origins=options.allow_origins)
         upstreams = Upstreams(options.upstreams, keys=options.upstream_keys, clients_use_own_key=bool(api_key))
         self._options, self._api_key, self._listener_host = options, api_key, host
         super().__init__(WireBackend(options))
         try:
             self._listener = bind_socket(host, port) if listener is None else listener
-            address, self._port = self._listener.getsockname()[:2]
-            self.url = f"http://[{address}]:{self._port}" if ":" in address else f"http://{address}:{self._port}"
+            self.address: tuple[str, int] = self._listener.getsockname()[:2]
             self._proxy = self._proxy_to(upstreams)
         except InputError:
             self._backend.close()
             raise
         self._mount, self._interception = mount, interception
+        self.token = self._token(token)
+        name, port = self.address
+        self.url = f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
+        self.url += token_path(self.token)
+        access = Access(
+            api_key, token=self.token, bound_to=host, hosts=options.allow_hosts, origins=options.allow_origins
+        )
         self._app = WireApp(
             self._backend.sessions, access=access, upstream=self._proxy, mount=mount, has_peers=has_peers
         )
         self._thread = self._thread_of(self._app)
+
+    def _token(self, given: str | None) -> str:
+        if self._api_key:
+            return ""
+        if given is not None:
+            return given
+        is_live = self.is_live or (self._mount is not None and self._mount.is_live)
+        return new_token() if is_live else ""
 
     @property
     def is_on_all_interfaces(self) -> bool:
@@ -333,7 +356,7 @@ class WireServer(CallInspection):
         While recording, clients must send their own keys: only vendors in `upstream_keys` get a dummy key.
         """
         if self._api_key or not self._backend.is_live:
-            return base_url_variables(self.url) | api_key_variables(self._api_key or DUMMY_KEY)
+            return base_url_variables(self.url) | api_key_variables(self._api_key or self.token or DUMMY_KEY)
         return base_url_variables(self.url) | api_key_variables(vendors=self._options.upstream_keys or ())
 
     def session_url(self, name: str) -> str:
@@ -343,10 +366,11 @@ class WireServer(CallInspection):
     def _proxy_to(self, upstreams: Upstreams) -> Proxy | None:
         if self._backend.recorder is None or not self._backend.is_live:
             return None
-        vendor = upstreams.vendor_at(self._port)
+        port = self.address[1]
+        vendor = upstreams.vendor_at(port)
         if vendor is not None:
             self._listener.close()
-            reason = f"port {self._port} is the upstream of {vendor}: the server would forward calls to itself"
+            reason = f"port {port} is the upstream of {vendor}: the server would forward calls to itself"
             raise InputError(reason, source="port", hint=f"use another port, or set upstreams: {vendor}")
         from offbook.wire.proxy.proxy import Proxy  # noqa: PLC0415 - only recording needs it
 

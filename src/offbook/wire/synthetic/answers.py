@@ -20,18 +20,24 @@ from offbook.wire.request import ParsedRequest, read_body
 from offbook.wire.response import HttpResponse, error_response, whole_response
 from offbook.wire.synthetic.embeddings import OLLAMA_DIMENSIONS, TOKENS_PER_MEDIUM, embeddings_answer
 
+_PROBES = ("/", "/api/hello")
+"""Where clients look whether a server is there, before they ask it anything."""
+
 
 def synthetic_response(parsed: ParsedRequest, models: list[str]) -> HttpResponse:
     """Answer a request that is not recorded: an embedding, a list of models or a token count, always the same; or 404.
 
     `models` are the models that the recording names.
     """
+    if parsed.method == "HEAD" and parsed.place in _PROBES:
+        return HttpResponse(200)
     try:
         body = _synthetic_body(parsed, models)
     except RequestError as error:
         return error_response(parsed.route.any_codec, 400, str(error))
     if body is None:
-        message = parsed.problem or f"the recording has no answer for {parsed.place}, and there is no synthetic one"
+        path = parsed.place.partition("?")[0]
+        message = parsed.problem or f"offbook does not stand in for {path}: only a recording of it answers"
         return error_response(parsed.route.any_codec, 400 if parsed.problem else 404, message)
     return whole_response(200, orjson.dumps(body))
 
@@ -134,12 +140,12 @@ def _description(name: str) -> JsonObject:
 
 
 _MODELS_PATH = re.compile(r".*?/models(?:/(?P<name>.*))?")
-_LONG_AGO = "1970-01-01T00:00:00Z"
+LONG_AGO, DAY_AFTER = "1970-01-01T00:00:00Z", "1970-01-02T00:00:00Z"
 _GOOGLE_PREFIX = "models/"
 
 
 def models_answer(vendor: str, path: str, names: Sequence[str], *, body: JsonObject | None = None) -> JsonObject | None:
-    """Answer the vendor's endpoint for models at `path`; None if it names a model that is not in `names`.
+    """Answer the vendor's endpoint for models at `path`; None if it names a model that is not in `names`, if any are.
 
     A list is one page: the names in their order, each once. Ollama's `/api/show` names its model in the `body`.
 
@@ -152,8 +158,8 @@ def models_answer(vendor: str, path: str, names: Sequence[str], *, body: JsonObj
     return ollama_models_answer(path, known, body or {}) if vendor == "ollama" else _ANSWERS[vendor](path, known)
 
 
-def _openai(path: str, names: Iterable[str]) -> JsonObject | None:
-    return _list_or_one(path, {name: _openai_model(name) for name in names}, _openai_list)
+def _openai(path: str, names: Sequence[str]) -> JsonObject | None:
+    return _list_or_one(path, names, _openai_model, _openai_list)
 
 
 def _openai_model(name: str) -> JsonObject:
@@ -164,8 +170,8 @@ def _openai_list(models: list[JsonObject]) -> JsonObject:
     return {"object": "list", "data": models}
 
 
-def _anthropic(path: str, names: Iterable[str]) -> JsonObject | None:
-    return _list_or_one(path, {name: _anthropic_model(name) for name in names}, _anthropic_list)
+def _anthropic(path: str, names: Sequence[str]) -> JsonObject | None:
+    return _list_or_one(path, names, _anthropic_model, _anthropic_list)
 
 
 def _anthropic_model(name: str) -> JsonObject:
@@ -173,7 +179,7 @@ def _anthropic_model(name: str) -> JsonObject:
         "type": "model",
         "id": name,
         "display_name": name,
-        "created_at": _LONG_AGO,
+        "created_at": LONG_AGO,
         "lifecycle": "active",
         "line": None,
         "deprecated_at": None,
@@ -189,9 +195,8 @@ def _anthropic_list(models: list[JsonObject]) -> JsonObject:
     return {"data": models, "has_more": False, "first_id": ids[0], "last_id": ids[-1]}
 
 
-def _google(path: str, names: Iterable[str]) -> JsonObject | None:
-    bare = [name.removeprefix(_GOOGLE_PREFIX) for name in names]
-    return _list_or_one(path, {name: _google_model(name) for name in bare}, _google_list)
+def _google(path: str, names: Sequence[str]) -> JsonObject | None:
+    return _list_or_one(path, [name.removeprefix(_GOOGLE_PREFIX) for name in names], _google_model, _google_list)
 
 
 def _google_model(name: str) -> JsonObject:
@@ -211,16 +216,23 @@ def _google_list(models: list[JsonObject]) -> JsonObject:
 
 
 def _list_or_one(
-    path: str, models: dict[str, JsonObject], listed: Callable[[list[JsonObject]], JsonObject]
+    path: str,
+    names: Sequence[str],
+    describe: Callable[[str], JsonObject],
+    listed: Callable[[list[JsonObject]], JsonObject],
 ) -> JsonObject | None:
-    """Return the model that the path names, or the list of all if it names none."""
+    """Return the model that the path names, or the list of all if it names none. If no model is known, each is there:
+    calls to it are answered."""
     parsed = _MODELS_PATH.fullmatch(path)
     if parsed is None:
         return None
-    return models.get(unquote(parsed["name"])) if parsed["name"] else listed(list(models.values()))
+    if not parsed["name"]:
+        return listed([describe(name) for name in names])
+    name = unquote(parsed["name"])
+    return describe(name) if name in names or not names else None
 
 
-_ANSWERS: dict[str, Callable[[str, Iterable[str]], JsonObject | None]] = {
+_ANSWERS: dict[str, Callable[[str, Sequence[str]], JsonObject | None]] = {
     "openai": _openai,
     "anthropic": _anthropic,
     "google": _google,

@@ -8,7 +8,7 @@ import orjson
 from msgspec.structs import replace
 
 from offbook.faults import Fault, HttpError, StreamTruncate, WsClose, WsReorder, WsRepeat
-from offbook.faults.http import INJECTED_ERROR
+from offbook.faults.fault import INJECTED_ERROR
 from offbook.faults.order import OrderFault
 from offbook.faults.stream import MALFORMED, PacedStream
 from offbook.wire.faults import FaultTarget, apply_fault, end_as_recorded
@@ -30,12 +30,8 @@ def apply_to_frames(fault: Fault | OrderFault, target: FaultTarget) -> HttpRespo
 def _(fault: HttpError, target: FaultTarget) -> HttpResponse:
     if not target.parsed.is_message:
         return apply_fault(fault, target)
-    text = target.marked(fault.body or INJECTED_ERROR)
-    return closed(_bare(), CloseMessage(close_code(fault.status_code), text))
-
-
-def _bare() -> HttpResponse:
-    return HttpResponse(SWITCHING_PROTOCOLS, is_streamed=True)
+    opened = HttpResponse(SWITCHING_PROTOCOLS, is_streamed=True)
+    return closed(opened, CloseMessage(close_code(fault.status_code), fault.said(target.mark)))
 
 
 @apply_to_frames.register

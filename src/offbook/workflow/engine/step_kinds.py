@@ -20,6 +20,7 @@ from offbook.gateway.retry import RetryPolicy
 from offbook.messages import JsonObject, Request, Response, StreamEnd, StreamRestart, TextDelta, ToolCall
 from offbook.text import shorten
 from offbook.tools import Toolbox, ToolDef, run_tool
+from offbook.workflow.builtin_tools import fill_command, runs_commands
 from offbook.workflow.engine.step_runner import Environment, RunnableLevel, Scope, StepRunner, initial_state, set_path
 from offbook.workflow.file.expression import Expression
 from offbook.workflow.file.graph import Graph
@@ -225,10 +226,14 @@ class ToolStepRunner(StepRunner[ToolStep]):
         self._tool = environment.toolbox[definition.tool]
         is_asked = definition.retry is not None or _may_run_twice(environment.own_tools[definition.tool])
         self._retry = (self.retry if is_asked else None) or NO_RETRY
+        self._runs_commands = runs_commands(environment.own_tools[definition.tool])
 
     async def run(self, scope: Scope, gateway: ProviderGateway) -> Any:
         place = f"steps.{self.definition.id}.args"
-        call = ToolCall(self._tool.name, deepcopy(fill(self.definition.args, scope.names, place=place)))
+        arguments = deepcopy(fill(self.definition.args, scope.names, place=place))
+        if self._runs_commands and "command" in arguments:
+            arguments["command"] = fill_command(self.definition.args["command"], scope.names, place=place)
+        call = ToolCall(self._tool.name, arguments)
         attempt = 1
         while True:
             outcome = await run_tool(self._tool, call)

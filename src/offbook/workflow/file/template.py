@@ -54,7 +54,7 @@ class Template(Struct, frozen=True):
         Raises:
             TemplateError: a path does not exist in `scope`; the error has it and `place`.
         """
-        return "".join(part if isinstance(part, str) else _as_text(value_at(part, scope, place)) for part in self.parts)
+        return "".join(part if isinstance(part, str) else text_of(value_at(part, scope, place)) for part in self.parts)
 
     def value(self, scope: Mapping[str, Any], *, place: str = "") -> Any:
         """Return the value of the placeholder if the template is exactly one, otherwise the rendered text.
@@ -134,7 +134,8 @@ def _part(match: re.Match[str]) -> str | ValuePath:
     return path
 
 
-def _as_text(value: object) -> str:
+def text_of(value: object) -> str:
+    """Return a value as a template has it: a string unchanged, another value as JSON. Raises TemplateError."""
     if isinstance(value, str):
         return value
     try:

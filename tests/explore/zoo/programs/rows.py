@@ -385,4 +385,50 @@ CRASHES = [
     crashing("leaves_its_lock", "hung", "call=1: crash before", "it had made no call after 4 s"),
     crashing("writes_in_place", "crashed", "call=1: crash before", "JSONDecodeError"),
 ]
-PLANTED = [*PYTHON, *NODE, *BASH, *MCP, *CRASHES]
+
+
+def bricking(agent: str, at: str, evidence: str, *, faults: str, **more):
+    """Return a program that sends what no API takes, and never gets out of it."""
+    return PlantedProgram(
+        file="brick_desk.py",
+        name=agent.replace("_", " "),
+        agent=agent,
+        reports=True,
+        faults=faults,
+        verdict="refused by the API",
+        at=at,
+        evidence=evidence,
+        **more,
+    )
+
+
+NO_RESULT = "messages.2: tool call 'call_refund_1' has no result (after: "
+STREAMED = "stream_truncate,http_error 500,empty_response"
+BRICKED = [
+    bricking(
+        "dies_before_its_result",
+        "tool=refund call=1: crash after",
+        f"{NO_RESULT}killed after refund 1 had run, started again; no later request was accepted)",
+        faults="crash",
+    ),
+    bricking(
+        "goes_on_after_a_stop",
+        "call=2: crash before",
+        f"{NO_RESULT}killed before call 2, started again; for ever: 2 further requests were refused, too)",
+        faults="crash",
+    ),
+    bricking("stores_a_broken_answer", "call=1 attempt=1 chunk=2: stream_truncate", NO_RESULT, faults=STREAMED),
+    bricking(
+        "answers_for_another_call",
+        "call=2 attempt=1: http_error 500",
+        "messages.3: result for 'call_again_3', which the message before it does not ask for",
+        faults="http_error 500,empty_response",
+    ),
+    bricking(
+        "cuts_a_pair",
+        "call=2: context_overflow",
+        "messages.1: result for 'call_refund_1', which no message before it asks for",
+        faults="context_overflow,http_error 500",
+    ),
+]
+PLANTED = [*PYTHON, *NODE, *BASH, *MCP, *CRASHES, *BRICKED]

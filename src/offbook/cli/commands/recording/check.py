@@ -72,6 +72,28 @@ def _compared_fields(response: Response) -> dict[str, Any]:
     return {"content": response.content, "tool_calls": calls}
 
 
+def illegal_request(exchange: Exchange) -> tuple[str, str]:
+    """Return the place in the request of an exchange that its vendor refuses, and why; empty if it accepts it.
+
+    A request without a provider is judged by all vendors: one of them has to accept it. What a real API has answered
+    was accepted.
+    """
+    from offbook.codecs.rules import PROTOCOLS, refusal_of_request
+    from offbook.vendors import CODEC_NAMES
+    from offbook.wire.convert.trace import model_request
+
+    fields = exchange.request_fields()
+    if fields is None or exchange.wire is not None or exchange.fault is not None:
+        return "", ""
+    known = CODEC_NAMES.get(exchange.provider)
+    codecs = [CODECS[name] for name in (PROTOCOLS if known is None else (known,))]
+    refusals = [refusal_of_request(model_request(fields, exchange, exchange.provider), codec) for codec in codecs]
+    if not all(refusals) or (first := refusals[0]) is None:
+        return "", ""
+    who = "no vendor accepts" if known is None else f"{exchange.provider} refuses"
+    return first.breach.place, f"{who} this request: {first.breach.reason}"
+
+
 FED_BACK = "it is redacted and part of a later request: a replay asks with the redacted text, which does not match"
 
 
@@ -113,7 +135,8 @@ def check(
 ) -> None:
     """Check that recordings can be replayed and hold no secrets.
 
-    Also checks that each wire record agrees with the fields beside it. Of a folder, every *.json in it and below is
+    Also checks that each wire record agrees with the fields beside it, and that the real API would accept each request
+    that was written by hand. Of a folder, every *.json in it and below is
     checked, with a line for each. Exits with 1 if there is a problem, with 2 if a file cannot be read as a recording.
 
     [bold]Examples[/bold]
@@ -170,6 +193,9 @@ def _findings(file: str, redactor: Redactor) -> list[FindingRow]:
         rows += [_row(file, shown, finding) | http for finding in redactor.findings(exchange)]
         if problem := disagreement(exchange):
             rows.append({"file": file, "key": shown, "place": "wire", "problem": redactor.text(problem)})
+        place, problem = illegal_request(exchange)
+        if problem:
+            rows.append({"file": file, "key": shown, "place": f"request.{place}", "problem": redactor.text(problem)})
     rows += [
         {"file": file, "key": key, "place": "content", "problem": FED_BACK} for key in fed_back_redactions(document)
     ]

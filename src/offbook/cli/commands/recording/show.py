@@ -226,6 +226,7 @@ def _cells(stored: StoredExchange[Exchange]) -> tuple[str, ...]:
 
 
 def _print_in_full(chosen: list[StoredExchange[Exchange]]) -> None:
+    from offbook.cli.output.console import echo
     from offbook.report.reporter import stdout_console
 
     console = stdout_console()
@@ -239,10 +240,13 @@ def _print_in_full(chosen: list[StoredExchange[Exchange]]) -> None:
         _print_line(console, "  ".join(part for part in figures if part), style="dim")
         _print_request(console, exchange)
         _print_answer(console, exchange)
-        for at_ms, piece in exchange.chunks or ():
-            _print_line(console, f"  {at_ms:9.1f} ms  {piece if isinstance(piece, str) else piece.tool_call or piece}")
-        for line in () if exchange.wire is None else wire_lines(exchange.wire):
-            console.print(line, style="dim", no_wrap=True, overflow="ellipsis")
+        chunks = [
+            f"  {at_ms:9.1f} ms  {piece if isinstance(piece, str) else piece.tool_call or piece}".replace("\n", "\\n")
+            for at_ms, piece in exchange.chunks or ()
+        ]
+        wired = [] if exchange.wire is None else [shorten(line, console.width) for line in wire_lines(exchange.wire)]
+        for lines in filter(None, (chunks, wired)):  # in one go: a console takes a tenth of a millisecond for each
+            echo("\n".join(lines))
 
 
 def _about(exchange: Exchange) -> str:
@@ -252,8 +256,10 @@ def _about(exchange: Exchange) -> str:
 
 
 def _print_line(console: Console, text: str, *, style: str = "") -> None:
-    """Print text, with control characters escaped."""
-    console.print(printable(text), style=style)
+    """Print text, without secrets and with control characters escaped."""
+    from offbook.cli.output.console import shown
+
+    console.print(shown(text), style=style)
 
 
 def _print_request(console: Console, exchange: Exchange) -> None:

@@ -4,9 +4,9 @@ import { createRequire } from "node:module";
 
 let sources;
 
-export function initialize({ functions, main }) {
+export function initialize(settings) {
   const { Sources } = createRequire(import.meta.url)("./node_sources.cjs");
-  sources = new Sources(functions, main);
+  sources = new Sources(settings);
 }
 
 export async function load(url, context, nextLoad) {

@@ -250,6 +250,59 @@ class Tools {
   }
 }
 
+const MAX_NOTED_CALLS = 1000; // of a function: a tool is known by then
+
+/** The calls of a program's own functions, each a line of JSON in a file, as `guest/calls.py` notes them. */
+class Notes {
+  #path;
+  #counts = new Map();
+
+  constructor(path) {
+    this.#path = path;
+    fs.appendFileSync(path, ""); // says that a process of Node was observed
+  }
+
+  /** Return what is called instead of a function. */
+  noted(name, place, run) {
+    if (typeof run !== "function") return run;
+    const notes = this;
+    return named(run, function (...given) {
+      notes.#write(name, place, run, given);
+      return new.target ? Reflect.construct(run, given, new.target) : run.apply(this, given);
+    });
+  }
+
+  /** Note a call of a function of the program, and make it. */
+  call(name, place, run, self, given) {
+    this.#write(name, place, run, given);
+    return run.apply(self, given);
+  }
+
+  /** Note the calls of the functions in an object, or of the methods of a class. */
+  members(name, place, owner) {
+    for (const holder of typeof owner === "function" ? [owner, owner.prototype] : [owner]) {
+      for (const [key, { value, configurable, writable }] of Object.entries(Object.getOwnPropertyDescriptors(holder ?? {}))) {
+        if (typeof value !== "function" || key === "constructor" || !configurable || !writable) continue;
+        Object.defineProperty(holder, key, { value: this.noted(`${name}.${key}`, place, value) });
+      }
+    }
+  }
+
+  #write(name, place, run, given) {
+    const count = this.#counts.get(name) ?? 0;
+    if (count === MAX_NOTED_CALLS) return;
+    this.#counts.set(name, count + 1);
+    try {
+      const problem = isGenerator(run) ? "generator" : "";
+      const at = Number(process.hrtime.bigint()) / 1e9;
+      const noted = { function: name, place, arguments: argumentsOf(byName(run, given)), at_s: at, problem };
+      fs.appendFileSync(this.#path, `${JSON.stringify(noted)}\n`);
+    } catch {
+      // it must not become an error of the program
+    }
+  }
+}
+
 /** Return the result that offbook has for a call, or throw the error. */
 function outcome(answer) {
   if (answer.error === undefined || answer.error === null) return rebuilt(answer.result, answer.type);
@@ -482,7 +535,8 @@ function followModules(sources, settings) {
 function install(url) {
   const lines = (process.env.OFFBOOK_TOOL_FUNCTIONS ?? "").split("\n").filter((line) => line.includes("="));
   const functions = Object.fromEntries(lines.map((line) => [line.slice(0, line.indexOf("=")), line.slice(line.indexOf("=") + 1)]));
-  const settings = { functions, main: process.argv[1] };
+  const notes = process.env.OFFBOOK_CALLS ? new Notes(process.env.OFFBOOK_CALLS) : undefined;
+  const settings = { functions, main: process.argv[1], notesAll: notes !== undefined };
   const tools = new Tools(url);
   const hook = {
     framework: (framework, names) => takeFramework(tools, framework, names),
@@ -491,9 +545,17 @@ function install(url) {
     member: (...given) => tools.member(...given),
     slot: (...given) => tools.slot(...given),
     problem: (...given) => tools.problem(...given),
+    noted: (...given) => notes.noted(...given),
+    notedCall: (...given) => notes.call(...given),
+    notedMembers: (...given) => notes.members(...given),
+    notedSlot: (...given) => ({
+      set value(value) {
+        notes.members(...given, value);
+      },
+    }),
   };
   Object.defineProperty(globalThis, Symbol.for("offbook.tools"), { value: hook });
-  followModules(new Sources(functions, settings.main), settings);
+  followModules(new Sources(settings), settings);
 }
 
 if (process.env.OFFBOOK_TOOLS_URL && globalThis[Symbol.for("offbook.tools")] === undefined) install(process.env.OFFBOOK_TOOLS_URL);

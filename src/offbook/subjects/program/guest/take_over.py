@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from .tools import Tools
 
-URL_VARIABLE = "OFFBOOK_TOOLS_URL"
+URL_VARIABLE, SOCKET_VARIABLE = "OFFBOOK_TOOLS_URL", "OFFBOOK_TOOLS_SOCKET"
 FUNCTIONS_VARIABLE = "OFFBOOK_TOOL_FUNCTIONS"
 """The environment variable with the functions that are tools, as `refund=shop.payments:refund`, one a line."""
 
@@ -60,7 +60,7 @@ class TakeOver:
 
             from .tools import Tools
 
-            self._made = Tools(os.environ[URL_VARIABLE])
+            self._made = Tools(os.environ[URL_VARIABLE], os.environ.get(SOCKET_VARIABLE, ""))
             atexit.register(self._made.send_notes)
         return self._made
 

@@ -1,8 +1,9 @@
 """Takes over the tools of a program: every call asks offbook, which answers it, lets the tool run, or refuses it.
 
-A call is a POST of `{"tool", "arguments"}` to the URL that OFFBOOK_TOOLS_URL names. The answer has a `result`, an
-`error` to raise, or in `run` the number of a call that is to be made for real. What became of that is posted as
-`{"call", "result" or "error"}`, and the answer to that, if it has one, is what the program gets instead.
+A call asks with `{"tool", "arguments"}`: in a line at the Unix socket that OFFBOOK_TOOLS_SOCKET names, or by a POST to
+OFFBOOK_TOOLS_URL. The answer has a `result`, an `error` to raise, or in `run` the number of a call that is to be made
+for real. What became of that is told as `{"call", "result" or "error"}`, and the answer to that, if it has one, is what
+the program gets instead. After `run_first`, further calls run first, and ask with their outcome.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import json
 import math
 import os
 import re
+import select
 import socket
 import sys
 import threading
@@ -40,6 +42,7 @@ Selection: TypeAlias = Callable[[dict[str, Any]], object]
 of them, and left out of a mapping."""
 
 MAX_DEPTH = 50
+READ_BYTES = 64 * 1024
 MAX_MESSAGE_BYTES = 32 * 1024 * 1024
 """A result that makes a larger message is not sent: its tool runs for real in a replay."""
 
@@ -53,9 +56,10 @@ class ToolRefusedError(RuntimeError):
 class Tools:
     """The tools of this process that are taken over. `notes` are sent with the next call."""
 
-    def __init__(self, url: str) -> None:
-        self._server = _Server(url)
+    def __init__(self, url: str, path: str = "") -> None:
+        self._server = _Server(url, path)
         self._taken: dict[FunctionType, dict[int, Name]] = {}
+        self._runs_first = False
         self.notes: list[dict[str, str]] = []
 
     def take(self, function: object, name: Name, *, select: Selection = dict) -> bool:
@@ -72,19 +76,18 @@ class Tools:
         if function in self._taken:
             self._taken[function].setdefault(owner, name)
             return True
-        names = {owner: name}
-        signature = inspect.signature(function)
+        names, parameters = {owner: name}, _Parameters(function)
+        is_async = inspect.iscoroutinefunction(function)
 
         def body(original: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            is_async = inspect.iscoroutinefunction(original)
             if _is_inside.get():
                 return original(*args, **kwargs)
             own = names.get(id(args[0]), name) if args else name
             tool = own if isinstance(own, str) else own(args)
-            bound = _bound(signature, args, kwargs, is_own="__signature__" not in vars(original))
-            if not tool or bound is None:
+            given = parameters.given(args, kwargs)
+            if not tool or given is None:
                 return original(*args, **kwargs)
-            asked = {"tool": tool, "arguments": _arguments(bound, select)}
+            asked = {"tool": tool, **parameters.described(given, select)}
             call = _Call(original, args, kwargs)
             return self._answer_async(asked, call) if is_async else self._answer(asked, call)
 
@@ -94,30 +97,39 @@ class Tools:
         return is_taken
 
     def _answer(self, asked: dict[str, Any], call: _Call) -> Any:
-        answer = self._server.ask(self._noted(asked))
-        if "run" not in answer:
+        answer = {} if self._runs_first else self._server.ask(self._noted(asked))
+        about = self._about(asked, answer)
+        if about is None:
             if answer.get("wait_s"):  # a sleep of no time takes some
                 time.sleep(answer["wait_s"])
             return call.outcome(answer)
         with call.running() as ended:
             ended.value = call.run()
         if inspect.isawaitable(ended.value):  # a plain function that returns what its caller awaits
-            return self._finish(answer["run"], call, ended.value)
-        told = self._server.ask({"call": answer["run"], **ended.described()})
+            return self._finish(about, call, ended.value)
+        told = self._server.ask(about | ended.described())
         return call.outcome(told) if told else ended.get()
 
     async def _answer_async(self, asked: dict[str, Any], call: _Call) -> Any:
-        answer = await self._server.ask_async(self._noted(asked))
-        if "run" in answer:
-            return await self._finish(answer["run"], call, call.run())
+        answer = {} if self._runs_first else await self._server.ask_async(self._noted(asked))
+        about = self._about(asked, answer)
+        if about is not None:
+            return await self._finish(about, call, call.run())
         if answer.get("wait_s"):
             await asyncio.sleep(answer["wait_s"])
         return call.outcome(answer)
 
-    async def _finish(self, number: int, call: _Call, value: Awaitable[Any]) -> Any:
+    def _about(self, asked: dict[str, Any], answer: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return what is told about a call when it has run; None if it does not run."""
+        if self._runs_first:
+            return self._noted(asked)
+        self._runs_first = "run_first" in answer
+        return {"call": answer["run"]} if "run" in answer else None
+
+    async def _finish(self, about: dict[str, Any], call: _Call, value: Awaitable[Any]) -> Any:
         with call.running() as ended:
             ended.value = await value
-        told = await self._server.ask_async({"call": number, **ended.described()})
+        told = await self._server.ask_async(about | ended.described())
         return call.outcome(told) if told else ended.get()
 
     def _noted(self, asked: dict[str, Any]) -> dict[str, Any]:
@@ -137,17 +149,21 @@ class _Ended:
     value: Any = None
     error: BaseException | None = None
 
+    def __init__(self) -> None:
+        self._started_s = time.monotonic()
+
     def get(self) -> Any:
         if self.error is not None:
             raise self.error
         return self.value
 
     def described(self) -> dict[str, Any]:
+        ended = {"took_s": time.monotonic() - self._started_s}
         if self.error is None:
-            return _described(self.value)
+            return ended | _described(self.value)
         if not isinstance(self.error, Exception):
-            return {"cancelled": type(self.error).__name__}
-        return {"error": {"type": type(self.error).__name__, "message": _text_of(self.error)}}
+            return ended | {"cancelled": type(self.error).__name__}
+        return ended | {"error": {"type": type(self.error).__name__, "message": _text_of(self.error)}}
 
 
 class _Call:
@@ -180,30 +196,59 @@ class _Call:
         raise _error(error, self._function.__globals__)
 
 
-def _bound(
-    signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any], *, is_own: bool
-) -> inspect.BoundArguments | None:
-    """Return the arguments by name; None if they do not fit, so that the call raises TypeError and runs nothing.
+class _Parameters:
+    """The parameters of a function: what a call gives to them, and what they have if it gives nothing."""
 
-    A signature that somebody has set, which is not the function's own, does not tell.
-    """
-    try:
-        return signature.bind(*args, **kwargs)
-    except TypeError:
-        return None if is_own else signature.bind_partial()
+    def __init__(self, function: FunctionType) -> None:
+        self._signature = signature = inspect.signature(function)
+        self._is_own = "__signature__" not in vars(function)
+        given = {name: each.default for name, each in signature.parameters.items() if each.default is not each.empty}
+        self._names = tuple(signature.parameters)
+        self._needed, self._known = signature.parameters.keys() - given.keys(), frozenset(self._names)
+        self._is_plain = all(each.kind is each.POSITIONAL_OR_KEYWORD for each in signature.parameters.values())
+        self._defaults = {name: (value, form[0]) for name, value in given.items() if (form := json_form(value))}
 
+    def given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the arguments by name; None if they do not fit, so that the call raises TypeError and runs nothing.
 
-def _arguments(bound: inspect.BoundArguments, select: Selection) -> dict[str, Any]:
-    """Return the arguments that have a JSON form. Contexts, states and `self` have none, and are not the model's."""
-    given: dict[str, Any] = {}
-    for name, value in bound.arguments.items():
-        given |= value if bound.signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD else {name: value}
-    selected = select(given)
-    if not isinstance(selected, Mapping):
-        form = json_form(selected)
-        return form[0] if form is not None and isinstance(form[0], dict) else {}
-    forms = {name: json_form(value) for name, value in selected.items() if name not in ("self", "cls")}
-    return {str(name): form[0] for name, form in forms.items() if form is not None}
+        A signature that somebody has set, which is not the function's own, does not tell.
+        """
+        if self._is_plain and len(args) <= len(self._names):  # `bind` takes as long as all the rest
+            given = dict(zip(self._names, args, strict=False))
+            if given.keys().isdisjoint(kwargs):
+                given |= kwargs
+                if self._needed <= given.keys() <= self._known:
+                    return given
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError:
+            if self._is_own:
+                return None
+            bound = self._signature.bind_partial()
+        given = {}
+        for name, value in bound.arguments.items():
+            is_rest = self._signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD
+            given |= value if is_rest else {name: value}
+        return given
+
+    def described(self, given: dict[str, Any], select: Selection) -> dict[str, Any]:
+        """Return the `arguments` that have a JSON form, and the `defaults` of those that need not be given.
+
+        Contexts, states and `self` have no JSON form, and are not the model's.
+        """
+        values = {name: value for name, (value, _) in self._defaults.items()} | given if self._defaults else given
+        selected = select(values)
+        if not isinstance(selected, Mapping):
+            form = json_form(selected)
+            return {"arguments": form[0] if form is not None and isinstance(form[0], dict) else {}}
+        forms: dict[str, Any] = {}
+        for name, value in selected.items():
+            if (name in given or name not in self._defaults) and name not in ("self", "cls"):
+                form = json_form(value)
+                if form is not None:
+                    forms[str(name)] = form[0]
+        defaults = {name: form for name, (_, form) in self._defaults.items() if name in selected}
+        return {"arguments": forms, "defaults": defaults} if defaults else {"arguments": forms}
 
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -218,6 +263,8 @@ def _is_encodable(value: object) -> bool:
 
 def json_form(value: object, depth: int = 0) -> tuple[Any] | None:
     """Return a value as JSON has it, in a tuple; None if it is not made of what JSON has, or contains itself."""
+    if type(value) is str and value.isascii():
+        return (value,)
     if value is None or isinstance(value, bool | int | float | str):
         return (value,) if _is_encodable(value) else None
     if depth > MAX_DEPTH:
@@ -310,18 +357,37 @@ def _error(recorded: Mapping[str, str], names: Mapping[str, Any]) -> Exception:
 
 
 class _Connection(socket.socket):
-    """A connection that is closed when nobody has it any more: with its thread, or with its event loop."""
+    """A connection that is closed when nobody has it any more: with its thread, or with its event loop.
+
+    One to the Unix socket has a `poll`.
+    """
+
+    poll: select.poll | None = None
+
+    def send_now(self, data: bytes) -> int:
+        """Send what can be sent without waiting, and return how much that is."""
+        try:
+            return self.send(data, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return 0
 
     def __del__(self) -> None:
         self.close()
 
 
-class _Server:
-    """Where calls are asked about. Each thread has a connection, and so has each call that is awaited at once."""
+POLL_MS = 1
+"""How long an event loop is blocked at most for an answer: less than adding a socket to the loop takes, as a rule."""
 
-    def __init__(self, url: str) -> None:
+
+class _Server:
+    """Where calls are asked about. Each thread has a connection, and so has each call that is awaited at once.
+
+    At a Unix socket at `path`, a message is a line. Where that cannot be reached, it is a POST to `url`.
+    """
+
+    def __init__(self, url: str, path: str) -> None:
         parts = urlsplit(url)
-        self._address = (parts.hostname or "127.0.0.1", parts.port or 80)
+        self._path, self._address = path, (parts.hostname or "127.0.0.1", parts.port or 80)
         self._head = f"POST {parts.path} HTTP/1.1\r\nhost: {parts.netloc}\r\ncontent-type: application/json\r\n"
         self._own = threading.local()
         self._pid, self._free = os.getpid(), WeakKeyDictionary[asyncio.AbstractEventLoop, list[_Connection]]()
@@ -330,14 +396,16 @@ class _Server:
         """Send a message, and return the answer."""
         connection = getattr(self._own, "connection", None)
         if connection is None or self._own.pid != os.getpid():
-            connection = self._connection()
-            connection.connect(self._address)
+            connection = self._local_connection()
+            if connection is None:
+                connection = self._connection()
+                connection.connect(self._address)
             self._own.connection, self._own.pid = connection, os.getpid()
+        reply = _Line() if connection.poll else _Response()
         try:
-            connection.sendall(self._request(message))
-            reply = _Reply()
+            connection.sendall(self._request(connection, message))
             while not reply.is_complete:
-                reply.add(connection.recv(65536))
+                reply.add(connection.recv(READ_BYTES))
         except BaseException:
             self._own.connection = None
             connection.close()
@@ -353,35 +421,91 @@ class _Server:
         if self._pid != os.getpid():
             self._pid, self._free = os.getpid(), WeakKeyDictionary()
         free = self._free.setdefault(loop, [])
-        connection = free.pop() if free else None
+        connection = free.pop() if free else await self._connected(loop)
+        reply = _Line() if connection.poll else _Response()
         try:
-            if connection is None:
-                connection = self._connection()
-                connection.setblocking(False)
-                await loop.sock_connect(connection, self._address)
-            await loop.sock_sendall(connection, self._request(message))
-            reply = _Reply()
+            await self._send(loop, connection, self._request(connection, message))
+            if connection.poll is not None:
+                await asyncio.sleep(0)  # a tool that is awaited lets others run, also if it is replayed
+                if connection.poll.poll(POLL_MS):
+                    reply.add(connection.recv(READ_BYTES))
             while not reply.is_complete:
-                reply.add(await loop.sock_recv(connection, 65536))
+                reply.add(await loop.sock_recv(connection, READ_BYTES))
         except BaseException:
-            if connection is not None:
-                connection.close()
+            connection.close()
             raise
         free.append(connection)
         return reply.body
 
+    async def _connected(self, loop: asyncio.AbstractEventLoop) -> _Connection:
+        connection = self._local_connection(is_blocking=False)
+        if connection is None:
+            connection = self._connection()
+            connection.setblocking(False)
+            try:
+                await loop.sock_connect(connection, self._address)
+            except BaseException:
+                connection.close()
+                raise
+        return connection
+
+    @staticmethod
+    async def _send(loop: asyncio.AbstractEventLoop, connection: _Connection, request: bytes) -> None:
+        sent = 0 if connection.poll is None else connection.send_now(request)
+        if sent < len(request):
+            await loop.sock_sendall(connection, request[sent:])
+
+    def _local_connection(self, *, is_blocking: bool = True) -> _Connection | None:
+        """Return a connection to the Unix socket; None if it cannot be reached, as from a container."""
+        if not self._path:
+            return None
+        connection = _Connection(socket.AF_UNIX)
+        try:
+            connection.connect(self._path)
+        except OSError:
+            self._path = ""
+            connection.close()
+            return None
+        connection.setblocking(is_blocking)
+        connection.poll = select.poll()
+        connection.poll.register(connection, select.POLLIN)
+        return connection
+
     def _connection(self) -> _Connection:
         return _Connection(socket.AF_INET6 if ":" in self._address[0] else socket.AF_INET)
 
-    def _request(self, message: dict[str, Any]) -> bytes:
+    def _request(self, connection: _Connection, message: dict[str, Any]) -> bytes:
         body = json.dumps(message).encode()
         if len(body) > MAX_MESSAGE_BYTES and "result" in message:
             large = {"result": f"a result of {len(body):,} bytes", "type": "large result"}
             body = json.dumps(message | large).encode()
+        if connection.poll is not None:
+            return body + b"\n"
         return f"{self._head}content-length: {len(body)}\r\n\r\n".encode() + body
 
 
-class _Reply:
+_DECODER = json.JSONDecoder()
+
+
+class _Line:
+    """A line of JSON, in pieces."""
+
+    def __init__(self) -> None:
+        self._data, self.is_complete = b"", False
+
+    def add(self, piece: bytes) -> None:
+        if not piece:
+            raise ConnectionError("offbook has ended")
+        self._data += piece
+        self.is_complete = piece.endswith(b"\n")
+
+    @property
+    def body(self) -> dict[str, Any]:
+        found: dict[str, Any] = _DECODER.raw_decode(self._data.decode())[0]
+        return found
+
+
+class _Response:
     """An HTTP response with a length, in pieces."""
 
     def __init__(self) -> None:

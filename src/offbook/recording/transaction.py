@@ -1,26 +1,37 @@
-"""Record modes that replace: a run's exchanges replace those of the recording, unless the run failed."""
+"""Transactions: a run records aside. When it has ended well, its exchanges are added, or replace what was found."""
 
 from __future__ import annotations
 
 import atexit
 import os
+import time
 import weakref
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from hashlib import blake2b
 from typing import Literal, TypeVar
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
+from offbook.clock import pauses_until
 from offbook.errors import InputError
 from offbook.messages import JsonObject, Usage
-from offbook.recording.format.document import Document, Entries, each_exchange, exchanges_of, new_meta
+from offbook.recording.format.document import PROGRAM_TOOLS, Document, Entries, each_exchange, exchanges_of, new_meta
 from offbook.recording.format.exchange import Exchange, ToolExchange, is_conditional
+from offbook.recording.format.keys import is_function_tool, is_mcp_key
 from offbook.recording.stores.locate import open_store
-from offbook.recording.stores.store import ForkGuarded, RecordingWriter, Store, log_warning
+from offbook.recording.stores.store import (
+    ExchangeIndex,
+    ForkGuarded,
+    RecordingWriter,
+    SharedCalls,
+    Store,
+    log_warning,
+)
 
 E = TypeVar("E", Exchange, ToolExchange)
 ExchangeKind = Literal["models", "tools"]
@@ -62,9 +73,11 @@ class FoundExchanges:
         *,
         mode: ReplaceMode,
         kinds: Container[ExchangeKind] = ("models", "tools"),
+        keeps_functions: bool = False,
     ) -> list[str]:
         """Put what a run has recorded in the place of what was found, of the kinds that it records.
 
+        If it `keeps_functions`, it records no function tools, and theirs stay.
         Returns the keys whose entries stay as they were, because the new calls failed.
         """
         kept = keys_to_keep(calls, document)
@@ -73,7 +86,7 @@ class FoundExchanges:
             if key not in kept and "models" in kinds:
                 self._remove(document.entries, "models", key)
         for tool in dict.fromkeys(document.tools if is_fresh else (tool for tool, _ in tool_calls)):
-            if "tools" in kinds:
+            if "tools" in kinds and not (keeps_functions and is_function_tool(tool)):
                 self._remove(document.tools, "tools", tool)
         for key, exchange in calls:
             if key not in kept:
@@ -104,6 +117,146 @@ def _digest(exchange: Exchange | ToolExchange) -> bytes:
     return blake2b(msgspec.json.encode(exchange), digest_size=16).digest()
 
 
+class NewExchanges(Struct, frozen=True):
+    """The exchanges that a run recorded, with their keys or tools, in order, and the metadata."""
+
+    calls: list[tuple[str, Exchange]]
+    tool_calls: list[tuple[str, ToolExchange]]
+    meta: JsonObject
+
+    @property
+    def size(self) -> int:
+        return len(self.calls) + len(self.tool_calls)
+
+    @property
+    def call_count(self) -> int:
+        """How many of them are calls of models and tools: lists of MCP servers are not."""
+        return len(self.calls) + sum(not is_mcp_key(tool) for tool, _ in self.tool_calls)
+
+    @property
+    def failure_count(self) -> int:
+        """How many of them are calls of models that failed."""
+        return sum(exchange.fault is not None for _, exchange in self.calls)
+
+
+class Transaction:
+    """Records to `aside`, which starts with the document `start`. The recording is not changed until a `commit`.
+
+    Others may write to the recording meanwhile. What was `found` in it is replaced: in mode `fresh` all of that, unless
+    all new calls failed, else the entries of the keys that are recorded again. A failure replaces no answer. If nothing
+    was `found`, the new exchanges are added.
+    """
+
+    def __init__(
+        self, store: Store, aside: Store, *, start: Document, mode: str, found: FoundExchanges | None = None
+    ) -> None:
+        self._store, self.aside, self._start, self._mode, self._found = store, aside, start, mode, found
+        aside.save(start)
+
+    def recorded(self) -> NewExchanges:
+        """Return what was recorded."""
+        now = self.aside.load()
+        calls = list(_new_exchanges(self._start.entries, now.entries))
+        return NewExchanges(calls, list(_new_exchanges(self._start.tools, now.tools)), now.meta)
+
+    def commit(
+        self,
+        recorded: NewExchanges,
+        *,
+        kinds: Container[ExchangeKind] = ("models", "tools"),
+        keeps_functions: bool = False,
+    ) -> list[str]:
+        """Bring what was recorded into the recording, which is created even if that is empty.
+
+        If it `keeps_functions`, the calls of a program's function tools stay, in mode `fresh`, too.
+
+        Of a recording in Redis in mode `new`, the first run to commit has its answers kept: what another process has
+        recorded since this run began is not added again. Returns the keys whose entries stay, because new calls failed.
+
+        Raises:
+            InputError: it cannot be written.
+        """
+        kept = list[str]()
+        if self._found is not None:
+            replaces = partial(
+                self._found.replace_in, calls=recorded.calls, tool_calls=recorded.tool_calls, kinds=kinds
+            )
+            self._store.update(partial(self._replace, recorded, replaces, kept, keeps_functions=keeps_functions))
+            return kept
+        writer = self._store.write()
+        shared = self._store.share() if self._mode == "new" else None
+        try:
+            if shared is None:
+                _append(writer, recorded.calls, recorded.tool_calls)
+            else:
+                with _one_at_a_time(shared):
+                    calls = _missing(recorded.calls, self._start.entries, shared.reader)
+                    _append(writer, calls, _missing(recorded.tool_calls, self._start.tools, shared.reader.tools))
+        finally:
+            writer.close()
+        return kept
+
+    def _replace(
+        self,
+        recorded: NewExchanges,
+        replaces: Callable[..., list[str]],
+        kept: list[str],
+        document: Document,
+        *,
+        keeps_functions: bool,
+    ) -> None:
+        keeps_functions = keeps_functions and PROGRAM_TOOLS in document.meta
+        is_fresh = self._mode == "fresh" and recorded.size > 0 and not has_only_failures(recorded.calls, document)
+        rules = recorded.meta.get("normalise")
+        document.meta |= recorded.meta if is_fresh else {"normalise": rules} if rules else {}
+        mode: ReplaceMode = "fresh" if is_fresh else "all"
+        kept += replaces(document, mode=mode, keeps_functions=keeps_functions)
+
+
+_COMMIT = "merge"
+"""The name of the lease of the process that commits to a shared recording."""
+
+
+@contextmanager
+def _one_at_a_time(shared: SharedCalls) -> Iterator[None]:
+    for pause_s in pauses_until(lambda: shared.acquire(_COMMIT)):
+        time.sleep(pause_s)
+    try:
+        yield
+    finally:
+        shared.release(_COMMIT)
+        shared.close()
+
+
+def _append(
+    writer: RecordingWriter, calls: Iterable[tuple[str, Exchange]], tool_calls: Iterable[tuple[str, ToolExchange]]
+) -> None:
+    for key, exchange in calls:
+        writer.append(key, exchange)
+    for tool, call in tool_calls:
+        writer.append_tool(tool, call)
+
+
+def _missing(added: Iterable[tuple[str, E]], before: Entries[E], now: ExchangeIndex[E]) -> Iterator[tuple[str, E]]:
+    """Yield the exchanges that were added to those of `before`, and of which `now` has no equal one in their place."""
+    places = Counter((key, exchange.fingerprint) for key, exchange in each_exchange(before))
+    for key, exchange in added:
+        place = key, exchange.fingerprint
+        equal, stored = 0, now.find(key=key, fingerprint=exchange.fingerprint, after=-1)
+        while stored is not None:
+            equal, stored = equal + 1, now.find(key=key, fingerprint=exchange.fingerprint, after=stored.id)
+        if equal <= places[place]:
+            yield key, exchange
+        places[place] += 1
+
+
+def _new_exchanges(before: Entries[E], now: Entries[E]) -> Iterator[tuple[str, E]]:
+    """Yield the exchanges of each key that come after those of `before`."""
+    for key in now:
+        for exchange in exchanges_of(now, key)[len(exchanges_of(before, key)) :]:
+            yield key, exchange
+
+
 class FreshRun:
     """A run in progress. It records to a `sibling` of the recording, which is not changed until the run ends.
 
@@ -122,9 +275,10 @@ class FreshRun:
         self.found_size, self.found_tool_size = found.size, found.tool_size
         self.has_failed = False
         self.mode = mode
-        self._store, self._found = store, FoundExchanges(store)
-        self.sibling = store.sibling()
-        self.sibling.save(Document(meta=found.meta | new_meta()))
+        start = Document(meta=found.meta | new_meta())
+        replaced = FoundExchanges(store)
+        self._store, self.sibling = store, store.sibling()
+        self._transaction = Transaction(store, self.sibling, start=start, mode=mode, found=replaced)
         self.has_replaced = False
         self.kept_at = ""
         self._kinds: set[ExchangeKind] = set()
@@ -153,49 +307,36 @@ class FreshRun:
         """
         if os.getpid() != self._process:
             return
-        recorded = self.sibling.load()
+        recorded = self._transaction.recorded()
         if recorded.size:
             try:
                 why_kept = self._why_kept(recorded)
                 if why_kept:
-                    self._keep_beside(recorded, why_kept)
-                else:
-                    self._write(recorded)
+                    self._keep_beside(why_kept)
+                elif kept := self._transaction.commit(recorded, kinds=self._kinds):
+                    message = "%s: the entries of %s stay as they were, because the new calls failed"
+                    log_warning("offbook.recording", message, self._store.location, ", ".join(kept))
                 self.has_replaced = not why_kept
             except InputError as error:
                 hint = f"what was recorded is in {self.sibling.location}"
                 raise InputError(error.reason, source=error.source, place=error.place, hint=hint) from None
         self.sibling.remove()
 
-    def _why_kept(self, recorded: Document) -> str:
+    def _why_kept(self, recorded: NewExchanges) -> str:
         """Return why the recording has to stay as it was, or nothing."""
         if self.has_failed and self.found_size + self.found_tool_size > 0:
             return "the run failed"
-        if self.mode == "fresh" and has_only_failures(recorded, self._store.load()):
+        if self.mode == "fresh" and has_only_failures(recorded.calls, self._store.load()):
             return "no call got an answer"
         return ""
 
-    def _keep_beside(self, recorded: Document, why: str) -> None:
+    def _keep_beside(self, why: str) -> None:
         """Write what was recorded to another file, and say so."""
         beside = self._store.beside(FAILED_SUFFIX)
-        beside.save(recorded)
+        beside.save(self.sibling.load())
         self.kept_at = beside.location
         message = "%s: %s, so it stays as it was; what was recorded is in %s"
         log_warning("offbook.recording", message, self._store.location, why, beside.location)
-
-    def _write(self, recorded: Document) -> None:
-        kept = list[str]()
-        self._store.update(partial(self._replace, recorded, kept))
-        if kept:
-            message = "%s: the entries of %s stay as they were, because the new calls failed"
-            log_warning("offbook.recording", message, self._store.location, ", ".join(kept))
-
-    def _replace(self, recorded: Document, kept: list[str], document: Document) -> None:
-        """Put what was recorded in the place of what was found; add to `kept` the keys whose entries stay."""
-        rules = recorded.meta.get("normalise")
-        document.meta |= recorded.meta if self.mode == "fresh" else {"normalise": rules} if rules else {}
-        tool_calls = list(each_exchange(recorded.tools))
-        kept += self._found.replace_in(document, list(recorded), tool_calls, mode=self.mode, kinds=self._kinds)
 
 
 def keys_to_keep(recorded: Iterable[tuple[str, Exchange]], document: Document) -> list[str]:

@@ -12,8 +12,8 @@ from offbook.errors import InputError, ProviderConnectionError, RecordingWriteEr
 from offbook.providers.provider import Provider
 from offbook.recording.format.document import FORMAT_VERSION, Document
 from offbook.recording.format.exchange import Exchange, ToolExchange
-from offbook.recording.replace_on_close import keep_recording
 from offbook.recording.stores.locate import open_store
+from offbook.recording.transaction import keep_recording
 from tests.fakes import Echo, user
 
 from .programs import end_unclosed_afresh, finish, fork_afresh, killed_afresh, record_afresh_together, start

@@ -1,0 +1,90 @@
+"""The requests that a vendor refuses: one file of rules per protocol, and the refusal in the vendor's shape."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from typing import Final
+
+from offbook.codecs.base import Codec, WireRequest
+from offbook.codecs.rules.rule import Refusal, Rules
+from offbook.errors import RequestError
+from offbook.messages import Request
+
+_RULES: Final = {
+    "openai_chat": "openai_chat",
+    "openai_responses": "openai_responses",
+    "anthropic": "anthropic",
+    "bedrock_anthropic": "anthropic",
+    "gemini": "gemini",
+    "bedrock": "bedrock",
+}
+"""The file with the rules of each protocol. Protocols without one, such as Ollama's, refuse little that is public."""
+
+PROTOCOLS: tuple[str, ...] = tuple(name for name, module in _RULES.items() if name == module)
+
+# Other vendors speak these protocols, too, and are more lenient or stricter. The model is the only thing in a request
+# that tells them apart, as their address is ours in a replay.
+_FAMILIES: Final = {
+    "openai": r"gpt-(?!oss)|o\d|chatgpt|codex|computer-use",
+    "anthropic": r"claude",
+    "gemini": r"gemini",
+    "other": (
+        r"llama|meta|mi[sx]tral|ministral|codestral|magistral|devstral|qwen|qwq|deepseek|gemma|phi|command|grok|kimi|moonshot"
+        r"|glm|minimax|nemotron|gpt-oss|granite|smollm|yi-|ernie|hunyuan|doubao|solar|jamba|falcon|starcoder|sonar|nova"
+    ),
+}
+_OWN_FAMILY: Final = {
+    "openai_chat": "openai",
+    "openai_responses": "openai",
+    "anthropic": "anthropic",
+    "gemini": "gemini",
+}
+_PATH_MODEL: Final = re.compile(r"/models?/(?P<model>[^/:?]+)")
+
+
+def rules_of(protocol: str) -> Rules | None:
+    """Return the rules of a protocol; None if it has none."""
+    module = _RULES.get(protocol)
+    return None if module is None else import_module(f"offbook.codecs.rules.{module}").RULES
+
+
+def refusal_of(protocol: str, request: WireRequest, *, has_real_answers: bool = True) -> Refusal | None:
+    """Return how the vendor of a protocol refuses a request; None if it accepts it, as far as that is known.
+
+    A request to the model of another vendor that speaks the protocol is not judged. Of answers that are not real, such
+    as those written by hand, a client cannot send back signatures: what they lack does not count.
+    """
+    rules = rules_of(protocol)
+    if rules is None:
+        return None
+    body = request.body
+    if "model" not in body and (found := _PATH_MODEL.search(request.path)):
+        body = body | {"model": found["model"]}
+    return (
+        None
+        if _is_of_other_vendor(protocol, body.get("model"))
+        else rules.refusal(body, has_real_answers=has_real_answers)
+    )
+
+
+def refusal_of_request(request: Request, codec: Codec) -> Refusal | None:
+    """Return how a vendor refuses a request of its provider in this process, as `refusal_of` does.
+
+    What the codec cannot encode is not judged.
+    """
+    try:
+        wire = codec.encode_request(request)
+    except RequestError:
+        return None
+    return refusal_of(codec.name, wire, has_real_answers=False)
+
+
+def _is_of_other_vendor(protocol: str, model: object) -> bool:
+    own = _OWN_FAMILY.get(protocol)
+    if own is None or not isinstance(model, str):
+        return False
+    return any(
+        family != own and re.search(rf"(?:^|[/:._-])(?:{names})", model, re.IGNORECASE)
+        for family, names in _FAMILIES.items()
+    )

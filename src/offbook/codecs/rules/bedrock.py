@@ -1,0 +1,233 @@
+"""What Bedrock's Converse refuses, whichever model it is."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+
+from offbook.codecs.rules.rule import Breach, Rules, a_dict, a_list, objects, quoted, text
+from offbook.messages import JsonObject
+
+RULES = Rules()
+
+API_REFERENCE = "https://docs.aws.amazon.com/bedrock/latest/APIReference/"
+NAME_PATTERN, ID_PATTERN = "[a-zA-Z0-9_-]+", "[a-zA-Z0-9_.:-]+"
+MAX_LENGTH = 64
+
+
+def _blocks(message: object, kind: str) -> list[tuple[int, JsonObject]]:
+    """Return the blocks of one kind in a message, with their positions."""
+    content = objects(a_dict(message).get("content"))
+    return [(place, block[kind]) for place, block in content if isinstance(block.get(kind), dict)]
+
+
+def _ids(message: object, kind: str) -> list[str]:
+    return [text(block.get("toolUseId")) for _, block in _blocks(message, kind)]
+
+
+def _constraint(value: object, place: str, constraint: str) -> str:
+    return f"1 validation error detected: Value '{value}' at '{place}' failed to satisfy constraint: {constraint}"
+
+
+@RULES.add(
+    "the conversation does not start with a message of the user",
+    source="https://github.com/langgenius/dify/issues/12340",
+    seen="2025-01-03",
+)
+def user_comes_first(body: JsonObject) -> Iterator[Breach]:
+    messages = a_list(body.get("messages"))
+    if messages and a_dict(messages[0]).get("role") == "assistant":
+        words = (
+            "A conversation must start with a user message. Try again with a conversation that starts with a user "
+            "message."
+        )
+        yield Breach("messages.0", "is not of the user", words)
+
+
+@RULES.add(
+    "two messages of one role follow each other",
+    source="https://github.com/microsoft/semantic-kernel/issues/10281",
+    seen="2025-03-03",
+)
+def roles_alternate(body: JsonObject) -> Iterator[Breach]:
+    roles = [message.get("role") for _, message in objects(body.get("messages"))]
+    for position, (before, role) in enumerate(pairwise(roles), start=1):
+        if before == role:
+            words = (
+                "A conversation must alternate between user and assistant roles. Make sure the conversation alternates "
+                "between user and assistant roles and try again."
+            )
+            yield Breach(f"messages.{position}", f"has the role {role!r} again", words)
+
+
+@RULES.add("a message has no content", source="https://github.com/strands-agents/sdk-python", seen="2025-07-01")
+def content_not_empty(body: JsonObject) -> Iterator[Breach]:
+    for position, message in objects(body.get("messages")):
+        if message.get("content") == []:
+            words = (
+                f"The content field in the Message object at messages.{position} is empty. Add a ContentBlock object "
+                "to the content field and try again."
+            )
+            yield Breach(f"messages.{position}", "has no content", words)
+
+
+@RULES.add(
+    "a text is blank",
+    source="https://github.com/langchain-ai/langchain-aws/issues/403",
+    seen="2025-03-27",
+)
+def text_not_blank(body: JsonObject) -> Iterator[Breach]:
+    for position, message in objects(body.get("messages")):
+        for place, block in objects(message.get("content")):
+            if isinstance(block.get("text"), str) and not block["text"].strip():
+                at = f"messages.{position}.content.{place}"
+                words = f"The text field in the ContentBlock object at {at} is blank."
+                yield Breach(at, "is blank text", f"{words} Add text to the text field, and try again.")
+
+
+@RULES.add(
+    "the conversation has tool calls or results, and the request has no `toolConfig`",
+    source="https://github.com/patriceckhart/zot/pull/18",
+    seen="2026-06-08",
+)
+def tools_are_configured(body: JsonObject) -> Iterator[Breach]:
+    messages = [message for _, message in objects(body.get("messages"))]
+    if any(_blocks(each, kind) for each in messages for kind in ("toolUse", "toolResult")) and not body.get(
+        "toolConfig"
+    ):
+        words = "The toolConfig field must be defined when using toolUse and toolResult content blocks."
+        yield Breach("toolConfig", "is missing, and tools were called", words)
+
+
+@RULES.add(
+    "a tool call has no result in the next message",
+    source="https://github.com/camel-ai/camel/issues/3954",
+    seen="2026-03-21",
+)
+def calls_have_results(body: JsonObject) -> Iterator[Breach]:
+    messages = a_list(body.get("messages"))
+    for position, message in objects(messages):
+        calls = _ids(message, "toolUse")
+        following = messages[position + 1] if position + 1 < len(messages) else None
+        lacking = [each for each in calls if each not in _ids(following, "toolResult")]
+        if message.get("role") == "assistant" and lacking:
+            words = f"Expected toolResult blocks at messages.{position + 1}.content for the following Ids"
+            yield Breach(f"messages.{position}", f"{quoted(lacking)} no result", f"{words}: {', '.join(lacking)}")
+
+
+@RULES.add(
+    "a message has more tool results than the one before it has tool calls",
+    source="https://github.com/strands-agents/harness-sdk/issues/1435",
+    seen="2026-01-09",
+)
+def results_follow_calls(body: JsonObject) -> Iterator[Breach]:
+    messages = a_list(body.get("messages"))
+    for position, message in objects(messages):
+        results = _ids(message, "toolResult")
+        before = messages[position - 1] if position else None
+        if len(results) > len(asked := _ids(before, "toolUse")):
+            words = (
+                f"The number of toolResult blocks at messages.{position}.content exceeds the number of toolUse blocks "
+                "of previous turn."
+            )
+            unknown = next((each for each in results if each not in asked), results[-1])
+            yield Breach(f"messages.{position}", f"result for {unknown!r}, which nothing asks for", words)
+
+
+@RULES.add(
+    "two tool calls of a message have the same id",
+    source=f"{API_REFERENCE}API_runtime_ToolUseBlock.html",
+    seen="2026-01-15",
+)
+def unique_call_ids(body: JsonObject) -> Iterator[Breach]:
+    for position, message in objects(body.get("messages")):
+        twice = [each for each, count in Counter(_ids(message, "toolUse")).items() if count > 1]
+        if twice:
+            words = f"The toolUse blocks at messages.{position}.content contain duplicate Ids: {', '.join(twice)}"
+            yield Breach(f"messages.{position}", f"tool call {twice[0]!r} is there twice", words)
+
+
+@RULES.add(
+    "a tool result with the status `error` is empty",
+    source="https://github.com/aws-samples/sample-multi-agent-orchestration-chat-on-agentcore/issues/15",
+    seen="2026-06-01",
+)
+def errors_say_why(body: JsonObject) -> Iterator[Breach]:
+    for position, message in objects(body.get("messages")):
+        for place, result in _blocks(message, "toolResult"):
+            if result.get("status") == "error" and not result.get("content"):
+                at = f"messages.{position}.content.{place}.toolResult"
+                yield Breach(
+                    at,
+                    "is an error without content",
+                    f"The content field at {at} cannot be empty when status value is error.",
+                )
+
+
+@RULES.add(
+    "the `json` of a tool result is not an object",
+    source="https://github.com/sigoden/aichat/pull/1550",
+    seen="2026-09-09",
+)
+def json_results_are_objects(body: JsonObject) -> Iterator[Breach]:
+    for position, message in objects(body.get("messages")):
+        for place, result in _blocks(message, "toolResult"):
+            for inner, part in objects(result.get("content")):
+                if "json" in part and not isinstance(part["json"], dict):
+                    at = f"messages.{position}.content.{place}.toolResult.content.{inner}.json"
+                    words = f"The format of the value at {at} is invalid."
+                    reason = "is not an object"
+                    yield Breach(at, reason, f"{words} Provide a json object for the field and try again.")
+
+
+@RULES.add(
+    "the id of a tool call has other characters than letters, digits, `_`, `.`, `:` and `-`, or more than 64 of them",
+    source="https://github.com/run-llama/llama_index/pull/22775",
+    seen="2026-08-21",
+)
+def call_ids(body: JsonObject) -> Iterator[Breach]:
+    for position, message in objects(body.get("messages")):
+        for kind in ("toolUse", "toolResult"):
+            for place, block in _blocks(message, kind):
+                given = block.get("toolUseId")
+                if isinstance(given, str) and (breach := _name_constraint(given, ID_PATTERN)):
+                    at = f"messages.{position + 1}.member.content.{place + 1}.member.{kind}.toolUseId"
+                    here = f"messages.{position}.content.{place}.{kind}.toolUseId"
+                    yield Breach(here, f"is {given!r}", _constraint(given, at, breach))
+
+
+@RULES.add(
+    "the name of a tool has other characters than letters, digits, `_` and `-`, or more than 64 of them",
+    source=f"{API_REFERENCE}API_runtime_ToolSpecification.html",
+    seen="2026-01-15",
+)
+def tool_names(body: JsonObject) -> Iterator[Breach]:
+    for position, tool in objects(a_dict(body.get("toolConfig")).get("tools")):
+        name = a_dict(tool.get("toolSpec")).get("name")
+        if isinstance(name, str) and (breach := _name_constraint(name, NAME_PATTERN)):
+            at = f"toolConfig.tools.{position + 1}.member.toolSpec.name"
+            yield Breach(f"toolConfig.tools.{position}.toolSpec.name", f"is {name!r}", _constraint(name, at, breach))
+
+
+def _name_constraint(value: str, pattern: str) -> str:
+    """Return the constraint of a name or an id that it breaks; empty if it breaks none."""
+    if len(value) > MAX_LENGTH:
+        return f"Member must have length less than or equal to {MAX_LENGTH}"
+    if not value:
+        return "Member must have length greater than or equal to 1"
+    return "" if re.fullmatch(pattern, value) else f"Member must satisfy regular expression pattern: {pattern}"
+
+
+@RULES.add(
+    "the temperature is not between 0 and 1",
+    source="https://github.com/stdapi-ai/stdapi.ai/issues/224",
+    seen="2026-09-10",
+)
+def ranges(body: JsonObject) -> Iterator[Breach]:
+    value = a_dict(body.get("inferenceConfig")).get("temperature")
+    if isinstance(value, int | float) and not 0 <= value <= 1:
+        side = "less than or equal to 1" if value > 1 else "greater than or equal to 0"
+        words = _constraint(value, "inferenceConfig.temperature", f"Member must have value {side}")
+        yield Breach("inferenceConfig.temperature", f"is {value}", words)

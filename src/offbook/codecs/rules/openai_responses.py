@@ -1,0 +1,184 @@
+"""What OpenAI's responses refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from offbook.codecs.rules.json_schema import strict_schema_breach
+from offbook.codecs.rules.openai_chat import missing, name_breach, out_of_range, ranges_of, too_long
+from offbook.codecs.rules.rule import Breach, Rules, a_dict, objects, quoted, text
+from offbook.messages import JsonObject
+
+RULES = Rules()
+
+API_REFERENCE = "https://platform.openai.com/docs/api-reference/responses/create"
+STORED = ("previous_response_id", "conversation")
+"""Fields that refer to a conversation that the API has: the request is not all of it."""
+
+MAX_CALL_ID, MIN_OUTPUT_TOKENS = 64, 16
+_INPUT = {"param": "input", "code": None}
+
+
+@RULES.add(
+    "none of `input`, `prompt`, `conversation` and `previous_response_id`", source=API_REFERENCE, seen="2026-01-15"
+)
+def input_required(body: JsonObject) -> Iterator[Breach]:
+    if not any(body.get(name) is not None for name in ("input", "prompt", *STORED)):
+        words = "One of \"input\" or \"previous_response_id\" or 'prompt' or 'conversation_id' must be provided."
+        yield Breach("input", "is missing", words, {"param": "input", "code": "missing_required_parameter"})
+
+
+@RULES.add("`model` is missing, and there is no `prompt`", source=API_REFERENCE, seen="2026-01-15")
+def model_required(body: JsonObject) -> Iterator[Breach]:
+    if "model" not in body and body.get("prompt") is None:
+        yield missing("model")
+
+
+@RULES.add(
+    "a message has content of a type that its role does not have",
+    source="https://github.com/openai/openai-agents-python, responses converter",
+    seen="2026-01-15",
+)
+def content_types(body: JsonObject) -> Iterator[Breach]:
+    for position, item in objects(body.get("input")):
+        if item.get("type", "message") != "message":
+            continue
+        for place, part in objects(item.get("content")):
+            kind, is_said = part.get("type"), item.get("role") == "assistant"
+            if is_said and kind in ("input_text", "text"):
+                supported = "'output_text' and 'refusal'"
+            elif not is_said and kind in ("output_text", "text", "image_url"):
+                supported = "'input_text', 'input_image', 'input_file', and 'input_audio'"
+            else:
+                continue
+            param = f"input[{position}].content[{place}]"
+            words = f"Invalid value: '{kind}'. Supported values are: {supported}."
+            reason = f"{kind!r} in a message of the {item.get('role')}"
+            yield Breach(f"input.{position}.content.{place}", reason, words, {"param": param, "code": "invalid_value"})
+
+
+@RULES.add(
+    "a tool result answers no call before it, and the request refers to no stored conversation",
+    source="https://github.com/microsoft/vscode/issues/320060",
+    seen="2026-06-05",
+)
+def results_have_calls(body: JsonObject) -> Iterator[Breach]:
+    if any(body.get(name) is not None for name in STORED):
+        return
+    asked: set[str] = set()
+    items = list(objects(body.get("input")))
+    if any(item.get("type") == "item_reference" for _, item in items):
+        return
+    for position, item in items:
+        if item.get("type") == "function_call":
+            asked.add(text(item.get("call_id")))
+        elif item.get("type") == "function_call_output" and (given := text(item.get("call_id"))) not in asked:
+            words = f"No tool call found for function call output with call_id {given}."
+            reason = f"result for {given!r}, which nothing before it asks for"
+            yield Breach(f"input.{position}", reason, words, _INPUT)
+
+
+@RULES.add(
+    "a tool call has no result",
+    source="https://github.com/symgraph/GhidrAssist/issues/78",
+    seen="2026-03-12",
+)
+def calls_have_results(body: JsonObject) -> Iterator[Breach]:
+    items = list(objects(body.get("input")))
+    answered = {text(item.get("call_id")) for _, item in items if item.get("type") == "function_call_output"}
+    for position, item in items:
+        if item.get("type") == "function_call" and (call_id := text(item.get("call_id"))) not in answered:
+            words = f"No tool output found for function call {call_id}."
+            yield Breach(f"input.{position}", f"{quoted([call_id])} no result", words, _INPUT)
+
+
+@RULES.add(
+    "a stored reasoning item is not followed by what it led to",
+    source="https://github.com/continuedev/continue/issues/8933",
+    seen="2025-11-28",
+    is_about_answers=True,
+)
+def reasoning_is_followed(body: JsonObject) -> Iterator[Breach]:
+    items = [item for _, item in objects(body.get("input"))]
+    for position, item in enumerate(items):
+        if item.get("type") != "reasoning" or item.get("encrypted_content") or not text(item.get("id")):
+            continue
+        following = items[position + 1] if position + 1 < len(items) else {"role": "user"}
+        if following.get("type", "message") == "message" and following.get("role") in ("user", "system", "developer"):
+            words = f"Item '{item['id']}' of type 'reasoning' was provided without its required following item."
+            yield Breach(f"input.{position}", "reasoning without what it led to", words, _INPUT)
+
+
+@RULES.add("the id of a call is longer than 64 characters", source=API_REFERENCE, seen="2026-01-15")
+def call_ids_short(body: JsonObject) -> Iterator[Breach]:
+    for position, item in objects(body.get("input")):
+        if len(given := text(item.get("call_id"))) > MAX_CALL_ID:
+            yield too_long(f"input[{position}].call_id", most=MAX_CALL_ID, length=len(given))
+
+
+@RULES.add(
+    "the name of a function has other characters than letters, digits, `_` and `-`, or more than 64 of them",
+    source="https://github.com/brekkylab/ailoy/pull/109",
+    seen="2025-06-09",
+)
+def function_names(body: JsonObject) -> Iterator[Breach]:
+    for position, tool in objects(body.get("tools")):
+        if tool.get("type") == "function":
+            param = f"tools[{position}].name"
+            if "name" not in tool:
+                yield missing(param)
+            elif breach := name_breach(text(tool["name"]), param):
+                yield breach
+
+
+@RULES.add(
+    "the schema of a strict function leaves the strict subset",
+    source="https://github.com/lastmile-ai/openai-agents-mcp/issues/2",
+    seen="2025-03-14",
+)
+def strict_functions(body: JsonObject) -> Iterator[Breach]:
+    for position, tool in objects(body.get("tools")):
+        is_strict = tool.get("type") == "function" and tool.get("strict") is True
+        schema = a_dict(tool.get("parameters"))
+        if is_strict and schema and (found := strict_schema_breach(schema)):
+            words = f"Invalid schema for function '{tool.get('name')}': {found.words}"
+            fields = {"param": f"tools[{position}].parameters", "code": "invalid_function_parameters"}
+            yield Breach(f"tools.{position}.parameters{found.place}", found.reason, words, fields)
+
+
+@RULES.add(
+    "the schema of a strict text format leaves the strict subset",
+    source="https://platform.openai.com/docs/guides/structured-outputs",
+    seen="2026-01-15",
+)
+def strict_text_format(body: JsonObject) -> Iterator[Breach]:
+    form = a_dict(a_dict(body.get("text")).get("format"))
+    schema = a_dict(form.get("schema"))
+    if form.get("strict") is True and schema and (found := strict_schema_breach(schema)):
+        words = f"Invalid schema for response_format '{form.get('name')}': {found.words}"
+        fields = {"param": "text.format.schema", "code": "invalid_json_schema"}
+        yield Breach(f"text.format.schema{found.place}", found.reason, words, fields)
+
+
+@RULES.add(
+    "JSON mode, and neither input nor instructions say `json`",
+    source="https://platform.openai.com/docs/guides/structured-outputs#json-mode",
+    seen="2026-01-15",
+)
+def json_mode_says_json(body: JsonObject) -> Iterator[Breach]:
+    is_whole = not any(body.get(name) is not None for name in ("prompt", *STORED))
+    is_json = a_dict(a_dict(body.get("text")).get("format")).get("type") == "json_object"
+    if is_json and is_whole and "json" not in f"{body.get('input')} {body.get('instructions')}".lower():
+        words = (
+            "Response input messages must contain the word 'json' in some form to use 'text.format' of type "
+            "'json_object'."
+        )
+        yield Breach("input", "does not say json", words, _INPUT)
+
+
+@RULES.add("a number is out of its range", source=API_REFERENCE, seen="2026-01-15")
+def ranges(body: JsonObject) -> Iterator[Breach]:
+    yield from ranges_of(body, {"temperature": (0, 2), "top_p": (0, 1), "top_logprobs": (0, 20)})
+    limit = body.get("max_output_tokens")
+    if isinstance(limit, int) and limit < MIN_OUTPUT_TOKENS:
+        yield out_of_range("max_output_tokens", limit, least=MIN_OUTPUT_TOKENS)

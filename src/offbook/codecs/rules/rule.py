@@ -1,0 +1,109 @@
+"""A rule of an API, with its source, and the helpers with which rules read a request that may have any shape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from offbook.messages import JsonObject
+
+
+class Breach(Struct, frozen=True):
+    """What breaks a rule: its place, like `messages.3.tool_calls.0`, what is wrong in our words and in the vendor's.
+
+    `fields` are further fields of the vendor's error, such as `param` and `code`.
+    """
+
+    place: str
+    reason: str
+    message: str
+    fields: JsonObject = {}
+
+
+Check: TypeAlias = Callable[[JsonObject], Iterator[Breach]]
+
+
+class Rule(Struct, frozen=True):
+    """What a vendor refuses. `source` is where that is documented or quoted, `seen` when that was written.
+
+    `check` yields the breaches in the JSON body of a request. A rule that `is_about_answers` judges what a client sends
+    back of them: only where all were given by the real API.
+    """
+
+    name: str
+    refuses: str
+    source: str
+    seen: str
+    check: Check
+    is_about_answers: bool = False
+
+
+class Refusal(Struct, frozen=True):
+    """A refused request: the name of the rule, its breach, and the status."""
+
+    rule: str
+    breach: Breach
+    status: int = 400
+
+    def __str__(self) -> str:
+        return f"{self.breach.place}: {self.breach.reason}" if self.breach.place else self.breach.reason
+
+    def error_body(self, encode_error: Callable[[int, str], JsonObject]) -> JsonObject:
+        """Return the body of the answer, in the shape of the vendor."""
+        body = encode_error(self.status, self.breach.message)
+        return body | {"error": body["error"] | self.breach.fields} if self.breach.fields else body
+
+
+class Rules:
+    """The rules of one protocol, in the order in which they are checked: the first breach is what the vendor names."""
+
+    def __init__(self) -> None:
+        self.rules: list[Rule] = []
+
+    def add(self, refuses: str, *, source: str, seen: str, is_about_answers: bool = False) -> Callable[[Check], Check]:
+        """Add a function as a rule. Its name becomes that of the rule."""
+
+        def register(check: Check) -> Check:
+            name = check.__name__.replace("_", "-")
+            self.rules.append(Rule(name, refuses, source, seen, check, is_about_answers))
+            return check
+
+        return register
+
+    def __iter__(self) -> Iterator[Rule]:
+        return iter(self.rules)
+
+    def refusal(self, body: JsonObject, *, has_real_answers: bool = True) -> Refusal | None:
+        """Return the refusal of a request; None if it breaks no rule."""
+        checked = (rule for rule in self.rules if has_real_answers or not rule.is_about_answers)
+        return next((Refusal(rule.name, breach) for rule in checked for breach in rule.check(body)), None)
+
+
+def objects(value: object) -> Iterator[tuple[int, JsonObject]]:
+    """Yield the objects of a list with their positions; nothing if it is no list."""
+    for position, each in enumerate(value) if isinstance(value, list) else ():
+        if isinstance(each, dict):
+            yield position, each
+
+
+def text(value: object) -> str:
+    """Return a str, or an empty one in place of any other value."""
+    return value if isinstance(value, str) else ""
+
+
+def a_dict(value: object) -> JsonObject:
+    """Return an object, or an empty one in place of any other value."""
+    return value if isinstance(value, dict) else {}
+
+
+def a_list(value: object) -> list[Any]:
+    """Return a list, or an empty one in place of any other value."""
+    return value if isinstance(value, list) else []
+
+
+def quoted(ids: list[str]) -> str:
+    """Describe ids: `tool call 'a' has`, or `tool calls 'a', 'b' have`."""
+    names = ", ".join(repr(each) for each in ids)
+    return f"tool call {names} has" if len(ids) == 1 else f"tool calls {names} have"

@@ -1,0 +1,110 @@
+"""After an effect whose answer was lost, the replayed world does not say that nothing has happened."""
+
+import json
+
+import pytest
+
+from offbook import explore_function, tool
+from offbook.errors import RecordingFormatError, ToolFaultError
+from offbook.recording.stores.locate import open_store
+from tests.explore.runs import write_recording
+
+ORDER = {"order": 42}
+NONE, FOUND = {"arguments": ORDER, "result": "none"}, {"arguments": ORDER, "result": "invoice 7"}
+CREATED = {"arguments": ORDER, "result": "invoice 7"}
+WRITTEN = {"when": "after create_invoice", "arguments": ORDER, "result": "invoice 7"}
+LOST = "tool=create_invoice call=1: tool_lost"
+UNKNOWN = "the recording does not know what find_invoice says after create_invoice; add it to _tools: "
+
+
+@tool(read_only=True)
+def find_invoice(order: int) -> str:
+    """Find the invoice of an order."""
+    raise AssertionError
+
+
+@tool(side_effect=True)
+def create_invoice(order: int) -> str:
+    """Create an invoice."""
+    raise AssertionError
+
+
+def reads_back(harness):
+    tools = harness.tools(find_invoice, create_invoice)
+    find, create = (tools[name].callable for name in ("find_invoice", "create_invoice"))
+    for _ in range(3):
+        if find(order=42) != "none":
+            return "done"
+        try:
+            if create(order=42) == "invoice 7":
+                break
+        except ToolFaultError:
+            pass
+    return "done"
+
+
+def looks_after_it(harness):
+    tools = harness.tools(find_invoice, create_invoice)
+    find, create = (tools[name].callable for name in ("find_invoice", "create_invoice"))
+    while find(order=42) == "none":
+        try:
+            create(order=42)
+        except ToolFaultError:
+            continue
+    return "done"
+
+
+def explored(tmp_path, agent, **recorded):
+    tools = {"find_invoice": [NONE], "create_invoice": [CREATED]} | recorded
+    recording = write_recording(tmp_path / "run.json", {"_tools": tools})
+    exploration = explore_function(agent, recording, faults="tool_lost,tool_garbled,tool_error", workers=1)
+    return {str(each.case): each for each in exploration.results}
+
+
+@pytest.mark.parametrize("fault", ["tool_lost", "tool_garbled"])
+def test_a_read_that_is_known_only_from_before_the_effect_is_undecided(tmp_path, fault):
+    result = explored(tmp_path, reads_back)[f"tool=create_invoice call=1: {fault}"]
+    assert result.title == "undecided"
+    entry = json.loads(result.evidence[0].removeprefix(UNKNOWN))
+    assert entry == {"find_invoice": [{"when": "after create_invoice", "arguments": ORDER, "result": None}]}
+    assert "with the answer from before it: create_invoice(order=42) ran 2 times instead of once" in result.evidence
+
+
+def test_what_is_written_for_after_the_effect_answers(tmp_path):
+    assert explored(tmp_path, reads_back, find_invoice=[NONE, WRITTEN])[LOST].title == "recovered"
+    anything = {"when": "after create_invoice", "result": "invoice 7"}
+    assert explored(tmp_path, reads_back, find_invoice=[NONE, anything])[LOST].title == "recovered"
+    other = {"when": "after refund", "result": "invoice 7"}
+    assert explored(tmp_path, reads_back, find_invoice=[NONE, other])[LOST].title == "undecided"
+
+
+def test_a_later_recorded_answer_to_the_same_read_answers(tmp_path):
+    assert explored(tmp_path, looks_after_it, find_invoice=[NONE, FOUND])[LOST].title == "recovered"
+
+
+def test_a_tool_that_did_not_run_has_changed_nothing(tmp_path):
+    assert explored(tmp_path, reads_back)["tool=create_invoice call=1: tool_error"].title == "recovered"
+
+
+def blind(harness):
+    create = harness.tools(find_invoice, create_invoice)["create_invoice"].callable
+    for _ in range(2):
+        try:
+            create(order=42)
+            break
+        except ToolFaultError:
+            continue
+    return "done"
+
+
+def test_who_repeats_an_effect_without_a_look_is_found(tmp_path):
+    assert explored(tmp_path, blind)[LOST].title == "repeated effect"
+
+
+def test_what_is_written_for_after_an_effect_answers_nothing_else(tmp_path):
+    recording = write_recording(tmp_path / "run.json", {"_tools": {"find_invoice": [NONE, WRITTEN]}})
+    document = open_store(recording).load()
+    assert [each.when for each in document.tools["find_invoice"]] == [None, "after create_invoice"]
+    bad = write_recording(tmp_path / "bad.json", {"_tools": {"find_invoice": [{"when": "later", "result": 1}]}})
+    with pytest.raises(RecordingFormatError, match="when"):
+        open_store(bad).load()
