@@ -113,7 +113,7 @@ def _with_its_fault(planted: Planted, cases: Sequence[FaultCase]) -> list[FaultC
     return [case for case in cases if columns & {cell.column for cell in case.cells}]
 
 
-COMMON_FAULTS = ("http_error 500", "connection_reset", "empty_response", "tool_error", "tool_lost")
+COMMON_FAULTS = ("http_error 500", "empty_response", "tool_error", "tool_lost")
 
 
 def bare_findings(planted: Planted, twin: Twin, folder: Path) -> list[str] | None:
