@@ -101,7 +101,7 @@ SEEN = [
         "call=2 attempt=1: http_error 500",
         "refund",
         side_effects=("refund",),
-        undecided=1.0,
+        undecided=1.0,  # what the twins do looks the same
         twin_is=["undecided"],
     ),
     bureau(
@@ -149,9 +149,9 @@ SEEN = [
     bureau(
         "runs a streamed call again",
         "streams_a_tool_call",
-        "possible repeated effect",
+        "undecided",  # nobody sees what a program does with a broken call
         "call=1 attempt=1 chunk=*: stream_truncate raise=clean",
-        "refund(order_id=42)",
+        "cannot see refund",
         faults="stream_truncate",
         side_effects=("refund",),
         twin_is=["recovered"],
