@@ -121,6 +121,8 @@ def bare_findings(planted: Planted, twin: Twin, folder: Path) -> list[str] | Non
 
     The cases are those that show the defect, and one of each common fault. None if such an exploration cannot show it.
     """
+    if planted.needs_declarations:
+        return None
     faults = {planted.at.partition(": ")[2].partition(" ")[0], *COMMON_FAULTS}
     with planted.bare().open(twin, folder) as subject:
         variants = [each for each in getattr(subject, "variants", VARIANTS) if not each.is_optional]
@@ -129,7 +131,7 @@ def bare_findings(planted: Planted, twin: Twin, folder: Path) -> list[str] | Non
         columns = {cell.column: case for case in reversed(explorer.cases) for cell in case.cells}
         showing = [case for case in explorer.cases if planted.is_at(str(case))]
         chosen = [case for case in explorer.cases if case in showing or case in columns.values()]
-        if not showing or planted.needs_declarations:
+        if not showing:
             return None
         found = explorer.explore(chosen).findings
     return [f"{each.case}: {each.title}: {'; '.join(each.evidence)}" for each in found]
@@ -141,7 +143,8 @@ def _finding(each: CaseResult, planted: Planted, witness: Witness, exploration: 
     clean = planted.done(witness.effects_of(exploration.clean), exploration.clean)
     known = {tool for _, seen in witness.seen for tool, _ in seen}
     evidence = "; ".join(each.evidence)
-    against = list(contradictions(evidence, Counter(entries), Counter(clean), known=known))
+    left = balance(entries, planted.undoes)
+    against = list(contradictions(evidence, Counter(entries), Counter(clean), left=left, known=known))
     if "state" in planted.declares or "state_of" in planted.declares:
         entries, clean = entries[-1:], clean[-1:]
     if "one_more_tool" in str(each.case):
