@@ -26,7 +26,7 @@ from offbook.faults import (
     parse_fault,
 )
 from offbook.faults.fault import add_mark
-from offbook.faults.site import ReachedSites, describe_unfired
+from offbook.faults.log import ReachedSites, describe_unfired
 from tests.fakes import Scripted, user
 from tests.faults.samples import SAMPLES, TOOL_SAMPLES
 from tests.faults.tool_kinds import Till
