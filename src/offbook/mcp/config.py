@@ -89,12 +89,13 @@ class McpConfig(Struct, frozen=True):
 
         What the real server needs, such as its variables and headers, stays if it `is_live`, and is dropped else.
         """
-        servers = {
-            server.name: _joining(server, join[server.name], is_live=is_live)
-            if server.kind == "stdio"
-            else _calling(server, urls[server.name], is_live=is_live)
-            for server in self.servers
-        }
+        servers = {}
+        for server in self.servers:
+            if server.kind == "stdio":
+                servers[server.name] = _joining(server, join[server.name], is_live=is_live)
+            else:
+                kept = {name: value for name, value in server.fields.items() if is_live or name != "headers"}
+                servers[server.name] = kept | {"url": urls[server.name]}
         return self.document | {self.section: servers}
 
 
@@ -103,10 +104,6 @@ def _joining(server: ServerConfig, address: str, *, is_live: bool) -> JsonObject
     variables = server.fields.get("env", {}) if is_live else {}
     arguments = ["-P", "-m", "offbook.mcp.connect", *(server.command if is_live else [])]
     return kept | {"command": sys.executable, "args": arguments, "env": variables | {JOIN_VARIABLE: address}}
-
-
-def _calling(server: ServerConfig, url: str, *, is_live: bool) -> JsonObject:
-    return {name: value for name, value in server.fields.items() if is_live or name != "headers"} | {"url": url}
 
 
 def load_config(path: str | os.PathLike[str]) -> McpConfig:

@@ -38,7 +38,7 @@ from offbook.vendors import (
 )
 from offbook.wire.backend import SessionTotals
 from offbook.wire.intercept.program_network import ProgramNetwork
-from offbook.wire.options import DEFAULT_RESPONSE, END_WAIT_S, ProgramToolOptions, WireOptions, ignore_call
+from offbook.wire.options import DEFAULT_RESPONSE, END_WAIT_S, ProgramToolOptions, WireOptions
 from offbook.wire.recordings import OverusedExchange, UnusedExchange
 from offbook.wire.server.wire_server import WireServer
 from offbook.wire.session import Miss, WireCall
@@ -71,7 +71,7 @@ def wire_options_of(
     environment: Mapping[str, str],
     *,
     has_own_key: bool = False,
-    on_call: Callable[[WireCall], None] = ignore_call,
+    on_call: Callable[[WireCall], None] | None = None,
 ) -> WireOptions:
     """Return the options of the server. If it `has_own_key`, it takes the API keys from the environment.
 
