@@ -29,6 +29,7 @@ ASKED = Effect(tool="refund", arguments={"order_id": 42}, source="inferred")
 SHOWN = Effect(tool="refund", arguments={"order_id": 42}, source="shown")
 FOUND = tool_run("find_order")
 PAYS = {"refund": ToolDeclaration(side_effect=True)}
+READ = tool_run("find_order", result="5")
 READS = {"find_order": ToolDeclaration(read_only=True)}
 MARK = "fault-qgtdbc"
 GARBLED = ("tool=find_order call=1: tool_garbled",)
@@ -134,15 +135,31 @@ def test_what_a_fault_injected_into_an_effect_was_not_noticed():
     [
         (
             BROKEN,
-            fired_run(fired=GARBLED, tools=(tool_run(result="{"),)),
-            clean_run(tools=(tool_run(result="5"),)),
+            fired_run(fired=GARBLED, tools=(tool_run("find_order", result="{"),)),
+            clean_run(tools=(tool_run("find_order", result="5"),)),
         ),
-        (
-            BROKEN,
-            fired_run(fired=EMPTY_TOOL, tools=(tool_run(),)),
-            clean_run(tools=(tool_run(result="5"),)),
+        *(
+            (WENT_ON, fired_run(fired=(f"tool=find_order call=1: {fault}",), tools=(lost,)), clean_run(tools=(READ,)))
+            for fault, lost in (
+                ("tool_empty", FOUND),
+                ("tool_error", replace(FOUND, has_run=False, error="no")),
+                ("tool_lost", replace(FOUND, error="no")),
+            )
         ),
-        ("recovered", fired_run(fired=EMPTY_TOOL, tools=(tool_run(),)), clean_run(tools=(tool_run(),))),
+        *(
+            (
+                "recovered",
+                fired_run(fired=(f"tool=find_order call=1: {fault}",), tools=(lost, READ), declarations=READS),
+                clean_run(tools=(READ,)),
+            )
+            for fault, lost in (
+                ("tool_garbled", replace(FOUND, result="{")),
+                ("tool_empty", FOUND),
+                ("tool_error", replace(FOUND, has_run=False, error="no")),
+                ("tool_lost", replace(FOUND, error="no")),
+            )
+        ),
+        ("recovered", fired_run(fired=EMPTY_TOOL, tools=(FOUND,)), clean_run(tools=(FOUND,))),
         ("possible repeated effect", fired_run(fired=GARBLED, tools=(FOUND, FOUND)), clean_run(tools=(FOUND,))),
         ("recovered", fired_run(fired=GARBLED, tools=(FOUND, FOUND), declarations=READS), clean_run(tools=(FOUND,))),
         (
@@ -174,6 +191,11 @@ def test_what_a_fault_injected_into_an_effect_was_not_noticed():
 )
 def test_the_same_result_counts_only_if_nothing_was_left_out(verdict, run, clean):
     assert assess(run, clean).title == verdict
+
+
+def test_what_a_test_went_on_without_is_not_known_if_an_assertion_has_ended_it():
+    run = fault_run("refusal", broken=("assert 'Oslo' in ''",), result=None)
+    assert assess(run, clean_run(result=None)).evidence == ("assert 'Oslo' in ''",)
 
 
 def test_the_evidence_says_that_a_call_got_no_answer_or_a_refusal():
