@@ -232,7 +232,7 @@ def test_the_reference_has_every_command_fault_and_public_name():
     ]
     for options in (
         "`--faults` `NAMES`",
-        "`--pairs`",
+        "`--gave-up` `REGEX`",
         "`--run-tools`",
         "### offbook recording check",
         "### offbook mcp serve",

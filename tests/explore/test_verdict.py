@@ -30,6 +30,7 @@ SHOWN = Effect(tool="refund", arguments={"order_id": 42}, source="shown")
 FOUND = tool_run("find_order")
 PAYS = {"refund": ToolDeclaration(side_effect=True)}
 FOUND_AGAIN = tool_run("find_order", 2)
+READ = tool_run("find_order", result="5")
 READS = {"find_order": ToolDeclaration(read_only=True)}
 MARK = "fault-qgtdbc"
 GARBLED = ("tool=find_order call=1: tool_garbled",)
@@ -135,21 +136,33 @@ def test_what_a_fault_injected_into_an_effect_was_not_noticed():
     [
         (
             BROKEN,
-            fired_run(fired=GARBLED, tools=(tool_run(result="{"),)),
-            clean_run(tools=(tool_run(result="5"),)),
+            fired_run(fired=GARBLED, tools=(tool_run("find_order", result="{"),)),
+            clean_run(tools=(tool_run("find_order", result="5"),)),
         ),
-        (
-            BROKEN,
-            fired_run(fired=EMPTY_TOOL, tools=(tool_run(),)),
-            clean_run(tools=(tool_run(result="5"),)),
+        *(
+            (WENT_ON, fired_run(fired=(f"tool=find_order call=1: {fault}",), tools=(lost,)), clean_run(tools=(READ,)))
+            for fault, lost in (
+                ("tool_empty", FOUND),
+                ("tool_error", replace(FOUND, has_run=False, error="no")),
+                ("tool_lost", replace(FOUND, error="no")),
+            )
         ),
-        ("recovered", fired_run(fired=EMPTY_TOOL, tools=(tool_run(),)), clean_run(tools=(tool_run(),))),
-        ("possible repeated effect", fired_run(fired=GARBLED, tools=(FOUND, FOUND_AGAIN)), clean_run(tools=(FOUND,))),
-        (
-            "recovered",
-            fired_run(fired=GARBLED, tools=(FOUND, FOUND_AGAIN), declarations=READS),
-            clean_run(tools=(FOUND,)),
+        *(
+            (
+                "recovered",
+                fired_run(fired=(f"tool=find_order call=1: {fault}",), tools=(lost, READ), declarations=READS),
+                clean_run(tools=(READ,)),
+            )
+            for fault, lost in (
+                ("tool_garbled", replace(FOUND, result="{")),
+                ("tool_empty", FOUND),
+                ("tool_error", replace(FOUND, has_run=False, error="no")),
+                ("tool_lost", replace(FOUND, error="no")),
+            )
         ),
+        ("recovered", fired_run(fired=EMPTY_TOOL, tools=(FOUND,)), clean_run(tools=(FOUND,))),
+        ("possible repeated effect", fired_run(fired=GARBLED, tools=(FOUND, FOUND)), clean_run(tools=(FOUND,))),
+        ("recovered", fired_run(fired=GARBLED, tools=(FOUND, FOUND), declarations=READS), clean_run(tools=(FOUND,))),
         (
             WENT_ON,
             fired_run(fired=NO_CHECK, tools=(PREVENTED,)),
@@ -186,19 +199,19 @@ POLL_READS = {"poll": ToolDeclaration(read_only=True)}
 
 
 @pytest.mark.parametrize(
-    ("fault", "spoilt"),
+    ("fault", "spoilt", "title"),
     [
-        ("tool_lost", {"error": "ToolFaultError: lost", "result": ""}),
-        ("tool_garbled", {"result": '{"status'}),
-        ("tool_empty", {"result": ""}),
+        ("tool_lost", {"error": "ToolFaultError: lost", "result": ""}, WENT_ON),
+        ("tool_garbled", {"result": '{"status'}, BROKEN),
+        ("tool_empty", {"result": ""}, WENT_ON),
     ],
 )
-def test_a_tool_that_never_gave_a_whole_result_has_failed_for_good(fault, spoilt):
+def test_a_tool_that_never_gave_a_whole_result_has_failed_for_good(fault, spoilt, title):
     clean = clean_run(tools=POLLS[:1])
     lost = tuple(replace(each, **spoilt) for each in POLLS)
     always, once = (f"tool=poll: {fault}",), (f"tool=poll call=1: {fault}",)
     assert assess(fired_run(fired=always, tools=lost), clean, optional={"poll"}).verdict != "undetected"
-    assert assess(fired_run(fired=always, tools=lost, declarations=POLL_READS), clean).title == WENT_ON
+    assert assess(fired_run(fired=always, tools=lost, declarations=POLL_READS), clean).title == title
     again = fired_run(fired=once, tools=(lost[0], POLLS[1]), declarations=POLL_READS)
     assert assess(again, clean).title == "recovered"
 
@@ -208,6 +221,11 @@ def test_an_effect_whose_answer_was_lost_has_not_failed_for_good():
     lost = tool_run(side_effect=True, error="ToolFaultError: lost")
     run = fired_run(fired=("tool=refund call=1: tool_lost",), tools=(lost,), effects=(PAID,))
     assert assess(run, clean).title == "recovered"
+
+
+def test_what_a_test_went_on_without_is_not_known_if_an_assertion_has_ended_it():
+    run = fault_run("refusal", broken=("assert 'Oslo' in ''",), result=None)
+    assert assess(run, clean_run(result=None)).evidence == ("assert 'Oslo' in ''",)
 
 
 def test_the_evidence_says_that_a_call_got_no_answer_or_a_refusal():

@@ -336,7 +336,7 @@ class ExploreArguments(ExploreSettings, frozen=True, kw_only=True):
             "--faults all,orders."
         ),
     ] = False
-    pairs: Annotated[bool, Option("Also try a second fault after each.", "--pairs", panel=CASES)] = False
+    pairs: Annotated[bool, Option("Also try a second fault after each.")] = False
     budget: Annotated[
         int | str | None,
         Option(
