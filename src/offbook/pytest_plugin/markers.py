@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 import pytest
@@ -16,6 +16,7 @@ from offbook.decoding import convert
 from offbook.errors import InputError
 from offbook.explore.schedule import parse_budget
 from offbook.explore.settings import AgentSettings, ExploreArguments
+from offbook.explore.state import check_state
 from offbook.explore.verdict import FINDING_TITLES, parse_verdicts
 from offbook.pytest_plugin.options import EXPLORE, OFFBOOK, RecordOption, options_of
 from offbook.pytest_plugin.recordings import default_recording, resolve_recording
@@ -42,7 +43,8 @@ class OffbookMarker(Struct, frozen=True, kw_only=True):
 class ExploreMarker(AgentSettings, frozen=True, kw_only=True):
     """The arguments of the markers `explore` of a test. `recording` is relative to the folder of the test.
 
-    What they leave out and `[explore]` of the config says of the agent holds, and so does `[tools.NAME]`.
+    What they leave out and `[explore]` of the config says of the agent holds, and so does `[tools.NAME]`. `state` is a
+    function that returns the state that a run has left.
     """
 
     on_divergence: Literal["explore", "stop", "default"] = "explore"
@@ -51,6 +53,7 @@ class ExploreMarker(AgentSettings, frozen=True, kw_only=True):
     budget: int | str | None = None
     fail_on: tuple[str, ...] = tuple(FINDING_TITLES)
     isolated: bool = True
+    state: Any = None
 
 
 MARKER_ARGUMENTS = [name for name in ExploreMarker.__struct_fields__ if name != TOOLS]
@@ -86,6 +89,10 @@ def explore_marker_of(item: pytest.Item) -> ExploreMarker | None:
     if about_agent.get("on_divergence") == "live":  # a test never calls a model
         del about_agent["on_divergence"]
     marker = replace(_read_marker(item, EXPLORE, ExploreMarker, about_agent), tools=configured_tools(project))
+    try:
+        check_state(marker.state)
+    except InputError as error:
+        raise _marker_error(item, EXPLORE, f"state: {error.reason}", hint=error.hint) from None
     try:
         parse_budget(marker.budget)
     except InputError as error:

@@ -20,6 +20,7 @@ from offbook.explore.options import (
     select_variants,
 )
 from offbook.explore.run import Run
+from offbook.explore.state import State, check_state
 from offbook.faults import FaultPlan
 from offbook.recording.match.continuation import Continuation
 from offbook.recording.stores.locate import open_store
@@ -35,9 +36,10 @@ class FunctionSubject(IsolatedSubject):
     Args:
         declared: the errors that the function raises when it gives up, as classes or names.
         declarations: declarations of tools by name, in addition to their own.
+        state: returns the state that a run has left.
 
     Raises:
-        InputError: the recording cannot be read.
+        InputError: the recording cannot be read, or `state` is no function.
     """
 
     def __init__(
@@ -49,10 +51,12 @@ class FunctionSubject(IsolatedSubject):
         divergence: Divergence = EXPLORE_DIVERGENCE,
         deadlines: Deadlines = DEFAULT_DEADLINES,
         declarations: Mapping[str, ToolDeclaration] = NO_DECLARATIONS,
+        state: State | None = None,
     ) -> None:
+        check_state(state)
         self.name = getattr(function, "__name__", "function")
         super().__init__(HarnessFactory(open_store(recording).read(), divergence, declarations=declarations), deadlines)
-        self._monitored = MonitoredFunction(function, declared=declared, deadlines=deadlines)
+        self._monitored = MonitoredFunction(function, declared=declared, deadlines=deadlines, state=state)
 
     def run_here(self, plan: FaultPlan, continuation: Continuation) -> Run:
         return self._monitored.run(self._harnesses, plan, continuation)
@@ -71,6 +75,7 @@ def explore_function(  # noqa: PLR0913 - each is an option of its own, given by 
     deadlines: Deadlines = DEFAULT_DEADLINES,
     tools: Mapping[str, ToolDeclaration] = NO_DECLARATIONS,
     optional: Collection[str] = (),
+    state: State | None = None,
     workers: Workers = "auto",
 ) -> Exploration:
     """Replay a function with each fault at each site of its recorded run.
@@ -88,6 +93,10 @@ def explore_function(  # noqa: PLR0913 - each is an option of its own, given by 
         tools: what is declared about tools by name, such as those of an SDK that the harness does not wrap. Tools that
             are not named here are as `[tools.NAME]` of the nearest `offbook.toml` declares them.
         optional: the steps and tools that the function may go on without.
+        state: returns the state that a run has left, in its process: a function of no arguments, or of the run. Bytes,
+            and what is in a `Path`, are compared as JSON, as text, or as the rows of an SQLite database. If it is that
+            of the clean run, other calls of effects are fine; if it is another and the result is the same, that is a
+            `wrong effect`.
         workers: how many cases run at once; `auto` is one for each core.
 
     Raises:
@@ -101,6 +110,7 @@ def explore_function(  # noqa: PLR0913 - each is an option of its own, given by 
         divergence=divergence,
         deadlines=deadlines,
         declarations=declared_tools(in_config) | dict(tools),
+        state=state,
     )
     try:
         options = ExploreOptions(

@@ -102,9 +102,11 @@ def open_subject(spec: AnySubjectSpec, settings: ExploreSettings, notices: Notic
     Raises:
         InputError: something that it needs is missing or wrong, or the settings do not fit it.
     """
-    if (settings.results or settings.check is not None) and not isinstance(spec, ProgramSpec):
+    of_program = {"results": settings.results, "check": settings.check, "state_of": settings.state_of}
+    given = [name for name, value in of_program.items() if value]
+    if given and not isinstance(spec, ProgramSpec):
         hint = "they are for a program; assert what must hold in the scenario, or with -o invariants=FILE"
-        raise InputError("there is no program", source="results" if settings.results else "check", hint=hint)
+        raise InputError("there is no program", source=given[0], hint=hint)
     _check_program_settings(spec, settings)
     with ExitStack() as stack:
         match spec:

@@ -120,7 +120,7 @@ class ProgramSubject:
         self._patience = Patience(settings.deadline_s)
         self._notices = notices
         self._ledger = None if settings.effects is None else Ledger(settings.effects)
-        self._products = ProgramProducts(settings.results, settings.check)
+        self._products = ProgramProducts(settings.results, settings.check, settings.state_of)
         self._script, self._tool_script = ModelScript(), Script[ToolExchange]()
         self._taken = frozenset[str]()
         self._limits: CallLimits | None = None
@@ -434,6 +434,7 @@ class ProgramSubject:
             reported=tuple(effect.tool for effect in session.effects),
             overlaps=overlaps_of(session.order),
             unknown_reads=ended.unknown or UNSET,
+            state=ended.products.state,
         )
 
     def _is_of_mcp(self, tool: str) -> bool:
