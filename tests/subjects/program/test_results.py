@@ -117,6 +117,15 @@ def test_what_is_no_file_of_the_program_is_refused_before_it_runs(agent, results
     assert refused.value.source == f"results={results}"
 
 
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_program_can_name_its_case_in_a_ledger_of_its_own(agent, project, fresh):
+    project.write("agent.py", f"{AGENT}\nPath('case.txt').write_text(os.environ['OFFBOOK_CASE'])\n")
+    exploration = explored(agent, results=("case.txt",), fresh=fresh)
+    named = {str(each.case): each.run.result["files"].get("case.txt") for each in exploration.results}
+    assert exploration.clean.result["files"]["case.txt"] == "clean"
+    assert named[LAST] == LAST
+
+
 @pytest.mark.parametrize("command", [False, True])
 def test_the_state_that_a_program_leaves_is_compared(agent, command):
     print_it = f"{sys.executable} -c 'print(open(\"report.txt\").read())'"

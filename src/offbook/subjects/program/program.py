@@ -16,6 +16,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from offbook.errors import InputError
+from offbook.explore.cases import CASE_VARIABLE, case_name
 from offbook.explore.inferred_tools import InferredTool, inferred_effects, inferred_runs
 from offbook.explore.observer import CLEAN_LIMITS, CallLimits, RunObserver, max_calls_after
 from offbook.explore.options import CRASH_VARIANTS, MCP_VARIANTS, PROGRAM_VARIANTS, FaultVariant
@@ -222,6 +223,7 @@ class ProgramSubject:
             name, files = place.name, RunFiles(place.folder, self._ledger)
             command = stack.enter_context(self._kept.run(self._command_in(files), Path(place.folder)))
             environment = self._environment(name, files, waits_for_effects=self._settings.crashes or plan.can_crash)
+            environment[CASE_VARIABLE] = case_name(plan, continuation)
             launched = launcher.launch(place, command, environment, is_clean=self._limits is None)
             lives = ProgramLives(launched.start, files)
             observer = RunObserver(
