@@ -17,7 +17,13 @@ from offbook.explore.explorer import Subject
 from offbook.explore.options import Invariant
 from offbook.explore.settings import ExploreSettings
 from offbook.messages import JsonObject
-from offbook.recording.tool_names import answered_tool_names, called_tool_names, replayable_tool_names
+from offbook.recording.tool_names import (
+    STEERING_TOOLS,
+    answered_tool_names,
+    called_tool_names,
+    replayable_tool_names,
+    steering_tool_names,
+)
 from offbook.text import did_you_mean_file
 
 if TYPE_CHECKING:
@@ -171,10 +177,6 @@ def _open_program(spec: ProgramSpec, settings: ExploreSettings, notices: Notices
     )
 
 
-STEERING_TOOLS = frozenset(("exit_loop", "final_answer", "final_result", "transfer_to_agent"))
-"""Tools of frameworks that end or redirect a run. They are never taken over, and so never recorded."""
-
-
 def real_tools(spec: ProgramSpec, settings: ExploreSettings) -> list[str]:
     """Return the tools that the program would run for real: those that its recording calls, unless they only read or
     we stand in for their MCP server.
@@ -186,6 +188,7 @@ def real_tools(spec: ProgramSpec, settings: ExploreSettings) -> list[str]:
     harmless = answered | settings.read_only_names | {name for name, tool in settings.tools.items() if tool.run}
     harmless |= STEERING_TOOLS if answered else frozenset()
     names = [name for name in called_tool_names(spec.recording) if name not in harmless]
+    names = [name for name in names if name not in steering_tool_names(spec.recording)] if names else []
     if spec.mcp is None:
         return names
     from offbook.subjects.program.tools import load_mcp_tools  # noqa: PLC0415 - only programs with MCP servers need it
