@@ -235,6 +235,8 @@ class SerialExecutor:
             yield execute(self._subject, case)
 
 
+_NESTED_LOOP = "asyncio.run() cannot be called from a running event loop"
+
 RECOVERY_PATHS = ("retry", "fallback", "breaker open")
 
 
@@ -334,6 +336,8 @@ class Explorer:
         broken = [*run.broken, *broken_invariants(run, self._options.invariants)]
         if problem := run.diverged or ended or run.hung or next(iter(broken), ""):
             hint = "an exploration starts from a run that succeeds: record it again, or fix it first"
+            if _NESTED_LOOP in problem:
+                hint = "the function runs in an event loop: make it async, or return the coroutine instead"
             kind = CleanRunMismatchError if run.diverged else InputError
             raise kind(f"the run fails without any fault: {problem}", source=self._subject.name, hint=hint)
         if not run.calls and not run.tools:

@@ -6,6 +6,9 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
+from offbook.explore.cases import chosen_case
 from offbook.explore.explorer import Exploration, Explorer
 from offbook.explore.harness import Harness, HarnessFactory
 from offbook.explore.monitor import MonitoredFunction
@@ -21,7 +24,7 @@ from offbook.explore.options import (
 )
 from offbook.explore.run import Run
 from offbook.explore.state import State, check_state
-from offbook.faults import FaultPlan
+from offbook.faults import FaultPlan, parse_fault
 from offbook.recording.match.continuation import Continuation
 from offbook.recording.stores.locate import open_store
 from offbook.settings import configured_tools, find_project
@@ -76,6 +79,7 @@ def explore_function(  # noqa: PLR0913 - each is an option of its own, given by 
     tools: Mapping[str, ToolDeclaration] = NO_DECLARATIONS,
     optional: Collection[str] = (),
     state: State | None = None,
+    cases: Iterable[str | Sequence[str]] = (),
     workers: Workers = "auto",
 ) -> Exploration:
     """Replay a function with each fault at each site of its recorded run.
@@ -97,6 +101,7 @@ def explore_function(  # noqa: PLR0913 - each is an option of its own, given by 
             and what is in a `Path`, are compared as JSON, as text, or as the rows of an SQLite database. If it is that
             of the clean run, other calls of effects are fine; if it is another and the result is the same, that is a
             `wrong effect`.
+        cases: cases of your own, instead of those of `faults`: each a fault like `call=2: timeout 60000`, or several.
         workers: how many cases run at once; `auto` is one for each core.
 
     Raises:
@@ -121,6 +126,9 @@ def explore_function(  # noqa: PLR0913 - each is an option of its own, given by 
             optional=frozenset(optional) | {name for name, tool in in_config.items() if tool.optional},
             unchecked=frozenset(in_config),
         )
-        return Explorer(subject, options, executor=executor_of(subject, workers)).explore()
+        explorer = Explorer(subject, options, executor=executor_of(subject, workers))
+        plans = [[parse_fault(line) for line in ([case] if isinstance(case, str) else case)] for case in cases]
+        own = [replace(chosen_case(lines, explorer.clean), id=f"{number:04}") for number, lines in enumerate(plans, 1)]
+        return explorer.explore(own or None)
     finally:
         subject.close()
