@@ -152,7 +152,14 @@ def test_a_site_is_one_call_or_all_from_one_on():
 ASKS = Response("one two three", "m", tool_calls=(ToolCall("find", {"order": "x", "n": 1}, "c1"),))
 TOOLS = [{"type": "function", "function": {"name": "find"}}]
 WITHOUT_TEXT = {"connection_reset", "timeout", "content_filter", "empty_response", "slow", "slow_drip", "stream_stall"}
-WITHOUT_TEXT |= {"wrong_content_type", "doubled_tool_calls", "one_more_tool", "ws_reorder", "ws_repeat"}
+WITHOUT_TEXT |= {
+    "wrong_content_type",
+    "doubled_tool_calls",
+    "shared_tool_id",
+    "one_more_tool",
+    "ws_reorder",
+    "ws_repeat",
+}
 
 
 def texts_of(fault, *, marked):

@@ -12,7 +12,7 @@ from functools import partial, wraps
 from typing import Literal, get_args
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from offbook.errors import InputError
@@ -27,6 +27,7 @@ from offbook.explore.effects import (
     volatile_values,
     without_volatile,
 )
+from offbook.explore.noise import STATE
 from offbook.explore.options import GaveUp, Invariant, broken_invariants
 from offbook.explore.results import (
     Claim,
@@ -272,7 +273,9 @@ def _on_whole(run: Run, invariant: Invariant) -> Invariant:
 
 def _without_noise(run: Run, clean: Run) -> Run:
     """Return a run without what differs from run to run in its result."""
-    return replace(run, result=clean.noise.masked(run.result)) if clean.noise else run
+    if not clean.noise:
+        return run
+    return replace(run, result=clean.noise.masked(run.result), state=clean.noise.masked(run.state, STATE))
 
 
 CONTINUATION_TEXTS = {
@@ -316,7 +319,7 @@ class _Claims:
 
     def __iter__(self) -> Iterator[Assessment]:
         run = self._run
-        difference = compare_effects(self._effects, self._clean.effects, self._declarations, stable=self._stable)
+        difference = self._effect_difference()
         yield from self._more_effects(difference)
         yield from self._changed_keys(difference)
         broken = () if run.diverged else run.broken  # an assertion says what the recorded model leads to
@@ -339,6 +342,20 @@ class _Claims:
             yield from self._success(difference)
             yield from self._unseen()
 
+    def _effect_difference(self) -> EffectDifference:
+        """Return how the effects differ; not at all if they have led to the same state."""
+        difference = compare_effects(self._effects, self._clean.effects, self._declarations, stable=self._stable)
+        return EffectDifference() if self._has_same_state else difference
+
+    @property
+    def _has_same_state(self) -> bool:
+        return self._clean.state is not UNSET and self._run.state == self._clean.state
+
+    def _state_difference(self) -> Iterator[str]:
+        """Yield how the end state differs from that of the clean run, if both are known."""
+        if UNSET not in (self._run.state, self._clean.state) and not self._has_same_state:
+            yield result_difference(self._run.state, self._clean.state).replace("the result,", "the state,", 1)
+
     def _more_effects(self, difference: EffectDifference) -> Iterator[Assessment]:
         if self._has_fired("asks_for_more"):  # the model asked for it, and the question is when the agent stops
             return
@@ -354,7 +371,7 @@ class _Claims:
             yield Assessment("wrong effect", (ran, *self._instructions))
         # A tool that nothing is declared about may have changed something when it ran once more.
         runs, clean = self._undeclared_runs(self._run), self._undeclared_runs(self._clean)
-        undeclared = compare_effects(runs, clean, {}, stable=self._stable).repeated
+        undeclared = () if self._has_same_state else compare_effects(runs, clean, {}, stable=self._stable).repeated
         yield from _possible_repeats(undeclared, "", _declaration_advice)
         yield from self._obeyed()
 
@@ -531,12 +548,16 @@ class _Claims:
         if not self._was_told:
             yield from self._missing_effects(difference)
         yield from self._accepted_broken_data()
+        for text in self._state_difference() if is_same else ():
+            yield Assessment("wrong effect", ("the end state is another, and the result is the same", text))
         if is_same:
             yield from self._missing_undeclared(difference)
             yield from self._endless_requests(difference)
             yield from self._went_on_without()
             lacking = () if self._was_told else self._answers.describe()
             closing = [f"{text}; nothing was left to do" for call, text in lacking if not self._answers.is_needed(call)]
+            if self._has_same_state and (other := Counter(map(str, run.effects)) - Counter(map(str, clean.effects))):
+                closing.append(f"the end state is the same, although other effects ran: {', '.join(other.elements())}")
             if unseen := sorted({effect.tool for effect in clean.effects if effect.source != "observed"}):
                 closing.append(f"as far as the conversation shows: nobody saw {', '.join(unseen)} run")
             yield Assessment("recovered", (_recovery_text(run, clean), *closing))
@@ -700,6 +721,7 @@ class _Claims:
     def _other_result(self, difference: EffectDifference) -> Iterator[str]:
         yield "a different result, and no assertion is broken: assert what must hold"
         yield result_difference(self._run.result, self._clean.result)
+        yield from self._state_difference()
         yield from (lacking for _, lacking in self._answers.describe() if not self._was_told)
         for effect in difference.missing:
             yield self._undone_text(effect) or f"{effect.beside(difference.other)} did not run"

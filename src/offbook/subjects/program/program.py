@@ -17,6 +17,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from offbook.errors import InputError
+from offbook.explore.cases import CASE_VARIABLE, case_name
 from offbook.explore.inferred_tools import InferredTool, inferred_effects, inferred_runs, unseen_calls
 from offbook.explore.observer import CLEAN_LIMITS, CallLimits, RunObserver, max_calls_after
 from offbook.explore.options import CRASH_VARIANTS, MCP_VARIANTS, PROGRAM_VARIANTS, FaultVariant
@@ -136,7 +137,7 @@ class ProgramSubject:
         self._patience = Patience(settings.deadline_s)
         self._notices = notices
         self._ledger = None if settings.effects is None else Ledger(settings.effects)
-        self._products = ProgramProducts(settings.results, settings.check)
+        self._products = ProgramProducts(settings.results, settings.check, settings.state_of)
         self._script, self._tool_script = ModelScript(), Script[ToolExchange]()
         self._taken = frozenset[str]()
         self._limits: CallLimits | None = None
@@ -241,6 +242,7 @@ class ProgramSubject:
             name, files = place.name, RunFiles(place.folder, self._ledger)
             command = stack.enter_context(self._kept.run(self._command_in(files), Path(place.folder)))
             environment = self._environment(name, files, waits_for_effects=self._settings.crashes or plan.can_crash)
+            environment[CASE_VARIABLE] = case_name(plan, continuation)
             launched = launcher.launch(place, command, environment, is_clean=self._limits is None)
             lives = ProgramLives(launched.start, files)
             observer = RunObserver(
@@ -455,6 +457,7 @@ class ProgramSubject:
             reported=tuple(effect.tool for effect in session.effects),
             overlaps=overlaps_of(session.order),
             unknown_reads=ended.unknown or UNSET,
+            state=ended.products.state,
         )
 
     def _is_of_mcp(self, tool: str) -> bool:
