@@ -206,7 +206,7 @@ def _refusals() -> Iterator[str]:
 
 
 def _rule_row(rule: Rule) -> tuple[str, ...]:
-    sources = ", ".join(f"<{source}>" for source in rule.source.split(", "))
+    sources = re.sub(r"https://[^\s,]+", r"<\g<0>>", rule.source)
     note = "; judged only where all answers are real" if rule.is_about_answers else ""
     return _code(rule.name), f"{rule.refuses}{note}", sources, rule.seen
 

@@ -44,7 +44,15 @@ WITHOUT_EXAMPLES = {
         "faults/recordings",
     ),
     *("explore/cluster", "explore/mcp", "explore/programs", "explore/regressions", "explore/virtual-time"),
-    *("mcp/faults", "mcp/protocol", "pytest/options", "recording/convert", "reference/commands", "workflows/agentloom"),
+    *(
+        "mcp/faults",
+        "mcp/protocol",
+        "pytest/options",
+        "recording/convert",
+        "reference/commands",
+        "reference/refusals",
+        "workflows/agentloom",
+    ),
 }
 """Lists, the map, what needs other machines, and tables that tests of their own compare with what they observe."""
 
