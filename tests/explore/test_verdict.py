@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from offbook.errors import InputError
 from offbook.explore.options import broken_invariants, gave_up_by
-from offbook.explore.run import RunFailure
+from offbook.explore.run import FirstLife, RunFailure
 from offbook.explore.verdict import (
     FINDING_TITLES,
     FINDINGS,
@@ -18,7 +18,7 @@ from offbook.explore.verdict import (
     stored_titles,
 )
 from offbook.tools.effects import Effect, ToolDeclaration
-from tests.explore.runs import DECLARED, UNDECLARED, clean_run, fired_run, model_call, tool_run
+from tests.explore.runs import DECLARED, FIRED, UNDECLARED, clean_run, fired_run, model_call, tool_run
 
 BROKEN, WENT_ON = "undetected (broken data)", "undetected (went on without)"
 PAID = Effect(tool="refund", arguments={"order_id": 42})
@@ -762,3 +762,46 @@ def test_who_follows_an_injected_instruction_is_shown_it(verdict, run):
     found = assess(run, clean_run(tools=(FOUND,)))
     assert found.title == verdict
     assert any(line.startswith(INSTRUCTION) for line in found.evidence) == (verdict != "recovered")
+
+
+REFUSED = "messages.1: tool call 'c1' has no result"
+
+
+def refused(number=2, **fields):
+    return model_call(number, outcome="failed", error="HTTP 400", refusal=REFUSED, **fields)
+
+
+@pytest.mark.parametrize(
+    ("calls", "end"),
+    [
+        ((refused(),), "no later request was accepted"),
+        ((refused(), refused(3)), "for ever: 1 further request was refused, too"),
+        ((refused(), refused(3), refused(4)), "for ever: 2 further requests were refused, too"),
+    ],
+)
+def test_a_run_that_the_api_refuses_for_ever_is_a_finding(calls, end):
+    assessment = assess(fired_run(calls=(model_call(), *calls), error=DECLARED), clean_run())
+    assert assessment.title == "refused by the API"
+    assert assessment.evidence[0] == f"{REFUSED} (after: {FIRED[0]}; {end})"
+
+
+def test_a_refusal_after_a_crash_says_where_the_run_was_killed():
+    life = FirstLife(killed="after call 2")
+    assessment = assess(fired_run(calls=(refused(),), error=UNDECLARED, first_life=life), clean_run())
+    assert assessment.title == "refused by the API"
+    assert "(after: killed after call 2, started again; " in assessment.evidence[0]
+
+
+def test_a_run_that_gets_out_of_a_refusal_is_judged_by_the_rest_and_says_so():
+    run = fired_run(calls=(model_call(), refused(got_out=True), model_call(3)))
+    assessment = assess(run, clean_run(calls=(model_call(), model_call(2))))
+    assert assessment.title == "recovered"
+    assert f"{REFUSED} (after: {FIRED[0]}; a later request was accepted)" in assessment.evidence
+
+
+def test_a_missing_effect_is_worse_than_a_refusal():
+    assert assess(fired_run(calls=(refused(),)), PAYING).title == "missing effect"
+
+
+def test_findings_may_be_limited_to_refusals():
+    assert parse_verdicts(["refused-by-the-API"], source="fail_on") == {"refused by the API"}

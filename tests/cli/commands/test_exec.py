@@ -939,3 +939,32 @@ def test_what_is_no_variable_is_refused_before_the_program_runs(run, write, comm
     assert code == 2
     assert "MY_LLM_URL=/v1" in complaint
     assert not Path("ran").exists()
+
+
+SENDS_A_DANGLING_CALL = """
+import json, os, urllib.error, urllib.request
+call = {"id": "c1", "type": "function", "function": {"name": "pay", "arguments": "{}"}}
+messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": None, "tool_calls": [call]}]
+body = json.dumps({"model": "gpt-4o", "messages": [*messages, {"role": "user", "content": "Go on"}]}).encode()
+try:
+    print(urllib.request.urlopen(os.environ["OPENAI_BASE_URL"] + "/chat/completions", body).status)
+except urllib.error.HTTPError as error:
+    print(error.code, json.load(error)["error"]["type"])
+"""
+
+
+def test_a_request_that_the_api_would_refuse_is_refused_and_fails_the_run(execute, write):
+    write("run.json", json.dumps({"_version": 2, "any": {"content": "x"}}))
+    code, out, err = execute("--replay", "run.json", "--", sys.executable, "-c", SENDS_A_DANGLING_CALL)
+    assert code == 3
+    assert out == "400 invalid_request_error\n"
+    assert "the API would refuse this request (400): messages.1: tool call 'c1' has no result" in err
+    assert "the real API would refuse requests of the command" in err
+
+
+def test_lenient_requests_are_answered(execute, write):
+    write("run.json", json.dumps({"_version": 2, "any": {"content": "x"}}))
+    options = ["--replay", "run.json", "-o", "lenient_requests=true"]
+    code, out, _ = execute(*options, "--", sys.executable, "-c", SENDS_A_DANGLING_CALL)
+    assert code == 0
+    assert out == "200\n"

@@ -376,6 +376,9 @@ class ExitPolicy(Struct, frozen=True):
         is_listed = len(tally.misses) == tally.totals.outcomes["missed"]
         if is_listed and all(miss.is_after_fault for miss in tally.misses):
             return ExitDecision(MISMATCH)
+        if is_listed and all(miss.kind == "rejected" for miss in tally.misses):
+            hint = "correct them, or answer them with -o lenient_requests=true"
+            return ExitDecision(MISMATCH, "the real API would refuse requests of the command", hint)
         return ExitDecision(MISMATCH, "the recording does not match the calls", self._record_again())
 
     def _record_again(self) -> str:
