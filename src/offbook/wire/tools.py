@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from contextlib import suppress
 from typing import Any
 
@@ -163,6 +164,8 @@ class ProgramTools:
         latency: how long replayed answers take.
         default_response: the result of a call that a lenient recording does not have.
         sink: gets an event for each call, and for each fault that fires.
+
+    `taken` are the tools that were asked about, `ran` how often each has run for real.
     """
 
     def __init__(
@@ -182,6 +185,7 @@ class ProgramTools:
         self._recorder, self._options, self._clock = recorder, options, clock
         self._latency, self._default_response, self._sink = latency, default_response, sink
         self.taken: set[str] = set()
+        self.ran = Counter[str]()
         self._notes: dict[ToolNote, None] = {}
         self._opaque: dict[str, str] = {}
         self._differing: list[str] = []
@@ -346,6 +350,7 @@ class ProgramTools:
 
     def _end(self, call: _OpenCall, message: ToolMessage) -> ToolAnswer | None:
         """Record what a tool has done, and return what the program gets instead."""
+        self.ran[call.tool] += 1
         if message.cancelled:
             self._give_up(call)
             return AS_IT_WAS

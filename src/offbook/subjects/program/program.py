@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from itertools import islice
@@ -122,6 +123,7 @@ class ProgramSubject:
         self._products = ProgramProducts(settings.results, settings.check)
         self._script, self._tool_script = ModelScript(), Script[ToolExchange]()
         self._taken = frozenset[str]()
+        self.ran_for_real = Counter[str]()
         self._limits: CallLimits | None = None
         self._reporting = frozenset[str]()
         self._running: set[ProgramLife] = set()
@@ -246,6 +248,8 @@ class ProgramSubject:
             continued_by = "" if self._mcp is None else self._mcp.end_run(session)
             if (tools := self._server.tools_of(session)) is not None:
                 continued_by = continued_by or tools.continued_by
+                with self._launching:
+                    self.ran_for_real += tools.ran
                 for remark in tools.remarks if self._limits is None else ():
                     self._notices.warn(remark)
             self._server.end_session(name)
