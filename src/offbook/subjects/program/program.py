@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from itertools import islice
@@ -140,6 +141,7 @@ class ProgramSubject:
         self._products = ProgramProducts(settings.results, settings.check, settings.state_of)
         self._script, self._tool_script = ModelScript(), Script[ToolExchange]()
         self._taken = frozenset[str]()
+        self.ran_for_real = Counter[str]()
         self._limits: CallLimits | None = None
         self._reporting = frozenset[str]()
         self._running: set[ProgramLife] = set()
@@ -269,6 +271,8 @@ class ProgramSubject:
             continued_by, unknown = ("", []) if served is None else (served.continued_by, list(served.unknown))
             if (tools := self._server.tools_of(session)) is not None:
                 continued_by, unknown = continued_by or tools.continued_by, [*unknown, *tools.unknown]
+                with self._launching:
+                    self.ran_for_real += tools.ran
                 for remark in tools.remarks if self._limits is None else ():
                     self._notices.warn(remark)
             self._server.end_session(name)
