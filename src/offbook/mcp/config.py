@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from offbook.errors import InputError
-from offbook.files import replace_file
+from offbook.files import read_file, replace_file
 from offbook.mcp.connect import JOIN_VARIABLE
 from offbook.mcp.http.upstream import checked_url
 from offbook.messages import JsonObject
@@ -114,7 +114,7 @@ def load_config(path: str | os.PathLike[str]) -> McpConfig:
     """
     source = os.fspath(path)
     try:
-        data = Path(path).read_bytes()
+        data = read_file(path)
     except OSError as error:
         hint = did_you_mean_file(path, "name the agent's .mcp.json")
         raise InputError(error.strerror or str(error), source=source, hint=hint) from None

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from signal import SIGHUP, SIGINT, SIGTERM
-from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -23,6 +22,7 @@ from offbook.cli.run_program import ChildExit
 from offbook.cli.runners.events import EventOptions
 from offbook.errors import InputError
 from offbook.faults import FaultPlan
+from offbook.private_folder import PrivateFolder
 from offbook.recording.call_cache import CacheCounts
 from offbook.recording.format.keys import short_key
 from offbook.recording.stores.locate import open_store
@@ -142,7 +142,7 @@ class EffectReports:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._is_outermost = EFFECTS_VARIABLE not in environment
-        self._folder = TemporaryDirectory(prefix="offbook-")
+        self._folder = PrivateFolder()
         self._file = Path(self._folder.name) / "effects.jsonl"
 
     @property
