@@ -1,6 +1,7 @@
-"""The reference pages of the site, written from the code: commands, config, faults, events and the Python API.
+"""The reference pages of the site, written from the code: commands, config, faults, refusals, events, the Python API.
 
-The page of the commands is also in docs/, for those who read it there: `python -m docs_site.reference` renews it.
+Those of the commands and the refusals are also in docs/, for those who read them there: `python -m docs_site.reference`
+renews them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from pydantic_core import PydanticUndefined
 import offbook
 from offbook import events
 from offbook.cli.app import LazyGroup, app
+from offbook.codecs.rules import PROTOCOLS, rules_of
+from offbook.codecs.rules.rule import Rule
 from offbook.config import file as config_file
 from offbook.config.sections import COMMAND_OPTIONS
 from offbook.faults import catalog
@@ -27,7 +30,7 @@ from offbook.lazy_names import PUBLIC_MODULES, public_names
 from offbook.settings import Setting, ToolSettings, current_values, settings_of
 
 DOCS = Path(__file__).parents[1] / "docs"
-COMMITTED = DOCS / "reference" / "commands.md"
+COMMITTED = [DOCS / "reference" / name for name in ("commands.md", "refusals.md")]
 _EXPLAINED = {
     "offbook demo": "start/openai",
     "offbook init": "start/openai",
@@ -56,12 +59,26 @@ _EXPLAINED = {
 }
 """The page that explains a command, or all commands of a group."""
 
+_PROTOCOL_TITLES = {
+    "openai_chat": "OpenAI chat completions",
+    "openai_responses": "OpenAI responses",
+    "anthropic": "Anthropic messages",
+    "gemini": "Gemini",
+    "bedrock": "Bedrock Converse",
+}
+
 _WITHOUT_DEFAULT: tuple[object, ...] = (None, False, "", (), [], PydanticUndefined, msgspec.NODEFAULT)
 
 
 def pages() -> dict[str, str]:
     """Return the text of each page by its path in the folder of the reference."""
-    writers = {"commands.md": _commands, "config.md": _config, "faults.md": _faults, "events.md": _events}
+    writers = {
+        "commands.md": _commands,
+        "config.md": _config,
+        "faults.md": _faults,
+        "refusals.md": _refusals,
+        "events.md": _events,
+    }
     written = {name: "\n".join(lines()) + "\n" for name, lines in writers.items()}
     modules = {module.removeprefix("offbook."): "\n".join(_python(module)) + "\n" for module in PUBLIC_MODULES}
     top_level = {"offbook": "\n".join(_top_level()) + "\n"}
@@ -177,6 +194,21 @@ def _faults() -> Iterator[str]:
         for name, fault in faults.items():  # type: ignore[attr-defined]
             yield f"\n### {name}\n\n{_prose(inspect.getdoc(fault))}\n"
             yield from _table(("field", "type", "default"), _struct_rows(fault))
+
+
+def _refusals() -> Iterator[str]:
+    yield "# What the APIs refuse\n\nThe rules by which requests are refused, the first that is broken first, each"
+    yield "with where it is documented or quoted, and when. [Refusals](../explore/refusals.md) explains them."
+    for protocol in PROTOCOLS:
+        rules = rules_of(protocol) or ()
+        yield f"\n## {_PROTOCOL_TITLES[protocol]}\n"
+        yield from _table(("rule", "refused is a request in which", "source", "seen"), [*map(_rule_row, rules)])
+
+
+def _rule_row(rule: Rule) -> tuple[str, ...]:
+    sources = re.sub(r"https://[^\s,]+", r"<\g<0>>", rule.source)
+    note = "; judged only where all answers are real" if rule.is_about_answers else ""
+    return _code(rule.name), f"{rule.refuses}{note}", sources, rule.seen
 
 
 def _events() -> Iterator[str]:
@@ -316,4 +348,5 @@ def _prose(docstring: str | None) -> str:
 
 
 if __name__ == "__main__":
-    COMMITTED.write_text(pages()["commands.md"], encoding="utf-8")
+    for page in COMMITTED:
+        page.write_text(pages()[page.name], encoding="utf-8")

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias, overload
 from urllib.parse import quote
 
@@ -22,6 +21,7 @@ from offbook.mcp.recorder import McpRecorder
 from offbook.mcp.session import McpSession, McpToolCall
 from offbook.mcp.stdio import ServerProcess, client_streams
 from offbook.messages import JsonObject
+from offbook.private_folder import PrivateFolder
 from offbook.recording.latency import Latency
 from offbook.session.log import Log
 from offbook.wire.options import LOOPBACK, ServingOptions, WireOptions
@@ -98,7 +98,7 @@ class McpWireServer(WireServer):
     ) -> None:
         self._config, self._mcp_recorder = config, recorder if hub is None else hub.recorder
         self._tool_calls: deque[McpToolCall] = deque(maxlen=MAX_CALLS)
-        self._folder = TemporaryDirectory(prefix="offbook-")
+        self._folder = PrivateFolder()
         latency = Latency(options.latency_model, latency_ms=options.latency_ms, seed=options.seed)
         try:
             self.hub = hub or McpHub(

@@ -133,7 +133,6 @@ class Face:
     first_attempt: Mapping = MappingProxyType({"attempt": 1})
     numbers_with_a_retry = ((1, 1), (2, 1), (2, 2))
     """Of calls and their attempts, if the second call is tried again."""
-    mode_option = "record_mode"
     exchanges_of_one = 1
     """How many exchanges a run that asks one text records."""
     kept_asked = 0
@@ -248,7 +247,7 @@ def recorded_request(text):
 class ProviderFace(ModelFace):
     """MockProvider or RecordingProvider under a FaultInjector."""
 
-    name, mode_option = "provider", "record"
+    name = "provider"
 
     def start(self):
         setup = self.setup
@@ -485,7 +484,7 @@ class FunctionFace(ToolFace):
 class ToolsFace(FunctionFace):
     """Tools of this process, replayed or recorded."""
 
-    name, mode_option = "tools", "record"
+    name = "tools"
 
     def start(self):
         setup, tools = self.setup, live_tools(self.live, KEYS)

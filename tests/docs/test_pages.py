@@ -44,7 +44,15 @@ WITHOUT_EXAMPLES = {
         "faults/recordings",
     ),
     *("explore/cluster", "explore/mcp", "explore/programs", "explore/regressions", "explore/virtual-time"),
-    *("mcp/faults", "mcp/protocol", "pytest/options", "recording/convert", "reference/commands", "workflows/agentloom"),
+    *(
+        "mcp/faults",
+        "mcp/protocol",
+        "pytest/options",
+        "recording/convert",
+        "reference/commands",
+        "reference/refusals",
+        "workflows/agentloom",
+    ),
 }
 """Lists, the map, what needs other machines, and tables that tests of their own compare with what they observe."""
 
@@ -215,10 +223,9 @@ def test_every_page_is_in_the_navigation_of_the_site_once():
     assert sorted(listed) == sorted({*written, *(f"reference/{name}" for name in reference.pages())})
 
 
-def test_the_page_of_the_commands_is_what_the_code_says():
-    assert reference.COMMITTED.read_text() == reference.pages()["commands.md"], (
-        "python -m docs_site.reference renews it"
-    )
+@pytest.mark.parametrize("page", reference.COMMITTED, ids=lambda page: page.name)
+def test_a_page_of_the_reference_is_what_the_code_says(page):
+    assert page.read_text() == reference.pages()[page.name], "python -m docs_site.reference renews it"
 
 
 def test_the_reference_has_every_command_fault_and_public_name():
@@ -232,7 +239,7 @@ def test_the_reference_has_every_command_fault_and_public_name():
     ]
     for options in (
         "`--faults` `NAMES`",
-        "`--pairs`",
+        "`--gave-up` `REGEX`",
         "`--run-tools`",
         "### offbook recording check",
         "### offbook mcp serve",

@@ -31,7 +31,7 @@ def test_cases_are_compared_by_their_faults():
     assert comparison.changes == (
         VerdictChange("call=1: connection_reset", "crashed", "recovered"),
         VerdictChange("call=1: empty_response", None, "undetected (broken data)"),
-        VerdictChange("call=1: content_filter", "hung", None),
+        VerdictChange("call=1: content_filter", "hung", None, is_left_out=True),
     )
     assert comparison.same == 1
     assert [change.case for change in comparison.worse] == ["call=1: empty_response"]
@@ -43,8 +43,10 @@ def test_cases_are_compared_by_their_faults():
         ("recovered", "crashed", True),
         ("crashed", "undetected (failed check)", True),
         ("undetected (failed check)", "crashed", False),
-        ("recovered", "different result", True),
-        ("recovered", "failed cleanly", True),
+        ("recovered", "different result", False),
+        ("recovered", "failed cleanly", False),
+        ("recovered", "left behind", True),
+        ("failed cleanly", "undecided", False),
         ("not reached", "recovered", False),
         ("recovered", "not reached", False),
         ("crashed", "crashed", False),
@@ -75,13 +77,23 @@ def test_an_exploration_is_as_good_as_itself():
     assert compare_explorations(same, same).changes == ()
 
 
+def test_a_finding_whose_fault_was_tried_is_gone():
+    before, after = exploration(timeout="crashed"), exploration(timeout="recovered")
+    gone = replace(
+        before, results=(replace(before.results[0], case=FaultCase("7", (parse_fault("call=2: timeout"),), ())),)
+    )
+    assert [each.is_left_out for each in compare_explorations(gone, after).changes] == [False, False]
+
+
 def test_what_was_not_tried_again_is_counted_and_only_a_finding_is_a_change():
     before = exploration(timeout="recovered", connection_reset="recovered", slow="crashed", refusal="recovered")
     comparison = compare_explorations(before, exploration(timeout="recovered"))
     assert comparison.same == 1
     assert comparison.not_tried == 2
     assert [(change.before, change.after) for change in comparison.changes] == [("crashed", None)]
-    assert comparison_totals(comparison).endswith("1 other change, 1 the same; 2 cases were not tried this time")
+    assert comparison_totals(comparison).endswith(
+        "0 other changes, 1 the same; 2 cases were not tried this time; 1 earlier finding was not tried"
+    )
 
 
 LINE = (parse_fault("call=1: connection_reset"),)

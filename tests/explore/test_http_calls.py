@@ -112,6 +112,25 @@ def test_a_tool_whose_result_a_later_request_has_was_run(protocol, stream):
     assert [call.follows for call in observer.calls] == ["", "continues"]
 
 
+ENDS = "The final response which ends this conversation"
+
+
+@pytest.mark.parametrize(
+    ("description", "tools"),
+    [
+        ("Looks a word up.", ["look_up"]),
+        (ENDS, []),
+        (f"Word: {ENDS}", []),
+        ("Handoff to the words agent to handle the request. ", []),
+    ],
+)
+def test_a_tool_by_which_a_framework_ends_a_run_changes_nothing(description, tools):
+    session, observer = watched()
+    function = TOOL["function"] | {"description": description}
+    answer_to(session, call_of(text="Hi", tools=({"type": "function", "function": function},)))
+    assert [each.tool for each in observer.inferred_tools()] == tools
+
+
 def test_a_request_continues_the_conversation_that_the_api_has():
     session, observer = watched()
     answer_to(session, call_of("openai_responses", text="Hi"))

@@ -12,7 +12,8 @@ def names(variants):
 
 ORDERS = ["held_until", "cancelled", "cancelled after"]
 SOCKETS = ["ws_close 1011", "ws_close 1013", "ws_close 1001", "ws_reorder", "ws_repeat"]
-OPTIONAL = ["wrong_values", "doubled_tool_calls", *SOCKETS, *ORDERS]
+INSTRUCTIONS = [f"injected_text {name}" for name in ("ignore", "system", "exfiltrate", "helpful")]
+OPTIONAL = ["wrong_values", "doubled_tool_calls", "shared_tool_id", *SOCKETS, *ORDERS, *INSTRUCTIONS]
 
 
 def test_all_is_the_whole_menu_but_what_only_some_agents_can_withstand():

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from offbook.errors import InputError
 from offbook.explore.options import broken_invariants, gave_up_by
-from offbook.explore.run import RunFailure
+from offbook.explore.run import FirstLife, RunFailure
 from offbook.explore.verdict import (
     FINDING_TITLES,
     FINDINGS,
@@ -18,7 +18,7 @@ from offbook.explore.verdict import (
     stored_titles,
 )
 from offbook.tools.effects import Effect, ToolDeclaration
-from tests.explore.runs import DECLARED, UNDECLARED, clean_run, fired_run, model_call, tool_run
+from tests.explore.runs import DECLARED, FIRED, UNDECLARED, clean_run, fired_run, model_call, tool_run
 
 BROKEN, WENT_ON = "undetected (broken data)", "undetected (went on without)"
 PAID = Effect(tool="refund", arguments={"order_id": 42})
@@ -30,6 +30,7 @@ SHOWN = Effect(tool="refund", arguments={"order_id": 42}, source="shown")
 FOUND = tool_run("find_order")
 PAYS = {"refund": ToolDeclaration(side_effect=True)}
 FOUND_AGAIN = tool_run("find_order", 2)
+READ = tool_run("find_order", result="5")
 READS = {"find_order": ToolDeclaration(read_only=True)}
 MARK = "fault-qgtdbc"
 GARBLED = ("tool=find_order call=1: tool_garbled",)
@@ -135,21 +136,33 @@ def test_what_a_fault_injected_into_an_effect_was_not_noticed():
     [
         (
             BROKEN,
-            fired_run(fired=GARBLED, tools=(tool_run(result="{"),)),
-            clean_run(tools=(tool_run(result="5"),)),
+            fired_run(fired=GARBLED, tools=(tool_run("find_order", result="{"),)),
+            clean_run(tools=(tool_run("find_order", result="5"),)),
         ),
-        (
-            BROKEN,
-            fired_run(fired=EMPTY_TOOL, tools=(tool_run(),)),
-            clean_run(tools=(tool_run(result="5"),)),
+        *(
+            (WENT_ON, fired_run(fired=(f"tool=find_order call=1: {fault}",), tools=(lost,)), clean_run(tools=(READ,)))
+            for fault, lost in (
+                ("tool_empty", FOUND),
+                ("tool_error", replace(FOUND, has_run=False, error="no")),
+                ("tool_lost", replace(FOUND, error="no")),
+            )
         ),
-        ("recovered", fired_run(fired=EMPTY_TOOL, tools=(tool_run(),)), clean_run(tools=(tool_run(),))),
-        ("possible repeated effect", fired_run(fired=GARBLED, tools=(FOUND, FOUND_AGAIN)), clean_run(tools=(FOUND,))),
-        (
-            "recovered",
-            fired_run(fired=GARBLED, tools=(FOUND, FOUND_AGAIN), declarations=READS),
-            clean_run(tools=(FOUND,)),
+        *(
+            (
+                "recovered",
+                fired_run(fired=(f"tool=find_order call=1: {fault}",), tools=(lost, READ), declarations=READS),
+                clean_run(tools=(READ,)),
+            )
+            for fault, lost in (
+                ("tool_garbled", replace(FOUND, result="{")),
+                ("tool_empty", FOUND),
+                ("tool_error", replace(FOUND, has_run=False, error="no")),
+                ("tool_lost", replace(FOUND, error="no")),
+            )
         ),
+        ("recovered", fired_run(fired=EMPTY_TOOL, tools=(FOUND,)), clean_run(tools=(FOUND,))),
+        ("possible repeated effect", fired_run(fired=GARBLED, tools=(FOUND, FOUND)), clean_run(tools=(FOUND,))),
+        ("recovered", fired_run(fired=GARBLED, tools=(FOUND, FOUND), declarations=READS), clean_run(tools=(FOUND,))),
         (
             WENT_ON,
             fired_run(fired=NO_CHECK, tools=(PREVENTED,)),
@@ -186,19 +199,19 @@ POLL_READS = {"poll": ToolDeclaration(read_only=True)}
 
 
 @pytest.mark.parametrize(
-    ("fault", "spoilt"),
+    ("fault", "spoilt", "title"),
     [
-        ("tool_lost", {"error": "ToolFaultError: lost", "result": ""}),
-        ("tool_garbled", {"result": '{"status'}),
-        ("tool_empty", {"result": ""}),
+        ("tool_lost", {"error": "ToolFaultError: lost", "result": ""}, WENT_ON),
+        ("tool_garbled", {"result": '{"status'}, BROKEN),
+        ("tool_empty", {"result": ""}, WENT_ON),
     ],
 )
-def test_a_tool_that_never_gave_a_whole_result_has_failed_for_good(fault, spoilt):
+def test_a_tool_that_never_gave_a_whole_result_has_failed_for_good(fault, spoilt, title):
     clean = clean_run(tools=POLLS[:1])
     lost = tuple(replace(each, **spoilt) for each in POLLS)
     always, once = (f"tool=poll: {fault}",), (f"tool=poll call=1: {fault}",)
     assert assess(fired_run(fired=always, tools=lost), clean, optional={"poll"}).verdict != "undetected"
-    assert assess(fired_run(fired=always, tools=lost, declarations=POLL_READS), clean).title == WENT_ON
+    assert assess(fired_run(fired=always, tools=lost, declarations=POLL_READS), clean).title == title
     again = fired_run(fired=once, tools=(lost[0], POLLS[1]), declarations=POLL_READS)
     assert assess(again, clean).title == "recovered"
 
@@ -208,6 +221,11 @@ def test_an_effect_whose_answer_was_lost_has_not_failed_for_good():
     lost = tool_run(side_effect=True, error="ToolFaultError: lost")
     run = fired_run(fired=("tool=refund call=1: tool_lost",), tools=(lost,), effects=(PAID,))
     assert assess(run, clean).title == "recovered"
+
+
+def test_what_a_test_went_on_without_is_not_known_if_an_assertion_has_ended_it():
+    run = fault_run("refusal", broken=("assert 'Oslo' in ''",), result=None)
+    assert assess(run, clean_run(result=None)).evidence == ("assert 'Oslo' in ''",)
 
 
 def test_the_evidence_says_that_a_call_got_no_answer_or_a_refusal():
@@ -744,3 +762,46 @@ def test_who_follows_an_injected_instruction_is_shown_it(verdict, run):
     found = assess(run, clean_run(tools=(FOUND,)))
     assert found.title == verdict
     assert any(line.startswith(INSTRUCTION) for line in found.evidence) == (verdict != "recovered")
+
+
+REFUSED = "messages.1: tool call 'c1' has no result"
+
+
+def refused(number=2, **fields):
+    return model_call(number, outcome="failed", error="HTTP 400", refusal=REFUSED, **fields)
+
+
+@pytest.mark.parametrize(
+    ("calls", "end"),
+    [
+        ((refused(),), "no later request was accepted"),
+        ((refused(), refused(3)), "for ever: 1 further request was refused, too"),
+        ((refused(), refused(3), refused(4)), "for ever: 2 further requests were refused, too"),
+    ],
+)
+def test_a_run_that_the_api_refuses_for_ever_is_a_finding(calls, end):
+    assessment = assess(fired_run(calls=(model_call(), *calls), error=DECLARED), clean_run())
+    assert assessment.title == "refused by the API"
+    assert assessment.evidence[0] == f"{REFUSED} (after: {FIRED[0]}; {end})"
+
+
+def test_a_refusal_after_a_crash_says_where_the_run_was_killed():
+    life = FirstLife(killed="after call 2")
+    assessment = assess(fired_run(calls=(refused(),), error=UNDECLARED, first_life=life), clean_run())
+    assert assessment.title == "refused by the API"
+    assert "(after: killed after call 2, started again; " in assessment.evidence[0]
+
+
+def test_a_run_that_gets_out_of_a_refusal_is_judged_by_the_rest_and_says_so():
+    run = fired_run(calls=(model_call(), refused(got_out=True), model_call(3)))
+    assessment = assess(run, clean_run(calls=(model_call(), model_call(2))))
+    assert assessment.title == "recovered"
+    assert f"{REFUSED} (after: {FIRED[0]}; a later request was accepted)" in assessment.evidence
+
+
+def test_a_missing_effect_is_worse_than_a_refusal():
+    assert assess(fired_run(calls=(refused(),)), PAYING).title == "missing effect"
+
+
+def test_findings_may_be_limited_to_refusals():
+    assert parse_verdicts(["refused-by-the-API"], source="fail_on") == {"refused by the API"}

@@ -13,6 +13,7 @@ from offbook.faults import (
     FaultPlan,
     InvalidToolArgs,
     OneMoreTool,
+    SharedToolId,
     UnknownTool,
     WrongTypes,
     WrongValues,
@@ -77,6 +78,18 @@ async def test_one_of_several_parallel_calls_is_struck_and_the_others_stay(kind)
     assert struck.tool_calls == (PARALLEL.tool_calls[0], *BROKEN[kind])
     assert struck.content == "Both."
     assert (await answered(3)).tool_calls == PARALLEL.tool_calls
+
+
+@pytest.mark.parametrize(("number", "ids"), [(0, "aaa"), (1, "cbc"), (2, "aac"), (3, "aba"), (4, "abc")])
+async def test_parallel_calls_share_an_id(number, ids):
+    calls = tuple(
+        ToolCall("find", {"city": city}, own) for city, own in zip(("Oslo", "Bonn", "Rome"), "abc", strict=True)
+    )
+    answer = Response("All.", tool_calls=calls)
+    injector = FaultInjector(Scripted(answer), FaultPlan([At().fail(SharedToolId(number))]))
+    struck = await injector.complete(user("Hi"), "m", tools=TOOLS)
+    assert [each.id for each in struck.tool_calls] == list(ids)
+    assert [each.args for each in struck.tool_calls] == [each.args for each in calls]
 
 
 FAULT = {"type": "tool_call_fault", "tool": "get_weather", "args": {"at": ["Oslo"]}, "error": "the station is down"}

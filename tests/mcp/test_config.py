@@ -1,5 +1,6 @@
 """The configs of clients: what is read, what is refused, and the config that leads to us."""
 
+import os
 import stat
 
 import pytest
@@ -89,3 +90,9 @@ def test_what_clients_write_for_themselves_stays_as_it_is(needed, key):
 def test_a_config_that_is_not_there_is_bad_input(tmp_path):
     with pytest.raises(InputError, match="No such file"):
         load_config(tmp_path / "none.json")
+
+
+def test_a_pipe_is_no_config_and_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.json")
+    with pytest.raises(InputError, match=r"pipe\.json is a named pipe"):
+        load_config(tmp_path / "pipe.json")

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offbook import InputError
+from offbook.mcp import stdio
 from offbook.mcp.session import MAX_RECORDED_BYTES
-from offbook.mcp.stdio import LineBuffer, ServerProcess
+from offbook.mcp.stdio import LineBuffer, ServerProcess, TooLongLine
 from offbook.recording.stores.locate import open_store
 from tests.mcp.wiring import Upstream, call, opening, over_stdio, real_server, recording_to, replaying
 
@@ -213,3 +214,29 @@ def test_what_is_not_a_recording_cannot_be_recorded_to(tmp_path):
     (tmp_path / "run.json").write_text("[]")
     with pytest.raises(InputError), recording_to(tmp_path / "run.json"):
         pass
+
+
+@pytest.mark.parametrize(
+    "message", ['{"jsonrpc":"2.0","id":7,"result":"%s"}', '{"jsonrpc":"2.0","result":"%s","id":7}']
+)
+def test_of_a_line_that_is_too_long_only_its_ends_are_kept_and_its_id_gets_an_error(message, monkeypatch):
+    monkeypatch.setattr(stdio, "MAX_LINE_BYTES", 100_000)
+    buffer, kept = LineBuffer(), []
+    data = (message % ("x" * 10_000_000)).encode() + b"\n" + b'{"after": 1}\n'
+    for start in range(0, len(data), 65_536):
+        kept += buffer.feed(data[start : start + 65_536])
+        assert sum(map(len, buffer._pieces)) < 200_000
+    long, after = kept
+    assert isinstance(long, TooLongLine)
+    assert len(long) < 5_000
+    error = json.loads(long.error)
+    assert error["id"] == 7
+    assert error["error"]["message"].startswith("a message of more than 100,000 bytes was dropped")
+    assert after == b'{"after": 1}'
+
+
+def test_a_line_of_the_largest_size_is_kept_whole(monkeypatch):
+    monkeypatch.setattr(stdio, "MAX_LINE_BYTES", 100)
+    assert LineBuffer().feed(b"x" * 100 + b"\n") == [b"x" * 100]
+    [line] = LineBuffer().feed(b"x" * 101 + b"\n")
+    assert isinstance(line, TooLongLine)

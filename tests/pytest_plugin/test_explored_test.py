@@ -704,3 +704,37 @@ def test_a_stream_that_the_recording_does_not_show_is_warned_of(project):
     project.test("import json\n" + test)
     result = project.run("-k", "clean")
     assert "no fault is tried inside streams" in printed_output(result)
+
+
+PAYS_TWICE = """
+from agent import HI, refund
+
+BALANCE = []
+
+def balance():
+    return {"paid": sorted(set(BALANCE))}
+
+@pytest.mark.explore(recording="run.json", faults="tool_lost", state=balance)
+def test_agent(offbook):
+    offbook.run(offbook.provider.complete(HI, "m", step_id="hello"))
+    tools = offbook.tools(refund)
+    for _ in range(3):
+        try:
+            BALANCE.append(42)
+            tools["refund"](order=42)
+            break
+        except Exception:
+            continue
+"""
+
+
+def test_an_explored_test_may_say_what_state_is(project):
+    project.write("run.json", json.dumps(RECORDING))
+    project.write("agent.py", AGENT)
+    project.test(PAYS_TWICE)
+    project.run("-k", "lost and not always").assert_outcomes(passed=1, deselected=2)
+    project.test(PAYS_TWICE.replace("sorted(set(BALANCE))", "BALANCE"))
+    result = project.run("-k", "lost and not always")
+    result.assert_outcomes(failed=1, deselected=2)
+    project.test(PAYS_TWICE.replace("state=balance", "state=3"))
+    project.run().stdout.fnmatch_lines(["*mark.explore: state: expected a function that is not async, got 3*"])

@@ -205,7 +205,7 @@ def test_findings_are_folded_with_their_evidence_and_the_command():
 def test_what_differs_from_before_is_a_table_the_worse_first():
     summary = markdown(explorations.naive(), before=explorations.sound())
     table = summary.partition("### Compared with before\n\n")[2].splitlines()
-    assert table[0] == "compared with before: 4 worse, 1 other change, 1 the same"
+    assert table[0] == "compared with before: 3 worse, 2 other changes, 1 the same"
     assert table[4] == "| worse | step\\=agent call\\=1\\: connection\\_reset | recovered → crashed |"
     assert table[-1].startswith("|  | ")
     same = markdown(explorations.sound(), before=explorations.sound())

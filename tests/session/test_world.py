@@ -6,7 +6,11 @@ import pytest
 
 from offbook import explore_function, tool
 from offbook.errors import RecordingFormatError, ToolFaultError
+from offbook.faults import parse_fault
+from offbook.faults.log import FaultLog
 from offbook.recording.stores.locate import open_store
+from offbook.session.world import UnseenEffect, World
+from offbook.tools.effects import ToolDeclaration
 from tests.explore.runs import write_recording
 
 ORDER = {"order": 42}
@@ -84,6 +88,30 @@ def test_a_later_recorded_answer_to_the_same_read_answers(tmp_path):
 
 def test_a_tool_that_did_not_run_has_changed_nothing(tmp_path):
     assert explored(tmp_path, reads_back)["tool=create_invoice call=1: tool_error"].title == "recovered"
+
+
+LOG = FaultLog()
+LOG.fired += [
+    parse_fault("tool=billing.create call=2: tool_lost"),
+    parse_fault("tool=billing.search call=1: tool_lost"),
+]
+ACTS, READS = ToolDeclaration(side_effect=True), ToolDeclaration(read_only=True)
+
+
+@pytest.mark.parametrize(
+    ("tool_name", "declared", "unseen"),
+    [
+        ("billing.find", {"billing.create": ACTS, "billing.find": READS}, UnseenEffect("billing.create", 2)),
+        ("billing.find", {"create": ACTS, "find": READS}, UnseenEffect("billing.create", 2)),
+        ("billing.list_all", {"billing.create": ACTS}, UnseenEffect("billing.create", 2)),
+        ("billing.listen", {"billing.create": ACTS}, None),
+        ("billing.notify", {"billing.create": ACTS}, None),
+        ("billing.find", {"billing.create": ACTS, "billing.find": ACTS}, None),
+        ("billing.find", {"billing.find": READS}, None),
+    ],
+)
+def test_a_read_shows_the_last_effect_that_nobody_has_seen(tool_name, declared, unseen):
+    assert World(LOG, declared).unseen_before(tool_name) == unseen
 
 
 def blind(harness):

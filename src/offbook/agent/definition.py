@@ -61,7 +61,9 @@ class Rules(Struct, frozen=True, kw_only=True):
             reason = f"{sorted(both)[0]!r} is a required step and a terminal tool: the run could never end"
             hint = "remove it here; a terminal tool is called anyway"
             raise InputError(reason, source="required_steps", hint=hint)
-        needs = _needs_of(toolbox)
+        needs = {
+            each.name: tuple(_read_prerequisites(each, toolbox)) for each in toolbox.values() if each.prerequisites
+        }
         return cls(
             toolbox=toolbox,
             required_steps=required,
@@ -82,10 +84,6 @@ def check_known(name: object, toolbox: Toolbox, *, source: str, place: str = "")
 def _watched_arguments(needs: Mapping[str, tuple[ToolPrerequisite, ...]]) -> Iterator[tuple[str, str]]:
     for needed in needs.values():
         yield from ((need.tool, need.match_arg) for need in needed if need.match_arg is not None)
-
-
-def _needs_of(toolbox: Toolbox) -> dict[str, tuple[ToolPrerequisite, ...]]:
-    return {tool.name: tuple(_read_prerequisites(tool, toolbox)) for tool in toolbox.values() if tool.prerequisites}
 
 
 def _read_prerequisites(tool: ToolDef, toolbox: Toolbox) -> Iterator[ToolPrerequisite]:

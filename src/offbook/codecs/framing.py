@@ -231,7 +231,7 @@ def unpack_body(body: bytes, content_encoding: str) -> bytes:
 INFLATED = frozenset(("gzip", "x-gzip", "deflate"))
 """The encodings that `Unpacker` unpacks without a further package."""
 _PACKAGES = {"br": "brotli", "zstd": "zstandard"}
-_STEP = 256
+UNPACKED_AT_ONCE = 256
 """The bytes unpacked at a time: a body may expand a thousandfold, and is stopped before it fills the memory."""
 
 
@@ -308,9 +308,9 @@ def _unpack(encoding: str, data: bytes) -> bytes:
             f"the encoding {encoding} needs the package {package}: install it, for example with pip install {package}"
         ) from None
     pieces, size = list[bytes](), 0
-    for start in range(0, len(data), _STEP):
+    for start in range(0, len(data), UNPACKED_AT_ONCE):
         try:
-            pieces.append(unpacker.feed(data[start : start + _STEP]))
+            pieces.append(unpacker.feed(data[start : start + UNPACKED_AT_ONCE]))
         except PackedBodyError as error:
             raise PackedBodyError(f"the body is not {encoding}: {error}") from None
         size += len(pieces[-1])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from offbook.config.recordings import is_folder, recording_file
 from offbook.config.roles import StepNames
@@ -18,6 +17,7 @@ from offbook.mcp.recorder import McpRecorder
 from offbook.mcp.replay import McpReplay, recorded_tools
 from offbook.mcp.session import McpToolCall
 from offbook.pipeline import Live, Record, Replay
+from offbook.private_folder import PrivateFolder
 from offbook.recording.format.document import Document
 from offbook.recording.stores.locate import open_reader
 from offbook.recording.stores.store import RecordingReader
@@ -43,7 +43,7 @@ class ConversationMcpServers:
 
     def __init__(self, config: Path, mode: Live | Record | Replay, names: StepNames) -> None:
         self._config, self._mode, self._names = load_config(config), mode, names
-        self._folder = TemporaryDirectory(prefix="offbook-")
+        self._folder = PrivateFolder()
         self._tools: dict[str, MockedTools] = {}
         self._opened: dict[str, _Opened] = {}
 

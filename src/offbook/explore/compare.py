@@ -11,7 +11,8 @@ from offbook.explore.verdict import FINDING_TITLES, TITLES
 class VerdictChange(Struct, frozen=True):
     """A case whose verdict or reason changed, by their titles. One is None if its exploration does not have the case.
 
-    It `was_left_out` or `is_left_out` if that is so because of a budget; then nothing is known about it.
+    It `was_left_out` or `is_left_out` if that is so because of a budget, or because its fault was not among those to
+    try; then nothing is known about it.
     """
 
     case: str
@@ -22,13 +23,13 @@ class VerdictChange(Struct, frozen=True):
 
     @property
     def is_worse(self) -> bool:
-        """Whether the case ends worse than before, or is a finding and was not there before."""
-        if self.after is None or self.after == "not reached":
+        """Whether the case is a finding and was none before, was not there before, or was a less severe one.
+
+        To give up where the run went on before may be what was meant: that is a change, and no defect.
+        """
+        if self.after not in FINDING_TITLES:
             return False
-        if self.before is None:
-            return self.after in FINDING_TITLES
-        best = TITLES.index("recovered")
-        return TITLES.index(self.after) < min(TITLES.index(self.before), best)
+        return self.before is None or TITLES.index(self.after) < TITLES.index(self.before)
 
 
 class ExplorationComparison(Struct, frozen=True):
@@ -47,7 +48,7 @@ class ExplorationComparison(Struct, frozen=True):
 
     @property
     def left_out(self) -> list[VerdictChange]:
-        """The earlier findings that the budget left out this time: they may be fixed or not."""
+        """The earlier findings that were not tried this time: they may be fixed or not."""
         return [change for change in self.changes if change.is_left_out]
 
 
@@ -58,6 +59,8 @@ def compare_explorations(before: Exploration, after: Exploration) -> Exploration
     left_before = {each.fault for each in before.left_out}
     was_left_out = {str(each.case) for each in after.results if left_before.intersection(each.case.columns)}
     left = [name for name in old if name not in new]
+    columns = {column for each in after.results for column in each.case.columns}
+    others = {str(each.case) for each in before.results if not columns.issuperset(each.case.columns)}
     names = list(new) + [name for name in left if old[name] in FINDING_TITLES]
     changes = [
         VerdictChange(
@@ -65,7 +68,7 @@ def compare_explorations(before: Exploration, after: Exploration) -> Exploration
             old.get(name),
             new.get(name),
             was_left_out=name not in old and name in was_left_out,
-            is_left_out=name in after.not_tried,
+            is_left_out=name in after.not_tried or name in others,
         )
         for name in names
         if old.get(name) != new.get(name)

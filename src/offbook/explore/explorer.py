@@ -7,13 +7,13 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase, HeatmapCell, OrderCases, cases_of, order_cases, probe_plan, require_case
-from offbook.explore.noise import Noise, noise_between
+from offbook.explore.noise import Noise, noise_between, state_noise
 from offbook.explore.options import ExploreOptions, broken_invariants
 from offbook.explore.pairs import Pairs, Waves, expected_cases
 from offbook.explore.run import Run, named_calls, sites_of
@@ -77,6 +77,10 @@ def with_noise(clean: Run, again: Run) -> Run:
         noise = Noise(problem=f"made again without a fault, the run failed, and verdicts may differ: {ended}")
     else:
         noise = noise_between(clean.result, again.result, now=SYSTEM_CLOCK.utc_now())
+    if not ended and clean.state is not UNSET:
+        of_state = state_noise(clean.state, again.state, now=SYSTEM_CLOCK.utc_now())
+        clean = replace(clean, state=UNSET if of_state.problem else clean.state)
+        noise = noise.with_others(of_state)
     return replace(clean, noise=noise) if noise else clean
 
 
@@ -231,6 +235,8 @@ class SerialExecutor:
             yield execute(self._subject, case)
 
 
+_NESTED_LOOP = "asyncio.run() cannot be called from a running event loop"
+
 RECOVERY_PATHS = ("retry", "fallback", "breaker open")
 
 
@@ -330,6 +336,8 @@ class Explorer:
         broken = [*run.broken, *broken_invariants(run, self._options.invariants)]
         if problem := run.diverged or ended or run.hung or next(iter(broken), ""):
             hint = "an exploration starts from a run that succeeds: record it again, or fix it first"
+            if _NESTED_LOOP in problem:
+                hint = "the function runs in an event loop: make it async, or return the coroutine instead"
             kind = CleanRunMismatchError if run.diverged else InputError
             raise kind(f"the run fails without any fault: {problem}", source=self._subject.name, hint=hint)
         if not run.calls and not run.tools:

@@ -35,6 +35,7 @@ from offbook.explore.isolation import CaseProcess
 from offbook.explore.observer import EndlessRunError, RaisingHost
 from offbook.explore.options import DEFAULT_DEADLINES, Deadlines
 from offbook.explore.run import ErrorKind, Run, RunFailure, error_text, is_api_error, normalize_text
+from offbook.explore.state import State, with_state
 from offbook.faults import FaultPlan
 from offbook.faults.order import run_task
 from offbook.recording.format.exchange import json_form
@@ -360,7 +361,10 @@ def _name_if(error: BaseException, declared: type[BaseException] | str) -> str:
 
 
 class MonitoredFunction:
-    """A function that takes a harness, sync or async. `declared` are the errors it raises when it gives up."""
+    """A function that takes a harness, sync or async. `declared` are the errors it raises when it gives up.
+
+    `state` returns the state that a run has left.
+    """
 
     def __init__(
         self,
@@ -368,8 +372,9 @@ class MonitoredFunction:
         *,
         declared: Sequence[type[BaseException] | str] = (),
         deadlines: Deadlines = DEFAULT_DEADLINES,
+        state: State | None = None,
     ) -> None:
-        self.work, self._declared, self._deadlines = work, tuple(declared), deadlines
+        self.work, self._declared, self._deadlines, self._state = work, tuple(declared), deadlines, state
 
     def run(
         self,
@@ -383,7 +388,7 @@ class MonitoredFunction:
         monitor = RunMonitor(
             harnesses, plan, continuation, declared=self._declared, deadlines=self._deadlines, life=life
         )
-        return monitor.observe(lambda: monitor.run(self._call(monitor.harness)))
+        return with_state(monitor.observe(lambda: monitor.run(self._call(monitor.harness))), self._state)
 
     async def _call(self, harness: Harness) -> Any:
         result = self.work(harness)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -45,6 +45,11 @@ class Noise(Struct, frozen=True, omit_defaults=True):
     def __bool__(self) -> bool:
         return bool(self.lines or self.values or self.problem)
 
+    def with_others(self, others: Noise) -> Noise:
+        """Return this noise and that of something else."""
+        problem = "; ".join(filter(None, [self.problem, others.problem]))
+        return Noise((*self.lines, *others.lines), (*self.values, *others.values), problem)
+
     def masked(self, value: Any, path: str = "") -> Any:
         """Return a result with `…` in these places."""
         if not (self.lines or self.values):
@@ -83,19 +88,40 @@ class Noise(Struct, frozen=True, omit_defaults=True):
 NO_NOISE = Noise()
 
 
+STATE = "$state"
+"""The path of the state that a run has left."""
+
+MIN_ID_CHARS = 8
+"""How long ids and times are at least. What is shorter may count something."""
+
+
+def state_noise(first: Any, second: Any, *, now: datetime) -> Noise:
+    """Return the ids and times that differ between two states without a fault; a problem if they differ in more."""
+    noise = _noise_of(_Comparison(now, is_state=True).differences(first, second, STATE))
+    if noise.masked(first, STATE) == noise.masked(second, STATE):
+        return noise
+    problem = "made twice without a fault, the run leaves two states, which are not compared: each run must begin with"
+    return Noise(
+        problem=f"{problem} the same state (a file of state_of in the working directory does, --keep FOLDER does)"
+    )
+
+
 def noise_between(first: Any, second: Any, *, now: datetime) -> Noise:
     """Return what differs between two results without a fault, which were made about `now`.
 
     The time of that is noise, even if both were made in the same second.
     """
-    found = list(_Comparison(now).differences(first, second, ""))
-    lines = dict.fromkeys(each for each in found if isinstance(each, NoisyLine))
-    values = dict.fromkeys(each for each in found if isinstance(each, str))
-    noise = Noise(tuple(lines), tuple(values))
+    noise = _noise_of(_Comparison(now).differences(first, second, ""))
     if noise.masked(first) == noise.masked(second):
         return noise
     problem = "made twice without a fault, the run has two results that differ in more than numbers, times and ids"
     return replace(noise, problem=f"{problem}: a different result may be one without a fault, too")
+
+
+def _noise_of(differences: Iterable[NoisyLine | str]) -> Noise:
+    found = dict.fromkeys(differences)
+    lines = tuple(each for each in found if isinstance(each, NoisyLine))
+    return Noise(lines, tuple(each for each in found if isinstance(each, str)))
 
 
 _TIME_OF_DAY = re.compile(r"(?:(\d{4}-\d\d-\d\d)[T_-]?)?(\d\d):(\d\d):(\d\d)")
@@ -104,10 +130,10 @@ _NEAR = timedelta(seconds=90)
 
 
 class _Comparison:
-    """Compares the results of two runs that were made about `now`."""
+    """Compares the results of two runs that were made about `now`. Of a state, only ids and times may differ."""
 
-    def __init__(self, now: datetime) -> None:
-        self._now = now
+    def __init__(self, now: datetime, *, is_state: bool = False) -> None:
+        self._now, self._is_state = now, is_state
 
     def differences(self, first: Any, second: Any, path: str) -> Iterator[NoisyLine | str]:
         """Yield the lines and the paths of numbers that differ, as far as they can be masked."""
@@ -122,13 +148,13 @@ class _Comparison:
         elif isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
             for one, other in zip(first, second, strict=True):
                 yield from self.differences(one, other, _join(path, "*"))
-        elif _is_number(first) and _is_number(second) and (first != second or self._is_now(str(first))):
+        elif _is_number(first) and _is_number(second) and self._is_noise(str(first), str(second)):
             yield path
 
     def _noisy_line(self, one: str, other: str, path: str, number: int) -> NoisyLine | None:
         """Return what two lines have in common; None if they are equal, or have other words, or other signs."""
         parts, others = _CHUNK.split(one), _CHUNK.split(other)
-        is_noisy = [part != its or self._is_now(part) for part, its in zip(parts, others, strict=False)]
+        is_noisy = [self._is_noise(part, its) for part, its in zip(parts, others, strict=False)]
         if not any(is_noisy) or len(parts) != len(others) or parts[::2] != others[::2]:
             return None
         words = [part for part, is_other in zip(parts[1::2], is_noisy[1::2], strict=True) if not is_other]
@@ -141,6 +167,10 @@ class _Comparison:
             any_such = _CHUNK_WITH_DIGIT if are_numbers else _ANY_CHUNK
             pattern, shown = pattern + (any_such if is_other else re.escape(part)), shown + (MASK if is_other else part)
         return NoisyLine(path, pattern, shown, 0 if has_word else number)
+
+    def _is_noise(self, one: str, other: str) -> bool:
+        is_long = not self._is_state or min(len(one), len(other)) >= MIN_ID_CHARS
+        return (one != other and is_long) or self._is_now(one)
 
     def _is_now(self, chunk: str) -> bool:
         """Return whether this is the time of now, here or in UTC, or the seconds since 1970."""

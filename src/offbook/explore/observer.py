@@ -20,6 +20,7 @@ from offbook.messages import Accumulator, JsonObject, Response, StreamDelta, Too
 from offbook.recording.format.exchange import ToolExchange, json_arguments
 from offbook.recording.format.wire_record import WireRecord
 from offbook.recording.match.conversation import message_text
+from offbook.recording.tool_names import is_steering
 from offbook.session.injector import refuse_crash
 from offbook.session.script import ModelScript
 from offbook.text import shorten
@@ -701,8 +702,10 @@ def _turn_of(attempt: CallAttempt, asked: Sequence[ToolCall] = (), *, is_cut: bo
     request = attempt.parsed.request
     if request is None:
         return Turn(asked=asked, is_cut=is_cut)
+    steering = {str(each["name"]) for each in _functions(request.tools) if is_steering(each)}
+    acting = [each for each in asked if each.tool not in steering]
     offered = offered_tools(request.tools)
-    return Turn(results=_tool_results(request.messages), offered=offered, asked=asked, is_cut=is_cut)
+    return Turn(results=_tool_results(request.messages), offered=offered, asked=acting, is_cut=is_cut)
 
 
 _SERVER_STATE = frozenset(("previous_response_id", "conversation"))
@@ -737,9 +740,12 @@ def _tool_results(messages: Sequence[JsonObject]) -> list[ToolResult]:
 
 def offered_tools(tools: Sequence[JsonObject]) -> dict[str, JsonObject]:
     """Return the schemas of the tools that a request offers."""
+    return {each["name"]: _schema(each.get("parameters")) for each in _functions(tools)}
+
+
+def _functions(tools: Sequence[JsonObject]) -> list[JsonObject]:
     functions = [tool.get("function", tool) for tool in tools if isinstance(tool, dict)]
-    named = [each for each in functions if isinstance(each, dict) and isinstance(each.get("name"), str)]
-    return {each["name"]: _schema(each.get("parameters")) for each in named}
+    return [each for each in functions if isinstance(each, dict) and isinstance(each.get("name"), str)]
 
 
 def _schema(parameters: object) -> JsonObject:

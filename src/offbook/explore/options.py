@@ -16,6 +16,7 @@ from offbook.explore.settings import DEFAULT_RESPONSE, OnDivergence
 from offbook.faults import FAULT_TYPES, TOOL_FAULT_TYPES, AnyPlannedFault, Crash
 from offbook.faults.catalog import ORDER_FAULT_TYPES, fault_variants
 from offbook.faults.fault import FaultVariant as DeclaredVariant
+from offbook.faults.tools import InjectedText
 from offbook.messages import Reply, Request, Response, WholeReply
 from offbook.providers.provider import Provider
 from offbook.shard import Shard
@@ -47,8 +48,14 @@ FaultVariant: TypeAlias = DeclaredVariant[AnyPlannedFault]
 """A fault to try, with the name of its column. The faults declare their variants."""
 
 TOOL_VARIANTS = fault_variants(TOOL_FAULT_TYPES.values())
+_INJECTED = tuple(
+    replace(variant, is_optional=True, http_only=False) for variant in fault_variants([InjectedText], over_http=True)
+)
 VARIANTS = (
-    fault_variants(FAULT_TYPES.values(), over_http=True) + TOOL_VARIANTS + fault_variants(ORDER_FAULT_TYPES.values())
+    fault_variants(FAULT_TYPES.values(), over_http=True)
+    + TOOL_VARIANTS
+    + fault_variants(ORDER_FAULT_TYPES.values())
+    + _INJECTED
 )
 """The variants in this process. Those of HTTP alone are tried on calls of HTTP clients."""
 

@@ -76,6 +76,25 @@ def _comparable(sentence: str) -> str:
     return _SPACE.sub(" ", mask_volatile(sentence)).strip(" .!?;:,\"'*#-").casefold()
 
 
+_SPECIAL = re.compile(r"([.^$*+?{}\[\]\\|()])")
+_VARIABLE = re.compile(r"\S*\d\S*|\S*\b(?:fault|injected|gave-up)-\S*")
+PATTERN_WORDS = 8
+
+
+def pattern_like(result: Any, clean: Any) -> str:
+    """Return a pattern of the first words that a result says, which the clean one does not match; "" if there is none.
+
+    Words with digits and marks of faults may be others in the next run.
+    """
+    for claim in claims_of(result) if result is not None else ():
+        words = claim.text.split()[:PATTERN_WORDS]
+        pattern = " ".join(r"\S+" if _VARIABLE.fullmatch(word) else _SPECIAL.sub(r"\\\1", word) for word in words)
+        pattern = f"(?i){pattern}"
+        if re.search(r"[^\W\d_]{3}", claim.text) and not re.search(pattern, result_text(clean)):
+            return pattern
+    return ""
+
+
 def repeats_claims(result: Any, clean: Any, speaks: Callable[[Claim], bool]) -> bool:
     """Return whether a result has all claims of the clean one that speak of something; all of them if none does."""
     said, claims = {each.text for each in claims_of(result)}, claims_of(clean)

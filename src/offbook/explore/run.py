@@ -267,7 +267,8 @@ class Run(Struct, frozen=True, kw_only=True, dict=True):
     that it reported to us, and not to a file: it can be killed right after each. A run that was killed and started
     again has both lives in it: calls, tools and effects of both, and the end of the second; `first_life` says what the
     first one did. `overlaps` are the sets of calls that were under way together, each in the order in which they ended,
-    if its plan has faults of order. Of the clean run, `noise` is what differs when it is made again.
+    if its plan has faults of order. `state` is what the user's world is at the end, as JSON,
+    if that is known. Of the clean run, `noise` is what differs when it is made again.
     `unknown_reads` are reads after an effect that nobody has seen, and whose answers the recording does not know.
     """
 
@@ -290,6 +291,7 @@ class Run(Struct, frozen=True, kw_only=True, dict=True):
     reported: tuple[str, ...] = ()
     first_life: FirstLife | None = None
     overlaps: tuple[tuple[At, ...], ...] = ()
+    state: Any = UNSET
     noise: Noise | UnsetType = UNSET
     unknown_reads: tuple[str, ...] | UnsetType = UNSET
 

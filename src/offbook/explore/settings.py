@@ -174,6 +174,14 @@ class ExploreSettings(AgentSettings, frozen=True, kw_only=True, omit_defaults=Tr
         str | None,
         Option("A command to run after each run of the program; it fails if something is wrong.", metavar="COMMAND"),
     ] = None
+    state_of: Annotated[
+        str | None,
+        Option(
+            "A file or folder in which the program leaves its state, or a command that prints it: an equal end state "
+            "overrules other effects, and another one is a finding.",
+            metavar="COMMAND|FILE",
+        ),
+    ] = None
     runs_tools: Annotated[
         bool,
         Option(
@@ -336,7 +344,7 @@ class ExploreArguments(ExploreSettings, frozen=True, kw_only=True):
             "--faults all,orders."
         ),
     ] = False
-    pairs: Annotated[bool, Option("Also try a second fault after each.", "--pairs", panel=CASES)] = False
+    pairs: Annotated[bool, Option("Also try a second fault after each.")] = False
     budget: Annotated[
         int | str | None,
         Option(
@@ -442,4 +450,4 @@ class ExploreArguments(ExploreSettings, frozen=True, kw_only=True):
         return replace(self, **{name: getattr(given, name) for name in unfit})
 
 
-_PROGRAM_OPTIONS = ("effects", "results", "check", "keep", "intercept", "intercept_hosts", "block_network")
+_PROGRAM_OPTIONS = ("effects", "results", "check", "state_of", "keep", "intercept", "intercept_hosts", "block_network")

@@ -12,7 +12,7 @@ from functools import partial, wraps
 from typing import Literal, get_args
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from offbook.errors import InputError
@@ -27,6 +27,7 @@ from offbook.explore.effects import (
     volatile_values,
     without_volatile,
 )
+from offbook.explore.noise import STATE
 from offbook.explore.options import GaveUp, Invariant, broken_invariants
 from offbook.explore.results import (
     Claim,
@@ -40,7 +41,7 @@ from offbook.explore.results import (
     takes_error_for_data,
 )
 from offbook.explore.run import TOOL_CHUNKS, ModelCall, Run, RunFailure, ToolRun
-from offbook.faults import AnyPlannedFault, PlannedFault, ToolSite, parse_fault
+from offbook.faults import AnyPlannedFault, PlannedFault, parse_fault
 from offbook.faults.fault import FaultTrait
 from offbook.faults.tools import FailedCall, InjectedText
 from offbook.session.script import DEFAULT_RESULT, NEAREST_RESULT
@@ -272,7 +273,9 @@ def _on_whole(run: Run, invariant: Invariant) -> Invariant:
 
 def _without_noise(run: Run, clean: Run) -> Run:
     """Return a run without what differs from run to run in its result."""
-    return replace(run, result=clean.noise.masked(run.result)) if clean.noise else run
+    if not clean.noise:
+        return run
+    return replace(run, result=clean.noise.masked(run.result), state=clean.noise.masked(run.state, STATE))
 
 
 CONTINUATION_TEXTS = {
@@ -316,7 +319,7 @@ class _Claims:
 
     def __iter__(self) -> Iterator[Assessment]:
         run = self._run
-        difference = compare_effects(self._effects, self._clean.effects, self._declarations, stable=self._stable)
+        difference = self._effect_difference()
         yield from self._more_effects(difference)
         yield from self._changed_keys(difference)
         broken = () if run.diverged else run.broken  # an assertion says what the recorded model leads to
@@ -339,6 +342,20 @@ class _Claims:
             yield from self._success(difference)
             yield from self._unseen()
 
+    def _effect_difference(self) -> EffectDifference:
+        """Return how the effects differ; not at all if they have led to the same state."""
+        difference = compare_effects(self._effects, self._clean.effects, self._declarations, stable=self._stable)
+        return EffectDifference() if self._has_same_state else difference
+
+    @property
+    def _has_same_state(self) -> bool:
+        return self._clean.state is not UNSET and self._run.state == self._clean.state
+
+    def _state_difference(self) -> Iterator[str]:
+        """Yield how the end state differs from that of the clean run, if both are known."""
+        if UNSET not in (self._run.state, self._clean.state) and not self._has_same_state:
+            yield result_difference(self._run.state, self._clean.state).replace("the result,", "the state,", 1)
+
     def _more_effects(self, difference: EffectDifference) -> Iterator[Assessment]:
         if self._has_fired("asks_for_more"):  # the model asked for it, and the question is when the agent stops
             return
@@ -354,7 +371,7 @@ class _Claims:
             yield Assessment("wrong effect", (ran, *self._instructions))
         # A tool that nothing is declared about may have changed something when it ran once more.
         runs, clean = self._undeclared_runs(self._run), self._undeclared_runs(self._clean)
-        undeclared = compare_effects(runs, clean, {}, stable=self._stable).repeated
+        undeclared = () if self._has_same_state else compare_effects(runs, clean, {}, stable=self._stable).repeated
         yield from _possible_repeats(undeclared, "", _declaration_advice)
         yield from self._obeyed()
 
@@ -531,12 +548,16 @@ class _Claims:
         if not self._was_told:
             yield from self._missing_effects(difference)
         yield from self._accepted_broken_data()
+        for text in self._state_difference() if is_same else ():
+            yield Assessment("wrong effect", ("the end state is another, and the result is the same", text))
         if is_same:
             yield from self._missing_undeclared(difference)
             yield from self._endless_requests(difference)
             yield from self._went_on_without()
             lacking = () if self._was_told else self._answers.describe()
             closing = [f"{text}; nothing was left to do" for call, text in lacking if not self._answers.is_needed(call)]
+            if self._has_same_state and (other := Counter(map(str, run.effects)) - Counter(map(str, clean.effects))):
+                closing.append(f"the end state is the same, although other effects ran: {', '.join(other.elements())}")
             if unseen := sorted({effect.tool for effect in clean.effects if effect.source != "observed"}):
                 closing.append(f"as far as the conversation shows: nobody saw {', '.join(unseen)} run")
             yield Assessment("recovered", (_recovery_text(run, clean), *closing))
@@ -620,12 +641,9 @@ class _Claims:
 
     def _ignored_results(self) -> Iterator[Assessment]:
         """Yield the broken answers of tools and models that made no difference."""
-        run, clean = self._run, self._clean
-        for planned in self._faults:
-            tool = planned.at.tool
-            is_broken = "breaks_result" in planned.fault.traits and tool not in self._optional
-            if is_broken and len(run.tools) == len(clean.tools) and run.tools != clean.tools:
-                yield _broken_data(f"{tool} returned a broken result, and the answer is the same")
+        for each in self._failed_tools():
+            if self._is_garbled(each):
+                yield _broken_data(f"{each.tool} returned a broken result, and the answer is the same")
         for call in filter(self._answers.is_needed, self._answers.cut_off()):
             yield _broken_data(f"the answer to call {call.row} was cut off (length), and the run went on with it")
 
@@ -643,43 +661,51 @@ class _Claims:
             yield _broken_data(f"{often}: {ended}")
 
     def _went_on_without(self) -> Iterator[Assessment]:
-        """Yield the calls that failed for good, though the result is the same as if they had not."""
-        if self._was_told:
+        """Yield the calls that failed for good, though the result is the same as if they had not.
+
+        Of a test that a broken assertion has ended, that is not known.
+        """
+        if self._was_told or self._run.broken:
             return
         lacking = [text for call, text in self._answers.describe() if self._answers.is_needed(call)]
-        failed = [f"{run.tool} failed for good ({run.error or 'no result'})" for run in self._failed_tools()]
-        for text in (*lacking, *failed):
+        failed = [
+            f"{each.tool} failed for good ({each.error or 'no result'})"
+            for each in self._failed_tools()
+            if not self._is_garbled(each)
+        ]
+        for text in dict.fromkeys((*lacking, *failed)):
             yield Assessment("undetected", (f"{text}, and the result is the same",), "went on without")
 
     def _failed_tools(self) -> list[ToolRun]:
-        """Return the tool calls that a fault prevented and that no other call replaced."""
-        run, clean = self._run, self._clean
-        prevented = [each for each in run.tools if not each.has_run and each.tool not in self._optional]
-        others = Counter(_call_identity(each) for each in run.tools if each.has_run and not self._is_spoilt(each))
-        others.subtract(Counter(_call_identity(each) for each in clean.tools if each.error is None))
-        if any(count > 0 for count in others.values()):
-            return []
-        failed = [each for each in prevented if others[_call_identity(each)] < 0]
-        return failed or self._never_whole()
+        """Return the tool calls of the clean run that got no whole result, and that no other call replaced.
 
-    def _never_whole(self) -> list[ToolRun]:
-        """Return the last call of each tool that got lost, garbled or empty results, and never a whole one.
-
-        An effect that is done is none of them: the result does not claim too much. Nor is a single broken result, which
-        is evidence of its own.
+        It does not matter whether the call was prevented, its answer lost, or its result empty or broken. An effect
+        that is done is none of them: a result that says so is true.
         """
-        run, clean = self._run, self._clean
-        whole = {each.tool for each in run.tools if not self._is_spoilt(each)}
-        had = {each.tool for each in clean.tools if each.error is None} - self._optional
-        last = {each.tool: each for each in run.tools if each.tool in had - whole}
-        done = {effect.tool for effect in run.effects if effect.outcome == "done"}
-        has_more = len(run.tools) != len(clean.tools)
-        return [each for each in last.values() if each.tool not in done and (has_more or each.error is not None)]
+        done = {effect.tool for effect in self._run.effects if effect.outcome == "done"}
+        wanted = Counter(_call_identity(each) for each in self._clean.tools if each.has_run and each.error is None)
+        whole = Counter(_call_identity(each) for each in self._run.tools if self._is_whole(each))
+        whole.subtract(wanted)
+        if any(count > 0 for count in whole.values()):
+            return []
+        lacking = [each for each in self._run.tools if not self._is_whole(each) and whole[_call_identity(each)] < 0]
+        return [each for each in lacking if each.tool not in self._optional | done]
 
-    def _is_spoilt(self, run: ToolRun) -> bool:
-        """Return whether a tool call got an error, or a result that a fault has broken."""
-        broken = (each.at for each in self._faults if "breaks_result" in each.fault.traits)
-        return run.error is not None or any(at.covers(ToolSite(run.tool, run.call)) for at in broken)
+    def _is_whole(self, call: ToolRun) -> bool:
+        """Return whether a call got a result that no fault has broken."""
+        if not call.has_run or call.error is not None:
+            return False
+        results = {each.result for each in self._clean.tools if _call_identity(each) == _call_identity(call)}
+        return call.result in results or not self._breaking(call)
+
+    def _is_garbled(self, call: ToolRun) -> bool:
+        """Return whether a call got a result that is broken, and not one that is missing."""
+        return call.error is None and not any("may_be_true" in each.traits for each in self._breaking(call))
+
+    def _breaking(self, call: ToolRun) -> list[AnyPlannedFault]:
+        """Return the faults that break results of this tool."""
+        at_tool = (each.fault for each in self._faults if each.at.tool == call.tool)
+        return [fault for fault in at_tool if "breaks_result" in fault.traits]
 
     def _other_outcome(self, difference: EffectDifference) -> Iterator[str]:
         """Describe a run whose effects and result both differ: what is missing, stands and was denied."""
@@ -695,6 +721,7 @@ class _Claims:
     def _other_result(self, difference: EffectDifference) -> Iterator[str]:
         yield "a different result, and no assertion is broken: assert what must hold"
         yield result_difference(self._run.result, self._clean.result)
+        yield from self._state_difference()
         yield from (lacking for _, lacking in self._answers.describe() if not self._was_told)
         for effect in difference.missing:
             yield self._undone_text(effect) or f"{effect.beside(difference.other)} did not run"

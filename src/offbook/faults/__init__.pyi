@@ -35,6 +35,7 @@ from offbook.faults.response import MalformedResponse as MalformedResponse
 from offbook.faults.response import OneMoreTool as OneMoreTool
 from offbook.faults.response import PartialResponse as PartialResponse
 from offbook.faults.response import Refusal as Refusal
+from offbook.faults.response import SharedToolId as SharedToolId
 from offbook.faults.response import ToolCallFault as ToolCallFault
 from offbook.faults.response import UnknownTool as UnknownTool
 from offbook.faults.response import WrongShape as WrongShape

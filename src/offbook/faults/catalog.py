@@ -39,6 +39,7 @@ from offbook.faults.response import (
     OneMoreTool,
     PartialResponse,
     Refusal,
+    SharedToolId,
     ToolCallFault,
     UnknownTool,
     WrongShape,
@@ -84,6 +85,7 @@ AnyFault: TypeAlias = (
     | WrongTypes
     | WrongValues
     | DoubledToolCalls
+    | SharedToolId
     | OneMoreTool
     | ToolCallFault
     | StreamTruncate

@@ -376,3 +376,25 @@ class DoubledToolCalls(_ToolCallsFault, frozen=True, tag="doubled_tool_calls"):
     def changed(self, call: ToolCall, mark: str, number: int) -> Iterator[ToolCall]:
         yield call
         yield replace(call, id=f"{call.id or f'call_{number}'}_again")
+
+
+class SharedToolId(_ToolCallsFault, frozen=True, tag="shared_tool_id"):
+    """The model gives its parallel tool calls one id, or the one with the `number` that of its neighbour."""
+
+    @classmethod
+    def variants(cls) -> tuple[FaultVariant[Self], ...]:
+        form = FaultVariant(
+            "shared_tool_id", cls(), is_optional=True, needs_tools=True, needs_tool_calls=True, strikes_each=True
+        )
+        return (form,)
+
+    def _changed_calls(self, calls: Sequence[ToolCall], mark: str) -> Iterator[ToolCall]:
+        for number, call in enumerate(calls, 1):
+            if self.number not in (0, number):
+                yield call
+            else:
+                neighbour = calls[0] if number > 1 or self.number == 0 else calls[-1]
+                yield replace(call, id=neighbour.id)
+
+    def changed(self, call: ToolCall, mark: str, number: int) -> Iterator[ToolCall]:
+        yield call

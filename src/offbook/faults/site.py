@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from hashlib import sha256
 from typing import Annotated, TypeAlias
 
@@ -12,9 +11,7 @@ from msgspec.structs import replace
 from offbook.errors import InputError
 from offbook.faults.catalog import FAULT_TYPES, TOOL_FAULT_TYPES, AnyPlannedFault
 from offbook.faults.fault import MAX_COUNT, Count, field_words, join_words
-from offbook.faults.order import OrderFault
 from offbook.faults.stream import StreamStall
-from offbook.text import did_you_mean, pluralize
 
 Step: TypeAlias = tuple[str, str | None]
 """The name of a workflow and of a step in it. Calls are counted by step."""
@@ -145,98 +142,6 @@ class PlannedFault(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __str__(self) -> str:
         return f"{self.at}: {self.fault.text(without='' if self.at.chunk is None else _STREAM_FIELD)}"
-
-
-def faults_of_other_calls(fired: Iterable[PlannedFault], site: Site | None) -> list[PlannedFault]:
-    """Return the faults that fired at other calls than that of the site: only they can have changed its request.
-
-    A later attempt sends the request of its call again, whatever the attempts before it got.
-    """
-    own = None if site is None else replace(At.of(site), attempt=None)
-    return [planned for planned in fired if replace(planned.at, attempt=None) != own]
-
-
-class ReachedSites:
-    """The sites that a run has reached, by which a fault that never fired is explained."""
-
-    def __init__(self) -> None:
-        self._attempts: dict[Step | None, dict[int, int]] = {None: {}}
-        """The attempts of each call by its number: of the run under None, and of each step."""
-        self._tools: dict[str, int] = {}
-
-    def add(self, site: Site | ToolSite) -> None:
-        """Add a site. The calls of a step, and those of a tool, are numbered from 1."""
-        if isinstance(site, ToolSite):
-            self._tools[site.tool] = max(site.call, self._tools.get(site.tool, 0))
-            return
-        self._attempts[None][site.overall] = site.attempt
-        self._attempts.setdefault((site.workflow, site.step_id), {})[site.call] = site.attempt
-
-    def update(self, others: ReachedSites) -> None:
-        """Add the sites of another run of the plan: of calls with one number, that with more attempts counts."""
-        for step, calls in others._attempts.items():
-            own = self._attempts.setdefault(step, {})
-            own.update({call: max(attempt, own.get(call, 0)) for call, attempt in calls.items()})
-        self._tools.update({tool: max(calls, self._tools.get(tool, 0)) for tool, calls in others._tools.items()})
-
-    def has(self, at: At) -> bool:
-        """Return whether a call has reached these sites, whichever attempt it was."""
-        number = at.call or at.since
-        if at.tool is not None:
-            return self._tools.get(at.tool, 0) >= (number or 1)
-        calls = self._calls_of(at)
-        return bool(calls) and (number is None or number in calls)
-
-    def explain(self, at: At) -> str:
-        """Return why no fault fired at these sites: how many calls there were, and the nearest place; or nothing."""
-        if at.tool is not None:
-            return self._explain_tool(at)
-        calls = self._calls_of(at)
-        whose = "the run" if at.step_id is None else f"step {at.step_id!r}"
-        if not calls:
-            steps = sorted({step[1] for step in self._attempts if step is not None and step[1] is not None})
-            is_other = at.step_id is not None and at.step_id not in steps and bool(steps)
-            hint = did_you_mean(at.step_id or "", steps, kind="steps with calls") if is_other else ""
-            return "; ".join(filter(None, [f"{whose} made no model call", hint]))
-        number, made = at.call or at.since, f"{whose} made {pluralize(len(calls), 'model call')}"
-        if number is not None and number not in calls:
-            return f"{made}; the last place is '{replace(at, call=max(calls), since=None, attempt=None)}'"
-        attempts = max(calls.values()) if number is None or at.since else calls[number]
-        if at.attempt is not None and at.attempt > attempts:
-            which = "no call had more than" if number is None or at.since else f"call {number} had"
-            return f"{which} {pluralize(attempts, 'attempt')}; the last place is '{replace(at, attempt=attempts)}'"
-        return made
-
-    def _calls_of(self, at: At) -> dict[int, int]:
-        if at.step_id is None:
-            return self._attempts[None]
-        steps = [step for step in self._attempts if step is not None and step[1] == at.step_id]
-        return {
-            call: attempts
-            for step in steps
-            if at.workflow in (None, step[0])
-            for call, attempts in self._attempts[step].items()
-        }
-
-    def _explain_tool(self, at: At) -> str:
-        assert at.tool is not None
-        made = self._tools.get(at.tool, 0)
-        if not made:
-            hint = did_you_mean(at.tool, self._tools, kind="tools called") if self._tools else ""
-            return "; ".join(filter(None, [f"{at.tool} was never called", hint]))
-        last = replace(at, call=made, since=None)
-        return f"{at.tool} was called {'once' if made == 1 else f'{made:,} times'}; the last place is '{last}'"
-
-
-def why_unfired(line: PlannedFault, reached: ReachedSites) -> str:
-    """Return why a planned fault never fired: it changed nothing at its call, or there was no such call."""
-    unmet = line.fault.unmet if isinstance(line.fault, OrderFault) and reached.has(line.at) else ""
-    return unmet or reached.explain(line.at)
-
-
-def describe_unfired(line: PlannedFault, reached: ReachedSites) -> str:
-    """Return that a planned fault never fired, and why."""
-    return ": ".join(filter(None, [f"{str(line)!r} never fired", why_unfired(line, reached)]))
 
 
 _DIGITS = 6

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from offbook.errors import InputError
-from offbook.files import replace_file
+from offbook.files import read_file, replace_file
 from offbook.mcp.connect import JOIN_VARIABLE
 from offbook.mcp.http.upstream import checked_url
 from offbook.messages import JsonObject
@@ -89,12 +89,13 @@ class McpConfig(Struct, frozen=True):
 
         What the real server needs, such as its variables and headers, stays if it `is_live`, and is dropped else.
         """
-        servers = {
-            server.name: _joining(server, join[server.name], is_live=is_live)
-            if server.kind == "stdio"
-            else _calling(server, urls[server.name], is_live=is_live)
-            for server in self.servers
-        }
+        servers = {}
+        for server in self.servers:
+            if server.kind == "stdio":
+                servers[server.name] = _joining(server, join[server.name], is_live=is_live)
+            else:
+                kept = {name: value for name, value in server.fields.items() if is_live or name != "headers"}
+                servers[server.name] = kept | {"url": urls[server.name]}
         return self.document | {self.section: servers}
 
 
@@ -105,10 +106,6 @@ def _joining(server: ServerConfig, address: str, *, is_live: bool) -> JsonObject
     return kept | {"command": sys.executable, "args": arguments, "env": variables | {JOIN_VARIABLE: address}}
 
 
-def _calling(server: ServerConfig, url: str, *, is_live: bool) -> JsonObject:
-    return {name: value for name, value in server.fields.items() if is_live or name != "headers"} | {"url": url}
-
-
 def load_config(path: str | os.PathLike[str]) -> McpConfig:
     """Read a config.
 
@@ -117,7 +114,7 @@ def load_config(path: str | os.PathLike[str]) -> McpConfig:
     """
     source = os.fspath(path)
     try:
-        data = Path(path).read_bytes()
+        data = read_file(path)
     except OSError as error:
         hint = did_you_mean_file(path, "name the agent's .mcp.json")
         raise InputError(error.strerror or str(error), source=source, hint=hint) from None

@@ -21,9 +21,8 @@ from offbook.mcp.connect import FRAME_HEAD
 from offbook.mcp.http.endpoint import HttpEndpoint
 from offbook.mcp.http.upstream import HttpUpstream
 from offbook.mcp.recorder import McpRecorder
-from offbook.mcp.replay import McpReplay, recorded_tools
+from offbook.mcp.replay import McpReplay, SharedMcpReplay, recorded_tools
 from offbook.mcp.session import McpSession, McpToolCall, ignore_tool_call
-from offbook.mcp.shared import SharedMcpReplay
 from offbook.mcp.stdio import READ_BYTES, ServerProcess, open_lines
 from offbook.messages import JsonObject
 from offbook.recording.call_cache import CallCache

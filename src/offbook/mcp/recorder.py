@@ -11,16 +11,13 @@ from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.events import NULL_SINK, Sink
 from offbook.mcp.answer import TimedMessage
 from offbook.mcp.message import Message, arguments_hash, further_params, parse_message, recorded_arguments
-from offbook.mcp.replay import DISCOVERIES, PROTOCOL, call_outcome
-from offbook.messages import JsonObject
+from offbook.mcp.replay import DISCOVERIES, PROTOCOL, UNRECORDED_METHODS, call_outcome, own_arguments
 from offbook.recording.call_cache import OWN_TURN, CallTurn
 from offbook.recording.format.exchange import RecordedError, ToolExchange
 from offbook.recording.format.keys import mcp_key
 from offbook.recording.format.wire_record import WireRecord, wire_text
 from offbook.recording.redact.redactor import Redactor
 from offbook.session.recorder import RecordedAs, Recorder, RecordMode
-
-UNRECORDED_METHODS: frozenset[str] = frozenset(("ping", "logging/setLevel", "subscriptions/listen"))
 
 
 class McpRecorder(Recorder):
@@ -88,11 +85,6 @@ class McpRecorder(Recorder):
         super().close()
         if self.replay is not None:
             self.replay.close()
-
-
-def own_arguments(message: Message) -> JsonObject:
-    """Return what a recording keeps of a message that a server sent on its own."""
-    return {name: value for name, value in message.params.items() if name != "_meta"}
 
 
 def _outcome(response: Message, messages: Sequence[TimedMessage]) -> ToolExchange:

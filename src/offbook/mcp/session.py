@@ -177,7 +177,11 @@ class McpSession:
             return None  # a real server answers nothing before
         try:
             answer = self._listed(call, self._answer(call))
-            return McpAnswer(work=partial(self._in_order, call, answer)) if self._is_ordered(call) else answer
+            return (
+                McpAnswer(work=partial(self._in_order, call, answer))
+                if call.tool_call and self.session.has_orders
+                else answer
+            )
         except RecordingMismatchError as error:
             return None if self.is_live else self._answer_miss(call, error)
         except RecordingUnavailableError as error:
@@ -339,9 +343,6 @@ class McpSession:
         if found.answer.work is not None:
             return McpAnswer(work=partial(self._answer_after_work, call, found))
         return self._answer_found(call, found)
-
-    def _is_ordered(self, call: McpCall) -> bool:
-        return call.tool_call > 0 and self.session.has_orders
 
     async def _in_order(self, call: McpCall, answer: McpAnswer) -> McpAnswer:
         """Return the answer to a tool call when it is its turn."""

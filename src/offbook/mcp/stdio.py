@@ -18,10 +18,13 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from offbook.decoding import decode
 from offbook.errors import InputError
 from offbook.mcp.answer import McpAnswer
 from offbook.mcp.dialogue import AnswerSender, AnswerSink, subscriber
 from offbook.mcp.message import (
+    INTERNAL_ERROR,
+    MAX_MESSAGE_BYTES,
     PARSE_ERROR,
     SUBSCRIPTION_META,
     Message,
@@ -37,8 +40,10 @@ from offbook.mcp.session import McpCall, McpSession, PendingCall
 
 logger = logging.getLogger("offbook.wire")
 
-MAX_LINE_BYTES = 256 * 1024 * 1024
-"""A longer line is passed on in pieces, and not recorded."""
+MAX_LINE_BYTES = MAX_MESSAGE_BYTES
+"""A longer line is not kept. Who waits for it gets an error."""
+_HEAD_BYTES, _END_BYTES = 4096, 256
+_LAST_ID = re.compile(rb'"id"\s*:\s*("(?:[^"\\\\]|\\\\.){0,200}"|-?[0-9]{1,20})\s*[,}]')
 
 READ_BYTES = 256 * 1024
 _SECRET_VARIABLE = re.compile(
@@ -48,33 +53,54 @@ END_GRACE_S = 1.5
 """Seconds that a server may take to end after the end of its input, and again after SIGTERM."""
 
 
+class TooLongLine(bytes):
+    """The beginning and the end of a line that was too long to keep."""
+
+    @property
+    def error(self) -> bytes:
+        """The error for who waits for this message, as far as its beginning or its end has the id."""
+        found = _LAST_ID.search(self) if self.startswith(b"{") else None
+        reason = f"a message of more than {MAX_LINE_BYTES:,} bytes was dropped: it is too long for a line of MCP"
+        logger.error("%s", reason)
+        return error_message(None if found is None else decode(found[1], int | str), INTERNAL_ERROR, reason)
+
+
 class LineBuffer:
-    """Splits what arrives into lines without their ends; blank lines are dropped."""
+    """Splits what arrives into lines without their ends; blank lines are dropped.
+
+    Of a line that is too long, the beginning and the end are kept.
+    """
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
         self._size = 0
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Return the lines that `data` completes. What is longer than any line may be is returned as it is."""
+        """Return the lines that `data` completes."""
         *complete, rest = data.split(b"\n")
         lines = []
         for line in complete:
-            whole = b"".join([*self._pieces, line]) if self._pieces else line
-            self._pieces, self._size = [], 0
+            self._add(line)
+            whole = self.close()
             if whole.strip():
-                lines.append(whole.rstrip(b"\r"))
-        if rest:
-            self._pieces.append(rest)
-            self._size += len(rest)
-        if self._size > MAX_LINE_BYTES:
-            lines.append(self.close())
+                lines.append(whole if isinstance(whole, TooLongLine) else whole.rstrip(b"\r"))
+        self._add(rest)
         return lines
 
     def close(self) -> bytes:
         """Return what was not ended by a line end."""
-        rest, self._pieces, self._size = b"".join(self._pieces), [], 0
-        return rest
+        whole, is_too_long = b"".join(self._pieces), self._size > MAX_LINE_BYTES
+        self._pieces, self._size = [], 0
+        return TooLongLine(whole) if is_too_long else whole
+
+    def _add(self, piece: bytes) -> None:
+        if not piece:
+            return
+        self._size += len(piece)
+        self._pieces.append(piece)
+        if self._size > MAX_LINE_BYTES:
+            kept = b"".join(self._pieces)
+            self._pieces = [kept[:_HEAD_BYTES], kept[_HEAD_BYTES:][-_END_BYTES:]]
 
 
 class ClientLines(Protocol):
@@ -112,6 +138,9 @@ class LineServer:
                 self._receive_line(line)
 
     def _receive_line(self, line: bytes) -> None:
+        if isinstance(line, TooLongLine):
+            self._write(line.error)
+            return
         try:
             messages = parse_batch(line) if is_batch(line) else [parse_message(line)]
         except MessageError as error:
@@ -185,6 +214,7 @@ class LineServer:
 
     def receive_from_server(self, line: bytes) -> None:
         """Take a line that the real server wrote."""
+        line = line.error if isinstance(line, TooLongLine) else line
         try:
             messages = parse_batch(line) if is_batch(line) else [parse_message(line)]
         except MessageError:

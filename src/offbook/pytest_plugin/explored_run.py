@@ -21,6 +21,7 @@ from offbook.explore.isolation import CaseProcess
 from offbook.explore.monitor import RunMonitor
 from offbook.explore.run import Run
 from offbook.explore.schedule import BudgetDeadline, parse_budget
+from offbook.explore.state import with_state
 from offbook.faults import FaultPlan
 from offbook.pytest_plugin.backend import record_again_hint
 from offbook.pytest_plugin.markers import ExploreMarker
@@ -135,7 +136,7 @@ class TestSubject(IsolatedSubject):
         if self._error is not None and run.diverged:
             again = record_again_hint(self._item.nodeid.partition("[")[0])
             self.notes["missed"] = missed_text(self._item, self._error, run.diverged, again=again)
-        return replace(run, broken=tuple(broken))
+        return with_state(replace(run, broken=tuple(broken)), marker.state)
 
 
 def _call_test(item: pytest.Function, monitor: RunMonitor, errors: list[BaseException]) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never, TypeVar
 
 import pytest
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from offbook.clock import refuse_in_loop
@@ -302,7 +302,7 @@ class ExploredTest:
             observed = subject.observe(self._item, FaultPlan())
             self._check_clean(observed, subject)
             subject.clean = subject.clean or observed.run
-            if case is not None and subject.clean.result is not None:
+            if case is not None and (subject.clean.result is not None or subject.clean.state is not UNSET):
                 subject.clean = with_noise(subject.clean, subject.observe(self._item, FaultPlan()).run)
         if case is None:
             self._warn_of_unknown_streams(subject.clean)

@@ -14,8 +14,8 @@ import offbook as package
 from offbook.clock import refuse_in_loop, run
 from offbook.errors import InputError, RecordingMismatchError
 from offbook.faults import FaultInjector, FaultLog, FaultPlan, PlannedFault, inject_tools, parse_fault
+from offbook.faults.log import describe_unfired
 from offbook.faults.order import CallOrder
-from offbook.faults.site import describe_unfired
 from offbook.gateway.gateway import ProviderGateway
 from offbook.messages import Reply, Request
 from offbook.pipeline import live_provider

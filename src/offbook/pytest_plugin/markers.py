@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -17,6 +17,7 @@ from offbook.errors import InputError
 from offbook.explore.options import gave_up_by
 from offbook.explore.schedule import parse_budget
 from offbook.explore.settings import AgentSettings, ExploreArguments
+from offbook.explore.state import check_state
 from offbook.explore.verdict import FINDING_TITLES, parse_verdicts
 from offbook.pytest_plugin.options import EXPLORE, OFFBOOK, RecordOption, options_of
 from offbook.pytest_plugin.recordings import default_recording, resolve_recording
@@ -43,8 +44,8 @@ class OffbookMarker(Struct, frozen=True, kw_only=True):
 class ExploreMarker(AgentSettings, frozen=True, kw_only=True):
     """The arguments of the markers `explore` of a test. `recording` is relative to the folder of the test.
 
-    `gave_up` may also be a function of what the test returned. What they leave out and `[explore]` of the config says
-    of the agent holds, and so does `[tools.NAME]`.
+    `gave_up` may also be a function of what the test returned, `state` is a function that returns the state that a run
+    has left. What they leave out and `[explore]` of the config says of the agent holds, and so does `[tools.NAME]`.
     """
 
     on_divergence: Literal["explore", "stop", "default"] = "explore"
@@ -54,6 +55,7 @@ class ExploreMarker(AgentSettings, frozen=True, kw_only=True):
     budget: int | str | None = None
     fail_on: tuple[str, ...] = tuple(FINDING_TITLES)
     isolated: bool = True
+    state: Any = None
 
 
 MARKER_ARGUMENTS = [name for name in ExploreMarker.__struct_fields__ if name != TOOLS]
@@ -86,14 +88,12 @@ def explore_marker_of(item: pytest.Item) -> ExploreMarker | None:
     if about_agent.get("on_divergence") == "live":  # a test never calls a model
         del about_agent["on_divergence"]
     marker = replace(_read_marker(item, EXPLORE, ExploreMarker, about_agent), tools=configured_tools(project))
-    try:
-        gave_up_by(marker.gave_up)
-    except InputError as error:
-        raise _marker_error(item, EXPLORE, f"gave_up: {error.reason}", hint=error.hint) from None
-    try:
-        parse_budget(marker.budget)
-    except InputError as error:
-        raise _marker_error(item, EXPLORE, f"budget: {error.reason}", hint=error.hint) from None
+    checks: dict[str, Callable[[Any], object]] = {"gave_up": gave_up_by, "state": check_state, "budget": parse_budget}
+    for name, check in checks.items():
+        try:
+            check(getattr(marker, name))
+        except InputError as error:
+            raise _marker_error(item, EXPLORE, f"{name}: {error.reason}", hint=error.hint) from None
     try:
         return replace(marker, fail_on=tuple(parse_verdicts(marker.fail_on, source=EXPLORE)))
     except InputError as error:

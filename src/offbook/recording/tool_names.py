@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -13,6 +14,19 @@ from offbook.recording.format.document import Document
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.keys import is_mcp_key
 from offbook.recording.stores.locate import open_store
+
+STEERING_TOOLS = frozenset(("exit_loop", "final_answer", "final_result", "set_model_response", "transfer_to_agent"))
+"""Tools of frameworks that end or redirect a run. They are never taken over, and so never recorded."""
+
+# Pydantic AI, and the agents SDK of OpenAI, in any version and language.
+_STEERING = re.compile(
+    r"The final response which ends this conversation|^Handoff to the .+ agent to handle the request"
+)
+
+
+def is_steering(function: JsonObject) -> bool:
+    """Return whether a tool, as a request offers it, ends or redirects the run of a framework, and changes nothing."""
+    return _STEERING.search(str(function.get("description") or "")) is not None
 
 
 class RecordedToolNames(Struct, frozen=True):
@@ -52,6 +66,12 @@ def recorded_tool_names(location: str | os.PathLike[str]) -> RecordedToolNames:
 def called_tool_names(location: str | os.PathLike[str]) -> tuple[str, ...]:
     """Return the `called` tools alone, without a look into the requests. Raises like `recorded_tool_names`."""
     return _called(_documents(location))
+
+
+def steering_tool_names(location: str | os.PathLike[str]) -> frozenset[str]:
+    """Return the tools that requests offer as ones that end or redirect a run. Raises like `recorded_tool_names`."""
+    exchanges = (exchange for document in _documents(location) for _, exchange in document)
+    return frozenset(each["name"] for exchange in exchanges for each in _offered(exchange) if is_steering(each))
 
 
 def answered_tool_names(location: str | os.PathLike[str]) -> frozenset[str]:

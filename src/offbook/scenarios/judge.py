@@ -615,7 +615,9 @@ def _conversation_errors(result: ConversationResult) -> Iterator[tuple[str, str,
             yield f"{judgement.metric}: {judgement.value}", judgement.reason, severity
     for failure in result.failures:
         if failure.kind != "severity":
-            yield f"{failure.kind}: {failure.reason}", failure.reason, FAILURE_SEVERITY
+            step, any_step = f"/{result.index + 1}/", "/…/"  # repeated conversations differ in their steps alone
+            reason = failure.reason.replace(step, any_step) if failure.kind == "mismatch" else failure.reason
+            yield f"{failure.kind}: {reason}", failure.reason, FAILURE_SEVERITY
 
 
 def group_by_label(results: Iterable[ConversationResult]) -> tuple[ErrorGroup, ...]:

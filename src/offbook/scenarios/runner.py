@@ -249,7 +249,8 @@ class ConversationRunner:
         provider = None if shared is None else PrefixedProvider(shared, f"{place.prefix}/")
         asked = None if provider is None else UnansweredCapture(self._priced(provider), tools.note_unanswered)
         user = self._user(scenario, provider)
-        limits = ConversationLimits(self._max_turns(scenario), self._rules.answer_timeout_s)
+        max_turns = max(scenario.max_turns or self._rules.max_turns, len(scenario.turns))
+        limits = ConversationLimits(max_turns, self._rules.answer_timeout_s)
         servers = self._participants.mcp.get(place.agent)
         environment = AgentEnvironment(tools, asked, {} if servers is None else servers.begin(place.prefix, tools))
         transcript = await Conversation(user, agent.begin(environment), tools, limits).run()
@@ -271,9 +272,6 @@ class ConversationRunner:
             cost_usd=transcript.cost_usd,
             latency_s=round(SYSTEM_CLOCK.monotonic_s() - started_s, LATENCY_DIGITS),
         )
-
-    def _max_turns(self, scenario: Scenario) -> int:
-        return max(scenario.max_turns or self._rules.max_turns, len(scenario.turns))
 
     def _priced(self, provider: Provider) -> Provider:
         """Return the provider of an agent; with a budget, one that makes no call whose cost is unknown."""

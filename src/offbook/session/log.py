@@ -9,8 +9,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.faults.log import FaultLog
-from offbook.faults.site import PlannedFault, ReachedSites
+from offbook.faults.log import FaultLog, ReachedSites
+from offbook.faults.site import PlannedFault
 from offbook.recording.format.keys import is_function_tool, is_mcp_key, tool_key
 from offbook.recording.match.cursor import Cursor, OverusedEntry, UnusedEntry
 from offbook.recording.stores.store import StoredExchange

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from abc import ABC, abstractmethod
 from contextlib import suppress
@@ -14,6 +15,7 @@ from typing import ClassVar
 from msgspec.structs import replace
 
 from offbook.errors import InputError
+from offbook.explore.cases import CASE_VARIABLE, case_name
 from offbook.explore.harness import HarnessFactory
 from offbook.explore.isolation import GRACE_S, ForkedProcess, ProcessEnding, wait_for_any
 from offbook.explore.monitor import PROCESS_ENDED, CaseReport, exit_text, is_own_module, killed_text
@@ -108,6 +110,7 @@ class IsolatedSubject(ABC):
 
     def _report(self, plan: FaultPlan, continuation: Continuation) -> bytes:
         is_clean, before = not self._harnesses.has_script, len(sys.modules)
+        os.environ[CASE_VARIABLE] = case_name(plan, continuation)
         try:
             run = self.run_here(plan, continuation)
             report = CaseReport(run=run, notes=self.notes, modules=_foreign_modules(before))

@@ -6,6 +6,9 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
+from offbook.explore.cases import chosen_case
 from offbook.explore.explorer import Exploration, Explorer
 from offbook.explore.harness import Harness, HarnessFactory
 from offbook.explore.monitor import MonitoredFunction
@@ -22,7 +25,8 @@ from offbook.explore.options import (
     select_variants,
 )
 from offbook.explore.run import Run
-from offbook.faults import FaultPlan
+from offbook.explore.state import State, check_state
+from offbook.faults import FaultPlan, parse_fault
 from offbook.recording.match.continuation import Continuation
 from offbook.recording.stores.locate import open_store
 from offbook.settings import configured_tools, find_project
@@ -37,9 +41,10 @@ class FunctionSubject(IsolatedSubject):
     Args:
         declared: the errors that the function raises when it gives up, as classes or names.
         declarations: declarations of tools by name, in addition to their own.
+        state: returns the state that a run has left.
 
     Raises:
-        InputError: the recording cannot be read.
+        InputError: the recording cannot be read, or `state` is no function.
     """
 
     def __init__(
@@ -51,10 +56,12 @@ class FunctionSubject(IsolatedSubject):
         divergence: Divergence = EXPLORE_DIVERGENCE,
         deadlines: Deadlines = DEFAULT_DEADLINES,
         declarations: Mapping[str, ToolDeclaration] = NO_DECLARATIONS,
+        state: State | None = None,
     ) -> None:
+        check_state(state)
         self.name = getattr(function, "__name__", "function")
         super().__init__(HarnessFactory(open_store(recording).read(), divergence, declarations=declarations), deadlines)
-        self._monitored = MonitoredFunction(function, declared=declared, deadlines=deadlines)
+        self._monitored = MonitoredFunction(function, declared=declared, deadlines=deadlines, state=state)
 
     def run_here(self, plan: FaultPlan, continuation: Continuation) -> Run:
         return self._monitored.run(self._harnesses, plan, continuation)
@@ -74,6 +81,8 @@ def explore_function(  # noqa: PLR0913 - each is an option of its own, given by 
     tools: Mapping[str, ToolDeclaration] = NO_DECLARATIONS,
     optional: Collection[str] = (),
     gave_up: str | GaveUp | None = None,
+    state: State | None = None,
+    cases: Iterable[str | Sequence[str]] = (),
     workers: Workers = "auto",
 ) -> Exploration:
     """Replay a function with each fault at each site of its recorded run.
@@ -92,6 +101,11 @@ def explore_function(  # noqa: PLR0913 - each is an option of its own, given by 
             are not named here are as `[tools.NAME]` of the nearest `offbook.toml` declares them.
         optional: the steps and tools that the function may go on without.
         gave_up: tells of what the function returned whether it has given up: a function, or a pattern.
+        state: returns the state that a run has left, in its process: a function of no arguments, or of the run. Bytes,
+            and what is in a `Path`, are compared as JSON, as text, or as the rows of an SQLite database. If it is that
+            of the clean run, other calls of effects are fine; if it is another and the result is the same, that is a
+            `wrong effect`.
+        cases: cases of your own, instead of those of `faults`: each a fault like `call=2: timeout 60000`, or several.
         workers: how many cases run at once; `auto` is one for each core.
 
     Raises:
@@ -105,6 +119,7 @@ def explore_function(  # noqa: PLR0913 - each is an option of its own, given by 
         divergence=divergence,
         deadlines=deadlines,
         declarations=declared_tools(in_config) | dict(tools),
+        state=state,
     )
     try:
         options = ExploreOptions(
@@ -116,6 +131,9 @@ def explore_function(  # noqa: PLR0913 - each is an option of its own, given by 
             gave_up=gave_up_by(gave_up),
             unchecked=frozenset(in_config),
         )
-        return Explorer(subject, options, executor=executor_of(subject, workers)).explore()
+        explorer = Explorer(subject, options, executor=executor_of(subject, workers))
+        plans = [[parse_fault(line) for line in ([case] if isinstance(case, str) else case)] for case in cases]
+        own = [replace(chosen_case(lines, explorer.clean), id=f"{number:04}") for number, lines in enumerate(plans, 1)]
+        return explorer.explore(own or None)
     finally:
         subject.close()

@@ -17,7 +17,13 @@ from offbook.explore.explorer import Subject
 from offbook.explore.options import Invariant
 from offbook.explore.settings import ExploreSettings
 from offbook.messages import JsonObject
-from offbook.recording.tool_names import answered_tool_names, called_tool_names, replayable_tool_names
+from offbook.recording.tool_names import (
+    STEERING_TOOLS,
+    answered_tool_names,
+    called_tool_names,
+    replayable_tool_names,
+    steering_tool_names,
+)
 from offbook.text import did_you_mean_file
 
 if TYPE_CHECKING:
@@ -102,9 +108,11 @@ def open_subject(spec: AnySubjectSpec, settings: ExploreSettings, notices: Notic
     Raises:
         InputError: something that it needs is missing or wrong, or the settings do not fit it.
     """
-    if (settings.results or settings.check is not None) and not isinstance(spec, ProgramSpec):
+    of_program = {"results": settings.results, "check": settings.check, "state_of": settings.state_of}
+    given = [name for name, value in of_program.items() if value]
+    if given and not isinstance(spec, ProgramSpec):
         hint = "they are for a program; assert what must hold in the scenario, or with -o invariants=FILE"
-        raise InputError("there is no program", source="results" if settings.results else "check", hint=hint)
+        raise InputError("there is no program", source=given[0], hint=hint)
     _check_program_settings(spec, settings)
     with ExitStack() as stack:
         match spec:
@@ -169,10 +177,6 @@ def _open_program(spec: ProgramSpec, settings: ExploreSettings, notices: Notices
     )
 
 
-STEERING_TOOLS = frozenset(("exit_loop", "final_answer", "final_result", "transfer_to_agent"))
-"""Tools of frameworks that end or redirect a run. They are never taken over, and so never recorded."""
-
-
 def real_tools(spec: ProgramSpec, settings: ExploreSettings) -> list[str]:
     """Return the tools that the program would run for real: those that its recording calls, unless they only read or
     we stand in for their MCP server.
@@ -184,6 +188,7 @@ def real_tools(spec: ProgramSpec, settings: ExploreSettings) -> list[str]:
     harmless = answered | settings.read_only_names | {name for name, tool in settings.tools.items() if tool.run}
     harmless |= STEERING_TOOLS if answered else frozenset()
     names = [name for name in called_tool_names(spec.recording) if name not in harmless]
+    names = [name for name in names if name not in steering_tool_names(spec.recording)] if names else []
     if spec.mcp is None:
         return names
     from offbook.subjects.program.tools import load_mcp_tools  # noqa: PLC0415 - only programs with MCP servers need it

@@ -193,7 +193,9 @@ class PlainArguments:
         self.schema = _plain_schema(hints)
 
     def convert(self, args: JsonObject) -> JsonObject:
-        return self._in_order(args) if self._fit(args) else self._typed.convert(args)
+        if not self._fit(args):
+            return self._typed.convert(args)
+        return {name: args[name] for name in self._hints.types if name in args} | args
 
     def _fit(self, args: JsonObject) -> bool:
         types = self._hints.types
@@ -202,9 +204,6 @@ class PlainArguments:
         if not self._hints.is_open and not args.keys() <= types.keys():
             return False
         return all(types.get(name, Any) is Any or type(value) is types[name] for name, value in args.items())
-
-    def _in_order(self, args: JsonObject) -> JsonObject:
-        return {name: args[name] for name in self._hints.types if name in args} | args
 
     @cached_property
     def _typed(self) -> TypedArguments:

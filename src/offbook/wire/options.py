@@ -59,10 +59,6 @@ class ServingOptions(StandInOptions, total=False):
     allow_origins: Iterable[str]
 
 
-def ignore_call(call: WireCall) -> None:
-    """Ignore a call."""
-
-
 class ProgramToolOptions(Struct, frozen=True, kw_only=True):
     """How the function tools of a program are answered: all run for real if `run_all`, else those that `run` names.
 
@@ -131,7 +127,7 @@ class WireOptions(Struct, frozen=True, kw_only=True):
     seed: int = 0
     retry_after_ms: float | None = None
     sink: Sink = NULL_SINK
-    on_call: Callable[[WireCall], None] = ignore_call
+    on_call: Callable[[WireCall], None] | None = None
     record: str | os.PathLike[str] | None = None
     record_mode: RecordMode = "append"
     live_from: int | None = None

@@ -40,7 +40,6 @@ from offbook.text import shorten
 from offbook.tools.effects import Effect, ToolDeclaration
 from offbook.vendors import codec_of
 from offbook.wire.faults import FaultTarget, apply_fault, with_retry_after
-from offbook.wire.options import ignore_call
 from offbook.wire.recordings import AnswerEncoder
 from offbook.wire.request import HttpRequest, ParsedRequest, RequestParser
 from offbook.wire.response import (
@@ -328,7 +327,7 @@ class WireSession(Session, Served):
         lenient_requests: bool = False,
         retry_after_ms: float | None = None,
         sink: Sink = NULL_SINK,
-        on_call: Callable[[WireCall], None] = ignore_call,
+        on_call: Callable[[WireCall], None] | None = None,
         explored_run: ExploredRun | None = None,
         memory: RequestMemory | None = None,
     ) -> None:
@@ -483,7 +482,8 @@ class WireSession(Session, Served):
         for counter, reason in ((self.failures, outcome.failure), (self.unrecorded, outcome.unrecorded)):
             if reason:
                 counter[reason] += 1
-        self._on_call(call)
+        if self._on_call is not None:
+            self._on_call(call)
 
     def start_tool_call(self, tool: str) -> ToolAttempt:
         """Number a call of an MCP tool, named `server.tool`, and find its fault."""
@@ -614,7 +614,7 @@ class WireSession(Session, Served):
     def _objects(self) -> StoredObjects:
         from offbook.wire.synthetic.objects import StoredObjects  # noqa: PLC0415 - a strict replay has none
 
-        return StoredObjects(self._ask)
+        return StoredObjects(self._ask, accepts_unknown=True)
 
     def _ask(self, path: str, body: JsonObject) -> HttpResponse:
         """Return what a client would get that made this model call; it is not in the list of calls."""

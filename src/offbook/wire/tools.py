@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from contextlib import suppress
 from typing import Any
 
@@ -21,12 +22,11 @@ from offbook.errors import (
 from offbook.events import NULL_SINK, FaultFired, Sink, ToolCalled
 from offbook.faults.order import DeliveredTwice, OpenCall
 from offbook.faults.tools import ToolFault
-from offbook.messages import JsonObject, result_text
+from offbook.messages import JsonObject
 from offbook.recording.call_cache import OWN_TURN, CallCache, CallTurn
 from offbook.recording.format.exchange import RecordedError, ToolExchange
 from offbook.recording.latency import NO_LATENCY, Latency
 from offbook.recording.match.cursor import AlikeArguments, ExchangeMatch, without_defaults
-from offbook.recording.redact.rules import redactor_in_force
 from offbook.session.numbers import ToolCallNames
 from offbook.session.recorder import Recorder
 from offbook.session.script import Script, ScriptedModels, ScriptedTools
@@ -35,28 +35,12 @@ from offbook.text import shorten
 from offbook.tools.effects import Effect
 from offbook.wire.options import ProgramToolOptions
 from offbook.wire.session import MAX_ERROR_CHARS, CallOutcome, ToolAttempt, WireCall, WireSession
+from offbook.wire.tool_remarks import ToolNote, ToolRemarks, difference_of
 
 logger = logging.getLogger("offbook.wire")
 
 TOOLS = "tools"
 """The vendor of tool calls in the list of calls."""
-
-
-class ToolNote(Struct, frozen=True, omit_defaults=True):
-    """What a program's process says about a framework or a tool: that it is taken over, or why not."""
-
-    framework: str = ""
-    version: str = ""
-    tool: str = ""
-    function: str = ""
-    problem: str = ""
-
-    def __str__(self) -> str:
-        if self.framework:
-            name = f"{self.framework} {self.version}".strip()
-            return f"the tools of {name} cannot be taken over ({self.problem}): they run for real, and are not recorded"
-        problem = f"{self.function}: {self.problem}" if self.function else self.problem
-        return f"the tool {self.tool} cannot be taken over ({problem}): it runs for real, and is not recorded"
 
 
 class ToolMessage(Struct, frozen=True):
@@ -99,7 +83,6 @@ AS_IT_WAS = ToolAnswer()
 UNREADABLE = ToolAnswer(
     error=RecordedError("bad_message", "offbook could not read a message about a tool"), refused=True
 )
-MAX_OUTCOME_CHARS = 300
 
 
 class ProgramToolCall(Struct, frozen=True, kw_only=True):
@@ -154,6 +137,38 @@ class _OpenCall(Struct, frozen=True):
         return str(Effect(tool=self.tool, arguments=self.arguments))
 
 
+class _Turns:
+    """The turns of processes that share a recording: only one of them makes a call that all make."""
+
+    def __init__(self, cache: CallCache, source: RecordedTools) -> None:
+        self._cache, self._source, self._names = cache, source, ToolCallNames()
+
+    async def wait_for(self, call: _OpenCall) -> _OpenCall:
+        """Wait until a call is recorded by another process, or is ours to make, and return it with its turn.
+
+        Raises:
+            RecordingUnavailableError: the recording cannot be reached.
+        """
+        if (fault := _fault_of(call.attempt)) is not None and not fault.runs_tool:
+            return call
+
+        def is_recorded() -> bool:
+            return self._source.look_up(call.tool, call.arguments).mismatch is None
+
+        name = self._names.start(call.tool, call.arguments)
+        if self._cache.has_answer(is_recorded):
+            return call
+        turn = await self._cache.turn(name, is_recorded)
+        return call if turn.is_answered else replace(call, turn=turn)
+
+    def give_up(self, call: _OpenCall) -> None:
+        """Let other processes make a call that is not recorded."""
+        if call.turn is not OWN_TURN:
+            self._names.undo(call.tool, call.arguments)
+            with suppress(RecordingUnavailableError):  # the lease ends by itself
+                call.turn.release()
+
+
 class ProgramTools:
     """Answers the tool calls of one run, from `source` or, if that has none and they may run, by the tools themselves.
 
@@ -165,6 +180,8 @@ class ProgramTools:
         latency: how long replayed answers take.
         default_response: the result of a call that a lenient recording does not have.
         sink: gets an event for each call, and for each fault that fires.
+
+    `taken` are the tools that were asked about, `ran` how often each has run for real.
     """
 
     def __init__(
@@ -184,11 +201,11 @@ class ProgramTools:
         self._recorder, self._options, self._clock = recorder, options, clock
         self._latency, self._default_response, self._sink = latency, default_response, sink
         self.taken: set[str] = set()
-        self._notes: dict[ToolNote, None] = {}
-        self._opaque: dict[str, str] = {}
-        self._differing: list[str] = []
+        self.ran = Counter[str]()
+        self._remarks = ToolRemarks(effects=options.effects)
         self._open: dict[int, _OpenCall] = {}
-        self._names = ToolCallNames()
+        cache = None if recorder is None else recorder.cache
+        self._turns = None if cache is None or source is None else _Turns(cache, source)
         self._is_noted = False
 
     @property
@@ -209,14 +226,7 @@ class ProgramTools:
     @property
     def remarks(self) -> list[str]:
         """What could not be taken over, runs for real because of its results, and returned something else today."""
-        opaque = [
-            f"{tool} returned a {kind}, which cannot be rebuilt: in a replay, {tool} "
-            f"{'is refused, as it has an effect' if tool in self._options.effects else 'runs for real'}"
-            if self.is_live
-            else f"{tool} ran for real: it returned a {kind}, which cannot be rebuilt from a recording"
-            for tool, kind in self._opaque.items()
-        ]
-        return [*(str(note) for note in self._notes if note.problem), *opaque, *self._differing]
+        return self._remarks.lines(is_live=self.is_live)
 
     def answer(self, message: ToolMessage) -> ToolAnswer | None:
         """Answer what a program asks or says; None if it is killed instead."""
@@ -226,7 +236,7 @@ class ProgramTools:
     @property
     def may_wait(self) -> bool:
         """Whether answers may have to wait: for other calls of the run, or for a process that makes the same call."""
-        return self.session.has_orders or self._cache is not None
+        return self.session.has_orders or self._turns is not None
 
     async def answer_in_order(self, message: ToolMessage) -> ToolAnswer | None:
         """Like `answer`, when other processes and the fault plan let the answer leave."""
@@ -237,7 +247,9 @@ class ProgramTools:
             under_way = self.session.order.start(call.attempt.site) if self.session.has_orders else None
             call = replace(call, under_way=under_way)
         try:
-            answer = self._answer(call if message.has_run else await self._in_turn(call), message)
+            if self._turns is not None and not message.has_run and not self._options.runs(call.tool):
+                call = await self._turns.wait_for(call)
+            answer = self._answer(call, message)
         except RecordingUnavailableError as error:
             answer = self._refuse(call, error)
         if call.under_way is not None and (answer is None or not answer.run):
@@ -247,32 +259,9 @@ class ProgramTools:
                 self.session.order.end(call.under_way)
         return answer
 
-    @property
-    def _cache(self) -> CallCache | None:
-        return None if self._recorder is None else self._recorder.cache
-
-    async def _in_turn(self, call: _OpenCall) -> _OpenCall:
-        """Wait until a call is recorded by another process, or is ours to make, and return it with its turn.
-
-        Raises:
-            RecordingUnavailableError: the recording cannot be reached.
-        """
-        source, cache, fault = self.source, self._cache, _fault_of(call.attempt)
-        if source is None or cache is None or self._options.runs(call.tool) or (fault and not fault.runs_tool):
-            return call
-
-        def is_recorded() -> bool:
-            return source.look_up(call.tool, call.arguments).mismatch is None
-
-        name = self._names.start(call.tool, call.arguments)
-        if cache.has_answer(is_recorded):
-            return call
-        turn = await cache.turn(name, is_recorded)
-        return call if turn.is_answered else replace(call, turn=turn)
-
     def _call_of(self, message: ToolMessage) -> _OpenCall | None:
         """Return the call that a message is about, which starts if it is new; None if there is none."""
-        self._notes |= dict.fromkeys(message.notes)
+        self._remarks.note(message.notes)
         if message.call:
             return self._open.pop(message.call, None)
         if not message.tool:
@@ -305,7 +294,7 @@ class ProgramTools:
         if self._options.runs(call.tool):
             recorded = self._recorded(call)
             if recorded is None and not self.is_live:
-                self._differing.append(f"{call} ran for real, and is not recorded")
+                self._remarks.note_difference(f"{call} ran for real, and is not recorded")
             return self._run(replace(call, recorded=recorded))
         found, outcome = self._find(call, is_lost=fault is not None and fault.breaks_response)
         if found.is_opaque and call.tool in self._options.effects:
@@ -348,11 +337,12 @@ class ProgramTools:
     @property
     def _may_run_first(self) -> bool:
         """Whether all calls are made and recorded, whatever they are."""
-        is_recorded = self.is_live and self.source is None and self._cache is None
+        is_recorded = self.is_live and self.source is None and self._turns is None
         return is_recorded and not any(self.session.plan) and not self.session.is_explored
 
     def _end(self, call: _OpenCall, message: ToolMessage) -> ToolAnswer | None:
         """Record what a tool has done, and return what the program gets instead."""
+        self.ran[call.tool] += 1
         if message.cancelled:
             self._give_up(call)
             return AS_IT_WAS
@@ -363,10 +353,9 @@ class ProgramTools:
             error=message.error,
             latency_ms=round((self._clock.monotonic_s() - call.started_s) * 1000.0, 3),
         )
-        if did.is_opaque:
-            self._opaque[call.tool] = did.result_type or ""
-        if call.recorded is not None and (difference := _difference(call.recorded, did)):
-            self._differing.append(f"{call} {difference}")
+        self._remarks.note_result(call.tool, did)
+        if call.recorded is not None and (difference := difference_of(call.recorded, did)):
+            self._remarks.note_difference(f"{call} {difference}")
         if self._recorder is None or not self._recorder.is_live or call.recorded is not None:
             return self._finish(call, did, CallOutcome("passed"), is_real=True)
         try:
@@ -382,11 +371,8 @@ class ProgramTools:
         return self._finish(call, did, CallOutcome("recorded", recorded.key), is_real=True)
 
     def _give_up(self, call: _OpenCall) -> None:
-        """Let other processes make a call that is not recorded."""
-        if call.turn is not OWN_TURN:
-            self._names.undo(call.tool, call.arguments)
-            with suppress(RecordingUnavailableError):  # the lease ends by itself
-                call.turn.release()
+        if self._turns is not None:
+            self._turns.give_up(call)
 
     def _refuse(self, call: _OpenCall, error: InputError) -> ToolAnswer:
         """Return the answer to a call that cannot be recorded, or whose recording cannot be reached."""
@@ -463,20 +449,6 @@ class ProgramTools:
 
 def _fault_of(attempt: ToolAttempt) -> ToolFault | None:
     return attempt.fault if isinstance(attempt.fault, ToolFault) else None
-
-
-def _difference(recorded: ToolExchange, did: ToolExchange) -> str:
-    """Return how a result differs from the recorded one, which has no secrets; empty if it does not."""
-    if did.is_opaque and did.result_type == recorded.result_type:  # their texts may differ by order, or an address
-        return ""
-    today, before = (_outcome_text(each) for each in (redactor_in_force().redact_tool(did), recorded))
-    return "" if today == before else f"{today} today; recorded: it {before}"
-
-
-def _outcome_text(exchange: ToolExchange) -> str:
-    if exchange.error is not None:
-        return shorten(f"raised {exchange.error.type}: {exchange.error.message}", MAX_OUTCOME_CHARS)
-    return shorten(f"returned {result_text(exchange.answer)}", MAX_OUTCOME_CHARS)
 
 
 def _answer(exchange: ToolExchange, wait_s: float) -> ToolAnswer:

@@ -198,7 +198,8 @@ def test_a_miss_that_the_program_swallows_is_reported_with_what_differs_and_how_
     assert "offbook: call 1 has no answer: asked.json: " in err
     assert "-What is the weather?" in err
     assert "+What is the whether?" in err
-    assert "hint: record it again, or undo the change: offbook exec --record asked.json --record-mode fresh -- " in err
+    again = "record it again, or undo the change: offbook exec --record asked.json --record-mode fresh -- "
+    assert f"hint: is asked.json the recording of this program? If it is, {again}" in err
     assert err.count("whether") == 2
 
 
@@ -939,3 +940,52 @@ def test_what_is_no_variable_is_refused_before_the_program_runs(run, write, comm
     assert code == 2
     assert "MY_LLM_URL=/v1" in complaint
     assert not Path("ran").exists()
+
+
+SENDS_A_DANGLING_CALL = """
+import json, os, urllib.error, urllib.request
+call = {"id": "c1", "type": "function", "function": {"name": "pay", "arguments": "{}"}}
+messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": None, "tool_calls": [call]}]
+body = json.dumps({"model": "gpt-4o", "messages": [*messages, {"role": "user", "content": "Go on"}]}).encode()
+try:
+    print(urllib.request.urlopen(os.environ["OPENAI_BASE_URL"] + "/chat/completions", body).status)
+except urllib.error.HTTPError as error:
+    print(error.code, json.load(error)["error"]["type"])
+"""
+
+
+def test_a_request_that_the_api_would_refuse_is_refused_and_fails_the_run(execute, write):
+    write("run.json", json.dumps({"_version": 2, "any": {"content": "x"}}))
+    code, out, err = execute("--replay", "run.json", "--", sys.executable, "-c", SENDS_A_DANGLING_CALL)
+    assert code == 3
+    assert out == "400 invalid_request_error\n"
+    assert "the API would refuse this request (400): messages.1: tool call 'c1' has no result" in err
+    assert "the real API would refuse requests of the command" in err
+
+
+def test_lenient_requests_are_answered(execute, write):
+    write("run.json", json.dumps({"_version": 2, "any": {"content": "x"}}))
+    options = ["--replay", "run.json", "-o", "lenient_requests=true"]
+    code, out, _ = execute(*options, "--", sys.executable, "-c", SENDS_A_DANGLING_CALL)
+    assert code == 0
+    assert out == "200\n"
+
+
+@pytest.mark.parametrize(("program", "code"), [("raise SystemExit(7)", 7), ("import os; os.kill(os.getpid(), 9)", 137)])
+def test_a_program_that_fails_without_a_call_is_told_how_to_reach_the_server(execute, program, code):
+    ended, _, err = execute("--replay", "run.json", "--", *PYTHON, program)
+    assert ended == code
+    assert "the command failed, and made no call to the server\n  hint: if it got that far, let its clients take" in err
+
+
+def test_an_option_behind_the_command_is_noted(execute, weather):
+    err = execute("--replay", "asked.json", "--", *ASK, "What is the weather?", "--run-tools")[2]
+    assert "note: the program gets --run-tools; options of offbook exec come before the command\n" in err
+
+
+def test_a_config_beside_the_script_that_is_not_read_is_noted(execute, tmp_path):
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop/offbook.toml").write_text("[tools.refund]\neffect = true\n")
+    (tmp_path / "shop/agent.py").write_text("")
+    err = execute("--replay", "run.json", "--", sys.executable, "shop/agent.py")[2]
+    assert "note: shop/offbook.toml is not read: a config is looked for in the working folder, and above it\n" in err

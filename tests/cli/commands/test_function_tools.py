@@ -261,3 +261,11 @@ def test_a_call_whose_arguments_do_not_fit_raises_as_ever_and_is_no_call_of_the_
     _, _, err = project("exec", "--replay", "run.json", *PROGRAM)
     assert "unexpected keyword argument 'ordr'" in err
     assert "tool look" not in err
+
+
+def test_an_exploration_with_real_tools_counts_what_the_ledger_has(project):
+    _, _, err = project("explore", "--replay", "run.json", "--run-tools", "--faults", "tool_error", *PROGRAM)
+    ran = [line.split()[0] for line in Path("ledger").read_text().splitlines()]
+    counts = {"look": ran.count("look"), "refund": ran.count("refund"), "send_mail": ran.count("mail")}
+    told = ", ".join(f"{tool} {count} time{'s' * (count > 1)}" for tool, count in counts.items() if count)
+    assert f"note: tools ran for real in all: {told}\n" in err

@@ -73,7 +73,8 @@ class TestExplorations:
         faults = (
             "--faults",
             "http_error 401,tool_lost,connection_reset",
-            "--pairs",
+            "-o",
+            "pairs=true",
             "--budget",
             "12",
             "--fail-on",

@@ -34,7 +34,13 @@ class TestUnanswered:
         code, out, _err = run("test", "--replay", "empty.json")
         assert code == 3
         assert "mismatch: " in out
-        assert "hint: record it again, or undo the change: offbook test --record empty.json --record-mode all" in out
+        assert "hint: record it again, or undo the change: offbook test --record empty.json --record-mode fresh" in out
+
+    def test_repeated_conversations_miss_for_one_cause(self, run, careless):
+        out = run("test", "--replay", "empty.json", "--repeat", "5")[1]
+        (cause,) = [line for line in out.splitlines() if line.startswith("  high")]
+        assert "asks/booking/…/" in cause
+        assert "5 conversations" in cause
 
     def test_the_hint_names_the_same_scenarios_and_leaves_json_alone(self, run, careless):
         code, out, err = run("test", "sim_it.py", "--scenario", "asks", "--replay", "empty.json", "--json")

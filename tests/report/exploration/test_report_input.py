@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from offbook.explore.verdict import Assessment
-from offbook.report.exploration.report_input import causes_of_findings, group_findings
+from offbook.report.exploration.report_input import causes_of_findings, exploration_notes, group_findings
 from tests.report.exploration import explorations
 
 
@@ -52,3 +52,31 @@ def test_a_finding_reports_its_first_case_and_its_evidence_if_there_is_any():
 
 def test_a_sound_agent_has_none():
     assert group_findings(explorations.sound()) == []
+
+
+def test_the_notes_say_which_tool_to_declare_and_how_many_cases_that_decides():
+    exploration = explorations.sound()
+    told = "refund ran 2 times instead of once", "nothing is declared about refund; if it only reads: read_only=True"
+    results = [explorations.judged(each.case, each.run, "possible repeat", *told) for each in exploration.results[:3]]
+    clean = replace(exploration.clean, declarations={})
+    assert list(exploration_notes(replace(exploration, clean=clean, results=tuple(results)))) == [
+        (
+            "1 tool changed something or may have (refund): declare [tools.refund] effect = true, or read_only = true "
+            "→ 3 cases would be decided"
+        )
+    ]
+
+
+def test_the_notes_suggest_a_pattern_for_results_that_nothing_judges():
+    exploration = explorations.sound()
+    runs = [replace(exploration.clean, result=f"Auftrag {number} (noch) nicht geprüft. Bald!") for number in (17, 18)]
+    results = [
+        explorations.judged(each.case, run, "different outcome", "it changed something else")
+        for each, run in zip(exploration.results, runs, strict=False)
+    ]
+    assert list(exploration_notes(replace(exploration, results=tuple(results)))) == [
+        (
+            "2 cases end with other changes and a result like this; if it says that the run gave up, declare it: "
+            r"--gave-up '(?i)auftrag \S+ \(noch\) nicht geprüft'"
+        )
+    ]

@@ -117,6 +117,44 @@ def test_what_is_no_file_of_the_program_is_refused_before_it_runs(agent, results
     assert refused.value.source == f"results={results}"
 
 
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_program_can_name_its_case_in_a_ledger_of_its_own(agent, project, fresh):
+    project.write("agent.py", f"{AGENT}\nPath('case.txt').write_text(os.environ['OFFBOOK_CASE'])\n")
+    exploration = explored(agent, results=("case.txt",), fresh=fresh)
+    named = {str(each.case): each.run.result["files"].get("case.txt") for each in exploration.results}
+    assert exploration.clean.result["files"]["case.txt"] == "clean"
+    assert named[LAST] == LAST
+
+
+@pytest.mark.parametrize("command", [False, True])
+def test_the_state_that_a_program_leaves_is_compared(agent, command):
+    print_it = f"{sys.executable} -c 'print(open(\"report.txt\").read())'"
+    state_of, results = (print_it, ("report.txt",)) if command else ("report.txt", ())
+    exploration = explored(agent, state_of=state_of, results=results)
+    found = at(exploration, LAST)
+    assert "second: B" in exploration.clean.state
+    assert "second: B" not in found.run.state
+    assert found.verdict == ("undetected" if command else "wrong effect")  # the file is a part of the result
+    assert not Path("report.txt").exists()
+
+
+def test_a_folder_and_a_database_can_be_the_state(agent, project):
+    writes = (
+        "import sqlite3; base = sqlite3.connect('box/paid.db'); base.execute('CREATE TABLE paid (id)'); base.commit()"
+    )
+    project.write("agent.py", f"import os; os.makedirs('box', exist_ok=True); {writes}\n{AGENT}")
+    state = explored(agent, state_of="box").clean.state
+    assert list(state) == ["paid.db"]
+    assert "CREATE TABLE paid (id)" in state["paid.db"]
+
+
+def test_a_state_that_is_not_there_and_a_command_that_fails_are_errors(agent):
+    with pytest.raises(InputError, match="the run without a fault has left no such file"):
+        explored(agent, state_of="none.db")
+    with pytest.raises(InputError, match="the command of state_of failed"):
+        explored(agent, state_of=f"{sys.executable} -c 'raise SystemExit(3)'")
+
+
 def test_a_link_is_refused_because_what_is_behind_it_could_be_lost(agent, tmp_path):
     (tmp_path / "elsewhere").write_text("precious")
     Path("report.txt").symlink_to(tmp_path / "elsewhere")
@@ -182,7 +220,7 @@ def test_what_is_no_command_is_refused_before_anything_runs(agent, check, reason
         explored(agent, check=check)
 
 
-@pytest.mark.parametrize("settings", [{"results": ("out.txt",)}, {"check": "true"}])
+@pytest.mark.parametrize("settings", [{"results": ("out.txt",)}, {"check": "true"}, {"state_of": "a.db"}])
 def test_only_programs_have_result_files_and_checks(settings):
     spec = WorkflowSpec(recording="run.json", file="flow.yaml")
     with pytest.raises(InputError, match="there is no program"), open_subject(spec, ExploreSettings(**settings)):

@@ -71,6 +71,7 @@ ROWS = (
     Row("wrong_types"),
     Row("wrong_values"),
     Row("doubled_tool_calls"),
+    Row("shared_tool_id"),
     Row("one_more_tool"),
 )
 

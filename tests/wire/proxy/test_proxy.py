@@ -2,9 +2,11 @@
 
 import gzip
 import logging
+import resource
 import shutil
 import socket
 import threading
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 
 import brotli
@@ -65,6 +67,11 @@ def ask(server, body=None, *, place="/v1/chat/completions", **options):
 
 def streamed(server, *, place="/v1/chat/completions", body=None):
     return HTTP.stream("POST", server.url + place, json=body or chat(stream=True))
+
+
+def peak_memory_kb():
+    """The largest part of memory that this process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 class TestPassingOn:
@@ -298,15 +305,29 @@ class TestWhatIsRecorded:
             assert stream.read() == event(b"\xff\xfe") + DONE
         assert [exchange.wire.content() for exchange in exchanges(path)] == [body, event(b"\xff\xfe") + DONE]
 
-    def test_a_body_that_comes_packed_though_nobody_asked_is_unpacked(self, server, upstream, path):
+    def test_a_body_that_comes_packed_though_nobody_asked_is_passed_on_so_and_recorded_unpacked(
+        self, server, upstream, path
+    ):
         body = chat_answer("Packed")
         packed = [bytes([byte]) for byte in gzip.compress(body)]
         upstream.answer = lambda call: call.stream(*packed, content_type="application/json", content_encoding="gzip")
         answer = ask(server)
         assert answer.content == body
-        assert "content-encoding" not in answer.headers
+        assert answer.headers["content-encoding"] == "gzip"
         assert exchanges(path)[0].content == "Packed"
         assert exchanges(path)[0].wire.content() == body
+
+    def test_a_small_body_that_unpacks_to_a_very_large_one_costs_no_memory(self, server, upstream, path):
+        packer = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS | 16)
+        zeros = bytes(1024 * 1024)
+        bomb = b"".join(packer.compress(zeros) for _ in range(500)) + packer.flush()
+        upstream.answer = lambda call: call.whole(bomb, content_encoding="gzip")
+        before_kb = peak_memory_kb()
+        with HTTP.stream("GET", server.url + "/v1/models") as answer:
+            assert b"".join(answer.iter_raw()) == bomb
+        assert peak_memory_kb() - before_kb < 200 * 1024
+        assert server.calls[0].outcome == "passed"
+        assert exchanges(path) == []
 
     @pytest.mark.parametrize(
         ("name", "pack"), [("zstd", zstandard.compress), ("br", brotli.compress), ("gzip", gzip.compress)]

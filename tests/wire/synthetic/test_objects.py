@@ -8,6 +8,9 @@ import openai
 import pytest
 
 from offbook import serving
+from offbook.messages import Response
+from offbook.wire.request import HttpRequest, parse_request
+from offbook.wire.response import HttpResponse
 from offbook.wire.synthetic import objects
 
 ANSWERS = {"any": [{"content": "One."}, {"content": "Two."}, {"content": "Three."}]}
@@ -168,6 +171,19 @@ class TestBatches:
         assert [each.id for each in claude.messages.batches.list(limit=2)] == made[::-1]
         claude.messages.batches.delete(made[1])
         assert [each.id for each in claude.messages.batches.list()] == [made[2], made[0]]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
+@pytest.mark.parametrize("path", ["/v1/conversations/conv_9", "/v1/chat/completions/chatcmpl-9"])
+def test_an_unknown_id_is_accepted_only_where_it_may_be(method, path):
+    asked = parse_request(HttpRequest(method, path, "", {}, b"{}"))
+    statuses = [
+        objects.StoredObjects(lambda *_: HttpResponse(500), accepts_unknown=accepts)
+        .answer(asked, Response("Hi"))
+        .status
+        for accepts in (True, False)
+    ]
+    assert statuses == [200, 404]
 
 
 def test_moderations_find_nothing_in_each_input(client):

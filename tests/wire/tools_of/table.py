@@ -13,7 +13,7 @@ COLUMNS = {
     "recorded": "test_each_call_is_recorded_once",
     "replayed": "test_a_replay_says_the_same_and_runs_no_tool",
     "broken": "test_each_fault_of_a_tool_fires",
-    "explored": "test_an_exploration_has_rows_for_tools_and_runs_none",
+    "explored": "test_an_exploration_fires_each_fault_at_each_tool_and_runs_none",
 }
 """The test that says it, by the title of a column."""
 

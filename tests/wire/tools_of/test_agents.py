@@ -22,9 +22,11 @@ PROGRAMS = Path(__file__).parent / "agents"
 COMMAND = Path(sys.executable).parent / "offbook"
 FAULTS = ("injected_text", "oversized_result", "tool_empty", "tool_error", "tool_garbled", "tool_lost", "tool_timeout")
 """Those of any tool. The others are of MCP servers."""
+EXPLORED = tuple(fault for fault in FAULTS if fault.startswith("tool_"))
+"""Those that explorations try by themselves."""
 LEDGER = "look_up 7\nrefund 7\n"
-TIMEOUT_S = 120
-pytestmark = pytest.mark.timeout(600)
+TIMEOUT_S = 300
+pytestmark = pytest.mark.timeout(900)
 
 
 def _asks_for(tool: str) -> dict[str, Any]:
@@ -129,11 +131,23 @@ def test_each_fault_of_a_tool_fires(agent: Recorded, fault: str) -> None:
     assert agent.take_ledger() == ""
 
 
-def test_an_exploration_has_rows_for_tools_and_runs_none(agent: Recorded) -> None:
-    explored = agent.run("explore", "--replay", "run.json", "--faults", "tool_error,tool_lost", "--json")
+def test_an_exploration_fires_each_fault_at_each_tool_and_runs_none(agent: Recorded) -> None:
+    explored = agent.run("explore", "--replay", "run.json", "--faults", ",".join(EXPLORED), "--json")
     assert explored.returncode in (0, 1), explored.stderr
-    cases = [each["case"] for each in json.loads(explored.stdout)["explored"]]
-    assert set(cases) >= {
-        f"tool={tool} call=1: {fault}" for tool in agent.tools for fault in ("tool_error", "tool_lost")
-    }
+    assert _fired(explored) >= {f"tool={tool} call=1: {fault}" for tool in agent.tools for fault in EXPLORED}
     assert agent.take_ledger() == ""
+
+
+@pytest.mark.parametrize("fault", sorted(set(FAULTS) - set(EXPLORED)))
+def test_an_exploration_fires_a_fault_that_is_asked_for_and_runs_none(agent: Recorded, fault: str) -> None:
+    line = f"tool={agent.tools[1]} call=1: {fault}"
+    explored = agent.run("explore", "--replay", "run.json", "--fault", line, "--json")
+    assert explored.returncode in (0, 1), explored.stderr
+    assert line in _fired(explored)
+    assert agent.take_ledger() == ""
+
+
+def _fired(explored: subprocess.CompletedProcess[str]) -> set[str]:
+    """The faults that fired, without their parameters: `tool=refund call=1: tool_timeout`."""
+    fired = (line for each in json.loads(explored.stdout)["explored"] for line in each["run"]["fired"])
+    return {f"{place}: {fault.split()[0]}" for place, _, fault in (line.partition(": ") for line in fired)}

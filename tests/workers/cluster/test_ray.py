@@ -176,7 +176,7 @@ def test_a_cluster_gets_the_working_directory_and_gives_the_same_bytes(suite, he
 
 
 def test_ctrl_c_ends_the_workers_and_reports_what_had_ended(project):
-    command = [COMMAND, *EXPLORE, "--pairs", "--workers", "ray", "--reporter", "json=report.json"]
+    command = [COMMAND, *EXPLORE, "-o", "pairs=true", "--workers", "ray", "--reporter", "json=report.json"]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while running.poll() is None and not (workers := _workers_in(Path.cwd(), "offbook.workers.cases")):
         time.sleep(0.05)

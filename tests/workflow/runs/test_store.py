@@ -427,3 +427,26 @@ def test_a_log_that_cannot_be_written_ends_the_run(desk, tmp_path):
     log.mkdir()
     with stored_run, pytest.raises(RunError, match=r"steps\.jsonl"):
         stored_run.end("succeeded")
+
+
+def test_a_linked_run_is_none_of_ours_and_pruning_leaves_it(desk, tmp_path):
+    chain = desk()
+    for _ in range(3):
+        with chain.start():
+            pass
+    [first, *_] = chain.store.ids()
+    elsewhere = (tmp_path / "runs" / first).rename(tmp_path / "elsewhere")
+    (tmp_path / "runs" / first).symlink_to(elsewhere)
+    assert len(chain.store.ids()) == 2
+    assert len(chain.store.prune(keep=0)) == 2
+    assert (elsewhere / "run.json").exists()
+
+
+def test_a_run_with_a_link_in_its_folder_is_not_gone_on_with(desk, tmp_path):
+    chain = desk()
+    with chain.start():
+        pass
+    [run_id] = chain.store.ids()
+    (tmp_path / "runs" / run_id / "calls" / "extra").symlink_to("/etc/hostname")
+    with pytest.raises(RunError, match="extra is a link"):
+        chain.store.resume(run_id)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from offbook.cli.declared import with_options
+from offbook.cli.options import with_options
 from offbook.wire.settings import ExecArguments
 
 SETTINGS = {"context_settings": {"allow_interspersed_args": False}}

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from offbook.cli.declared import with_options
-from offbook.cli.options import ProgramCommand, check_placeholder, program_args
+from offbook.cli.options import ProgramCommand, check_placeholder, program_args, with_options
 from offbook.errors import InputError
 from offbook.explore.settings import DEFAULT_RESPONSE, ExploreArguments
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from offbook.cli.declared import with_options
+from offbook.cli.options import with_options
 from offbook.wire.settings import ServeArguments
 
 

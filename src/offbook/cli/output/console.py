@@ -207,7 +207,7 @@ class FaultTally(Struct, frozen=True, omit_defaults=True):
 
 def tally_faults(log: Log, *, completed_before: Collection[str] = ()) -> FaultTally:
     """Return the tally of a run. A fault that may have fired in a step of an earlier run does not count as unfired."""
-    from offbook.faults.site import why_unfired
+    from offbook.faults.log import why_unfired
 
     steps, reached = {_LOOP_ROUND.sub("", path) for path in completed_before}, log.reached
     unfired = [line for line in log.unfired() if not _may_be_among(line, steps)]

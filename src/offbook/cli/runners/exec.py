@@ -19,6 +19,7 @@ from offbook.cli.options import check_placeholder
 from offbook.cli.output.console import print_message
 from offbook.cli.output.wire import WireReportFile, WireSummary
 from offbook.cli.run_program import ChildExit, run_child
+from offbook.cli.runners.command_notes import command_notes
 from offbook.cli.runners.mcp_servers import McpServers
 from offbook.cli.runners.wire import (
     EffectReports,
@@ -71,6 +72,8 @@ def run_program(command: list[str], options: ExecArguments, *, given: ExecArgume
         return _print_not_started(command[0], FileNotFoundError())
     if not options.quiet:
         print_notes(options)
+        for note in command_notes(command, ExecArguments, name="exec"):
+            print_message("note: ", note, is_err=True)
         if options.live_from_call is not None:
             model = f" with {options.model}" if options.model else ""
             live = f"live from call {options.live_from_call} on{model}"

@@ -23,6 +23,7 @@ from offbook.cli.output.exploration import (
 )
 from offbook.cli.parse import check_models, parse_shard_option, parse_state, parse_workers, report_lines
 from offbook.cli.run_program import Interruption, Termination
+from offbook.cli.runners.command_notes import command_notes
 from offbook.config import import_from, plan_run
 from offbook.config.recordings import is_folder, slug
 from offbook.errors import InputError
@@ -213,6 +214,9 @@ class _Exploration:
             exploration = explorer.explore(self._only(explorer))
             self.reporter.finish(exploration)
             self._keep(subject, exploration, minimises=explorer.has_time)
+            if ran := getattr(subject, "ran_for_real", None):
+                counts = ", ".join(f"{tool} {pluralize(count, 'time')}" for tool, count in sorted(ran.items()))
+                self.remark(f"tools ran for real in all: {counts}")
         self._note_unknown_tools(exploration)
         return self._exit_code(exploration)
 
@@ -290,7 +294,11 @@ class _Exploration:
             print_message("note: ", text, is_err=True)
 
     def _announce(self) -> None:
-        """Say which tools a program runs for real, and which folders it keeps."""
+        """Say what is overlooked in a command, which tools a program runs for real, and which folders it keeps."""
+        if isinstance(self._spec, ProgramSpec):
+            reads_config = self._options.config is None
+            for note in command_notes(self._spec.command, ExploreArguments, name="explore", reads_config=reads_config):
+                self.remark(note)
         if self._real_tools:
             where = "in the run without a fault" + ("" if self._options.list_cases else ", and in every case")
             self.remark(f"the program runs its tools for real {where}: {', '.join(self._real_tools)}")

@@ -256,7 +256,7 @@ def _exit_code(code: int, session: WireSession) -> int:
     """Print what went wrong in a session over stdio, and return the exit code: that of the server, if it failed."""
     from offbook.cli import FAILED, MISMATCH
     from offbook.cli.output.console import print_message
-    from offbook.faults.site import describe_unfired
+    from offbook.faults.log import describe_unfired
     from offbook.text import pluralize
 
     for reason, count in session.failures.items():

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from offbook.errors import InputError
 from offbook.events import NULL_SINK, Sink
+from offbook.private_folder import PrivateFolder
 
 if TYPE_CHECKING:
     from offbook.mcp.config import McpConfig
@@ -44,7 +44,7 @@ class McpServers:
         self._config: McpConfig | None = None
         self._recorder: McpRecorder | None = None
         self._recording = options.replay
-        self._folder: TemporaryDirectory[str] | None = None
+        self._folder: PrivateFolder | None = None
         if options.mcp is not None:
             self._open(options.mcp, options, environment, sink)
 
@@ -69,7 +69,7 @@ class McpServers:
         except InputError:
             self._close_recorder()
             raise
-        self._folder = TemporaryDirectory(prefix="offbook-")
+        self._folder = PrivateFolder()
 
     @property
     def path(self) -> str:

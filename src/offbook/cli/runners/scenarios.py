@@ -200,10 +200,11 @@ def _unused_of(plan: RunPlan, unused: list[UnusedEntry], *, is_partial: bool) ->
 
 
 def _record_again(options: ScenarioOptions) -> str:
-    """Return the command that records a replay again; nothing if it is none."""
+    """Return the command that records a replay again; nothing if it is none. What others have recorded stays."""
     if not isinstance(options.mode, Replay):
         return ""
-    return f"offbook test{_arguments(options)} --record {shlex.quote(options.mode.path)} --record-mode all"
+    mode = "all" if options.is_partial else "fresh"
+    return f"offbook test{_arguments(options)} --record {shlex.quote(options.mode.path)} --record-mode {mode}"
 
 
 def _arguments(options: ScenarioOptions) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from signal import SIGHUP, SIGINT, SIGTERM
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -15,13 +15,14 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.cli import FAILED, FINE, MISMATCH, TIMED_OUT
+from offbook.cli import FAILED, FINE, MISMATCH, SIGNALLED, TIMED_OUT
 from offbook.cli.options import require_record_mode
 from offbook.cli.output.console import FaultTally, print_message, tally_faults
 from offbook.cli.run_program import ChildExit
 from offbook.cli.runners.events import EventOptions
 from offbook.errors import InputError
 from offbook.faults import FaultPlan
+from offbook.private_folder import PrivateFolder
 from offbook.recording.call_cache import CacheCounts
 from offbook.recording.format.keys import short_key
 from offbook.recording.stores.locate import open_store
@@ -38,7 +39,7 @@ from offbook.vendors import (
 )
 from offbook.wire.backend import SessionTotals
 from offbook.wire.intercept.program_network import ProgramNetwork
-from offbook.wire.options import DEFAULT_RESPONSE, END_WAIT_S, ProgramToolOptions, WireOptions, ignore_call
+from offbook.wire.options import DEFAULT_RESPONSE, END_WAIT_S, ProgramToolOptions, WireOptions
 from offbook.wire.recordings import OverusedExchange, UnusedExchange
 from offbook.wire.server.wire_server import WireServer
 from offbook.wire.session import Miss, WireCall
@@ -71,7 +72,7 @@ def wire_options_of(
     environment: Mapping[str, str],
     *,
     has_own_key: bool = False,
-    on_call: Callable[[WireCall], None] = ignore_call,
+    on_call: Callable[[WireCall], None] | None = None,
 ) -> WireOptions:
     """Return the options of the server. If it `has_own_key`, it takes the API keys from the environment.
 
@@ -141,7 +142,7 @@ class EffectReports:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._is_outermost = EFFECTS_VARIABLE not in environment
-        self._folder = TemporaryDirectory(prefix="offbook-")
+        self._folder = PrivateFolder()
         self._file = Path(self._folder.name) / "effects.jsonl"
 
     @property
@@ -346,9 +347,16 @@ class ExitPolicy(Struct, frozen=True):
         if tally.unseen:
             reason = f"the program ran {', '.join(tally.unseen)} for real: it is recorded, but was not taken over"
             return ExitDecision(MISMATCH, reason, place_hint(tally.unseen[0], self.options, self.command))
-        if end.code != FINE and tally.got_no_answer:
+        if end.code == FINE:
+            return self._success(tally)
+        if tally.got_no_answer:
             return ExitDecision(end.code, _NO_ANSWER, _NO_ANSWER_HINT)
-        return self._success(tally) if end.code == FINE else ExitDecision(end.code)
+        is_explained = tally.totals.tries or self.options.quiet or self.options.allow_no_calls or end.code in _STOPPED
+        return ExitDecision(end.code) if is_explained else self._early_end(end, tally)
+
+    def _early_end(self, end: ChildExit, tally: WireTally) -> ExitDecision:
+        reason = "the command failed, and made no call to the server"
+        return ExitDecision(end.code, reason, f"if it got that far, {_no_call_hint(tally.network)}")
 
     def _success(self, tally: WireTally) -> ExitDecision:
         if tally.ignored_mcp and not tally.faults.fired and not self.options.allow_no_calls:
@@ -376,16 +384,22 @@ class ExitPolicy(Struct, frozen=True):
         is_listed = len(tally.misses) == tally.totals.outcomes["missed"]
         if is_listed and all(miss.is_after_fault for miss in tally.misses):
             return ExitDecision(MISMATCH)
-        return ExitDecision(MISMATCH, "the recording does not match the calls", self._record_again())
+        if is_listed and all(miss.kind == "rejected" for miss in tally.misses):
+            hint = "correct them, or answer them with -o lenient_requests=true"
+            return ExitDecision(MISMATCH, "the real API would refuse requests of the command", hint)
+        has_matched = bool(tally.totals.outcomes["served"]) or self.options.record is not None
+        reason = f"the recording {'does not match' if has_matched else 'matches none of'} the calls"
+        return ExitDecision(MISMATCH, reason, self._record_again(has_matched=has_matched))
 
-    def _record_again(self) -> str:
+    def _record_again(self, *, has_matched: bool) -> str:
         if misplaced := next((word for word in self.command if word in _FAULT_OPTIONS), ""):
             return f"{misplaced} went to the program: put options of offbook before the command"
         path = "PATH" if self.options.is_folder else shlex.quote(self.options.recording)
         words = arguments_of(self.options, among={"intercept", "intercept_hosts", "mcp"})
         kept = "".join(f"{shlex.quote(word)} " for word in words)
         again = f"offbook exec {kept}--record {path} --record-mode fresh -- {shlex.join(self.command)}"
-        return f"record it again, or undo the change: {again}"
+        hint = f"record it again, or undo the change: {again}"
+        return hint if has_matched else f"is {path} the recording of this program? If it is, {hint}"
 
 
 def place_hint(tool: str, options: WireArguments, command: Sequence[str]) -> str:
@@ -405,6 +419,7 @@ def _no_call_hint(network: NetworkTally | None) -> str:
 
 SHOWN_HOSTS = 5
 _FAULT_OPTIONS = ("--fault", "--plan", "--replay", "--recording")  # easily written behind the command
+_STOPPED = tuple(SIGNALLED + number for number in (SIGINT, SIGTERM, SIGHUP))
 _BASE_URL_HINT = (
     "let its clients take their base URL from OPENAI_BASE_URL, ANTHROPIC_BASE_URL, GOOGLE_GEMINI_BASE_URL, OLLAMA_HOST"
     " or OFFBOOK_URL, as SDKs do by default, or try --intercept; add -o allow_no_calls=true if it makes no calls"

@@ -11,7 +11,7 @@ from offbook.messages import JsonObject
 
 RULES = Rules()
 
-API_REFERENCE = "https://platform.claude.com/docs/en/api/messages/create"
+SDK = "anthropic-sdk-python 2.8.0: types/"
 NAME_PATTERN, MAX_NAME = "^[a-zA-Z0-9_-]{1,128}$", 128
 MIN_BUDGET, MAX_CACHED_BLOCKS = 1024, 4
 THINKING = ("thinking", "redacted_thinking")
@@ -33,29 +33,25 @@ def _blocks_of(message: object, kind: str) -> list[JsonObject]:
     return [block for _, block in objects(a_dict(message).get("content")) if block.get("type") == kind]
 
 
-@RULES.add("`model`, `messages` or `max_tokens` is missing", source=API_REFERENCE, seen="2026-01-15")
+@RULES.add(
+    "`model`, `messages` or `max_tokens` is missing",
+    source=f"{SDK}message_create_params.py",
+    seen="2026-11-18",
+)
 def required_fields(body: JsonObject) -> Iterator[Breach]:
     for name in ("model", "messages", "max_tokens"):
         if name not in body:
             yield _breach(name, "is missing", "Field required")
 
 
-@RULES.add("`messages` is empty", source=API_REFERENCE, seen="2026-01-15")
+@RULES.add(
+    "`messages` is empty",
+    source="https://github.com/zebbern/Devonz/issues/4",
+    seen="2026-02-19",
+)
 def messages_not_empty(body: JsonObject) -> Iterator[Breach]:
     if body.get("messages") == []:
         yield _breach("messages", "is empty", "at least one message is required")
-
-
-@RULES.add(
-    "`max_tokens` is negative, or the temperature is not between 0 and 1", source=API_REFERENCE, seen="2026-01-15"
-)
-def ranges(body: JsonObject) -> Iterator[Breach]:
-    limit, temperature = body.get("max_tokens"), body.get("temperature")
-    if isinstance(limit, int) and limit < 0:
-        yield _breach("max_tokens", f"is {limit}", "Input should be greater than or equal to 1")
-    if isinstance(temperature, int | float) and not 0 <= temperature <= 1:
-        words = "less than or equal to 1" if temperature > 1 else "greater than or equal to 0"
-        yield _breach("temperature", f"is {temperature}", f"Input should be {words}")
 
 
 @RULES.add(
@@ -73,15 +69,13 @@ def no_system_message(body: JsonObject) -> Iterator[Breach]:
 
 
 @RULES.add(
-    "a message other than the last one of the assistant has no content",
-    source="https://github.com/anthropics/claude-code/issues/6774",
-    seen="2025-08-28",
+    "a message of the user has no content",
+    source="https://github.com/microsoft/autogen/issues/6083, https://github.com/theopenco/llmgateway/pull/3127",
+    seen="2026-07-18",
 )
 def content_not_empty(body: JsonObject) -> Iterator[Breach]:
-    messages = a_list(body.get("messages"))
-    for position, message in objects(messages):
-        is_prefill = position == len(messages) - 1 and message.get("role") == "assistant"
-        if message.get("content") in ("", []) and not is_prefill:
+    for position, message in objects(body.get("messages")):
+        if message.get("content") in ("", []) and message.get("role") == "user":
             words = "all messages must have non-empty content except for the optional final assistant message"
             yield _breach(f"messages.{position}", "has no content", words)
 
@@ -130,8 +124,7 @@ def unique_call_ids(body: JsonObject) -> Iterator[Breach]:
 
 @RULES.add(
     "a tool call has no result at the start of the next message",
-    source="https://github.com/anthropics/claude-code/issues/8210, "
-    "https://platform.claude.com/docs/en/agents-and-tools/tool-use/implement-tool-use",
+    source="https://github.com/anthropics/claude-code/issues/8210",
     seen="2025-09-26",
 )
 def calls_have_results(body: JsonObject) -> Iterator[Breach]:
@@ -198,7 +191,11 @@ def single_results(body: JsonObject) -> Iterator[Breach]:
                 seen.add(given)
 
 
-@RULES.add("the input of a tool call is not an object", source=API_REFERENCE, seen="2026-01-15")
+@RULES.add(
+    "the input of a tool call is not an object",
+    source=f"{SDK}tool_use_block_param.py",
+    seen="2026-11-18",
+)
 def call_input(body: JsonObject) -> Iterator[Breach]:
     for place, block in _blocks(body):
         if block.get("type") == "tool_use" and not isinstance(block.get("input", {}), dict):
@@ -233,7 +230,12 @@ def thinking_sent_back(body: JsonObject) -> Iterator[Breach]:
         return
 
 
-@RULES.add("a thinking block has no signature", source=API_REFERENCE, seen="2026-01-15", is_about_answers=True)
+@RULES.add(
+    "a thinking block has no signature",
+    source=f"{SDK}thinking_block_param.py",
+    seen="2026-11-18",
+    is_about_answers=True,
+)
 def signatures(body: JsonObject) -> Iterator[Breach]:
     for place, block in _blocks(body):
         if block.get("type") == "thinking" and "signature" not in block:
@@ -294,8 +296,8 @@ def _own_tools(body: JsonObject) -> Iterator[tuple[int, JsonObject]]:
 
 @RULES.add(
     "the name of a tool has other characters than letters, digits, `_` and `-`, or more than 128 of them",
-    source=API_REFERENCE,
-    seen="2026-01-15",
+    source="https://github.com/github/copilot-cli/issues/2581",
+    seen="2026-04-08",
 )
 def tool_names(body: JsonObject) -> Iterator[Breach]:
     for position, tool in _own_tools(body):
@@ -307,7 +309,11 @@ def tool_names(body: JsonObject) -> Iterator[Breach]:
             yield _breach(place, f"is {name!r}", f"String should match pattern '{NAME_PATTERN}'")
 
 
-@RULES.add("a tool has no `input_schema`, or one that is not of an object", source=API_REFERENCE, seen="2026-01-15")
+@RULES.add(
+    "a tool has no `input_schema`, or one that is not of an object",
+    source=f"{SDK}tool_param.py",
+    seen="2026-11-18",
+)
 def input_schemas(body: JsonObject) -> Iterator[Breach]:
     for position, tool in _own_tools(body):
         place = f"tools.{position}.custom.input_schema"
@@ -316,19 +322,6 @@ def input_schemas(body: JsonObject) -> Iterator[Breach]:
         elif isinstance(schema := tool["input_schema"], dict) and schema.get("type") != "object":
             words = "Field required" if "type" not in schema else "Input should be 'object'"
             yield _breach(f"{place}.type", f"is {schema.get('type')!r}", words)
-
-
-@RULES.add(
-    "`tool_choice` names a tool that is not offered",
-    source="https://platform.claude.com/docs/en/agents-and-tools/tool-use/implement-tool-use",
-    seen="2026-01-15",
-)
-def chosen_tool_offered(body: JsonObject) -> Iterator[Breach]:
-    choice = a_dict(body.get("tool_choice"))
-    offered = [tool.get("name") for _, tool in objects(body.get("tools"))]
-    if choice.get("type") == "tool" and choice.get("name") not in offered:
-        name = choice.get("name")
-        yield Breach("tool_choice", f"{name!r} is not offered", f"Tool '{name}' not found in provided tools")
 
 
 @RULES.add(

@@ -8,14 +8,13 @@ from itertools import groupby, pairwise
 
 from msgspec import Struct
 
-from offbook.codecs.rules.rule import Breach, Rules, a_dict, a_list, objects, text
+from offbook.codecs.rules.rule import Breach, Rules, a_dict, objects, text
 from offbook.messages import JsonObject
 
 RULES = Rules()
 
-API_REFERENCE = "https://ai.google.dev/api/generate-content"
 ROLES = ("user", "model", "function")
-MAX_NAME = 64
+MAX_NAME = 128
 
 
 class _Turn(Struct, frozen=True):
@@ -51,13 +50,21 @@ def _field(part: JsonObject, name: str) -> JsonObject:
     return a_dict(part.get(name, part.get(snake)))
 
 
-@RULES.add("`contents` is missing or empty", source=API_REFERENCE, seen="2026-01-15")
+@RULES.add(
+    "`contents` is missing or empty",
+    source="https://github.com/NousResearch/hermes-agent/pull/57942",
+    seen="2026-07-03",
+)
 def contents_required(body: JsonObject) -> Iterator[Breach]:
     if not body.get("contents"):
         yield Breach("contents", "is empty", "* GenerateContentRequest.contents: contents is not specified\n")
 
 
-@RULES.add("a content has no parts", source=API_REFERENCE, seen="2026-01-15")
+@RULES.add(
+    "a content has no parts",
+    source="https://github.com/langchain-ai/langchain-google/issues/691, https://github.com/coze-dev/coze-studio/issues/46",
+    seen="2025-07-26",
+)
 def parts_required(body: JsonObject) -> Iterator[Breach]:
     for position, content in objects(body.get("contents")):
         if not content.get("parts"):
@@ -65,7 +72,11 @@ def parts_required(body: JsonObject) -> Iterator[Breach]:
             yield Breach(f"contents.{position}.parts", "is empty", words)
 
 
-@RULES.add("a content has another role than `user` and `model`", source=API_REFERENCE, seen="2026-01-15")
+@RULES.add(
+    "a content has another role than `user` and `model`",
+    source="python-genai 3.1.0: types.py, Content.role",
+    seen="2026-11-18",
+)
 def known_roles(body: JsonObject) -> Iterator[Breach]:
     for position, content in objects(body.get("contents")):
         role = content.get("role")
@@ -122,16 +133,6 @@ def as_many_results(body: JsonObject) -> Iterator[Breach]:
             yield Breach(f"contents.{turn.place}", reason, words)
 
 
-@RULES.add("two functions have the same name", source="https://github.com/google/adk-python", seen="2025-09-01")
-def unique_names(body: JsonObject) -> Iterator[Breach]:
-    names: set[str] = set()
-    for tool, declared in _declarations(body):
-        name = text(declared.get("name"))
-        if name and name in names:
-            yield Breach(tool, f"{name!r} is there twice", f"Duplicate function declaration found: {name}")
-        names.add(name)
-
-
 def _declarations(body: JsonObject) -> Iterator[tuple[str, JsonObject]]:
     for position, tool in objects(body.get("tools")):
         declared = tool.get("functionDeclarations", tool.get("function_declarations"))
@@ -141,44 +142,19 @@ def _declarations(body: JsonObject) -> Iterator[tuple[str, JsonObject]]:
 
 @RULES.add(
     "the name of a function starts with neither a letter nor `_`, has other characters than letters, digits, `_`, `.`, "
-    "`:` and `-`, or more than 64 of them",
-    source="https://ai.google.dev/api/caching#FunctionDeclaration",
-    seen="2026-01-15",
+    "`:` and `-`, or more than 128 of them",
+    source="https://github.com/kaitranntt/ccs/issues/25, python-genai 3.1.0: types.py, FunctionDeclaration.name",
+    seen="2026-11-18",
 )
 def function_names(body: JsonObject) -> Iterator[Breach]:
     for place, declared in _declarations(body):
         name = declared.get("name")
-        if isinstance(name, str) and not re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}", name):
-            positions = re.findall(r"\d+", place)
+        if isinstance(name, str) and not re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}", name):
+            tool, function = re.findall(r"\d+", place)
+            at = f"tools[{tool}].function_declarations[{function}].name"
             words = (
-                f"* GenerateContentRequest.tools[{positions[0]}].function_declarations[{positions[1]}].name: Invalid "
-                "function name. Must start with a letter or an underscore. Must be alphanumeric (a-z, A-Z, 0-9), "
-                f"underscores (_), dots (.) or dashes (-), with a maximum length of {MAX_NAME}.\n"
+                f"The GenerateContentRequest proto is invalid:\n  * {at}: [FIELD_INVALID] Invalid function name. Must "
+                "start with a letter or an underscore. Must be a-z, A-Z, 0-9, or contain underscores (_), dots (.), "
+                f"colons (:), or dashes (-), with a maximum length of {MAX_NAME}."
             )
             yield Breach(f"{place}.name", f"is {name!r}", words)
-
-
-@RULES.add("the temperature is not between 0 and 2", source=API_REFERENCE, seen="2026-01-15")
-def ranges(body: JsonObject) -> Iterator[Breach]:
-    config = _field(body, "generationConfig")
-    value = config.get("temperature")
-    if isinstance(value, int | float) and not 0 <= value <= 2:
-        words = "* GenerateContentRequest.generation_config.temperature: temperature must be in the range [0.0, 2.0].\n"
-        yield Breach("generationConfig.temperature", f"is {value}", words)
-
-
-@RULES.add(
-    "`allowedFunctionNames` names a function that is not declared",
-    source="https://ai.google.dev/api/caching#FunctionCallingConfig",
-    seen="2026-01-15",
-)
-def allowed_functions(body: JsonObject) -> Iterator[Breach]:
-    config = _field(_field(body, "toolConfig"), "functionCallingConfig")
-    declared = {declared.get("name") for _, declared in _declarations(body)}
-    for name in a_list(config.get("allowedFunctionNames", config.get("allowed_function_names"))):
-        if name not in declared:
-            words = (
-                "* GenerateContentRequest.tool_config.function_calling_config.allowed_function_names: "
-                "allowed_function_names should be a subset of function names declared in tools.\n"
-            )
-            yield Breach("toolConfig.functionCallingConfig", f"{name!r} is not declared", words)

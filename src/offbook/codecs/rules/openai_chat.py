@@ -11,6 +11,8 @@ from offbook.messages import JsonObject
 
 RULES = Rules()
 
+SDK = "openai-python 3.49.0: types/chat/completion_create_params.py"
+
 ROLES = ("system", "assistant", "user", "function", "tool", "developer")
 NAME = re.compile(r"[a-zA-Z0-9_.-]+")
 """A dot is refused by some models and accepted by others, so it is accepted here."""
@@ -74,8 +76,8 @@ def messages_required(body: JsonObject) -> Iterator[Breach]:
 
 @RULES.add(
     "`model` is missing",
-    source="https://platform.openai.com/docs/api-reference/chat/create",
-    seen="2026-01-15",
+    source=SDK,
+    seen="2026-11-18",
 )
 def model_required(body: JsonObject) -> Iterator[Breach]:
     if "model" not in body:
@@ -84,8 +86,8 @@ def model_required(body: JsonObject) -> Iterator[Breach]:
 
 @RULES.add(
     "a message has an unknown role",
-    source="https://platform.openai.com/docs/api-reference/chat/create",
-    seen="2026-01-15",
+    source="openai-python 3.49.0: types/chat/chat_completion_role.py",
+    seen="2026-11-18",
 )
 def known_roles(body: JsonObject) -> Iterator[Breach]:
     for position, message in objects(body.get("messages")):
@@ -228,8 +230,9 @@ def name_breach(name: str, param: str) -> Breach | None:
 
 @RULES.add(
     "the name of a function has other characters than letters, digits, `_` and `-`, or more than 64 of them",
-    source="https://github.com/brekkylab/ailoy/pull/109",
-    seen="2025-06-09",
+    source="https://github.com/brekkylab/ailoy/pull/109, "
+    "openai-python 3.49.0: types/shared_params/function_definition.py",
+    seen="2026-11-18",
 )
 def function_names(body: JsonObject) -> Iterator[Breach]:
     for position, tool in objects(body.get("tools")):
@@ -239,20 +242,6 @@ def function_names(body: JsonObject) -> Iterator[Breach]:
             if "name" not in function:
                 yield missing(param)
             elif breach := name_breach(text(function["name"]), param):
-                yield breach
-
-
-@RULES.add(
-    "a tool call has such a name, or none",
-    source="https://github.com/mcp-use/mcp-use/pull/94",
-    seen="2025-05-01",
-)
-def called_names(body: JsonObject) -> Iterator[Breach]:
-    for position, message in objects(body.get("messages")):
-        for place, call in objects(message.get("tool_calls")):
-            name = a_dict(call.get("function")).get("name")
-            param = f"messages[{position}].tool_calls[{place}].function.name"
-            if isinstance(name, str) and (breach := name_breach(name, param)):
                 yield breach
 
 
@@ -274,8 +263,8 @@ def strict_functions(body: JsonObject) -> Iterator[Breach]:
 
 @RULES.add(
     "the parameters of a function are not those of an object",
-    source="https://github.com/openai/openai-agents-python/issues/1023",
-    seen="2025-07-06",
+    source="https://github.com/ComposioHQ/composio/issues/1829",
+    seen="2025-08-06",
 )
 def parameters_of_object(body: JsonObject) -> Iterator[Breach]:
     for position, tool in objects(body.get("tools")):
@@ -293,8 +282,8 @@ def parameters_of_object(body: JsonObject) -> Iterator[Breach]:
 
 @RULES.add(
     "the schema of a strict response format leaves the strict subset",
-    source="https://platform.openai.com/docs/guides/structured-outputs",
-    seen="2026-01-15",
+    source="https://github.com/dottxt-ai/outlines/issues/1666, https://github.com/vercel/ai/issues/6484",
+    seen="2025-06-28",
 )
 def strict_response_format(body: JsonObject) -> Iterator[Breach]:
     form = a_dict(a_dict(body.get("response_format")).get("json_schema"))
@@ -342,11 +331,11 @@ def stream_options_need_stream(body: JsonObject) -> Iterator[Breach]:
 
 @RULES.add(
     "a number is out of its range, or there are more than four stop sequences",
-    source="https://platform.openai.com/docs/api-reference/chat/create",
-    seen="2026-01-15",
+    source=f"{SDK}, https://github.com/betalgo/openai/issues/360",
+    seen="2026-11-18",
 )
 def ranges(body: JsonObject) -> Iterator[Breach]:
-    yield from ranges_of(body, {"temperature": (0, 2), "top_p": (0, 1), "frequency_penalty": (-2, 2), "n": (1, 128)})
+    yield from ranges_of(body, {"temperature": (0, 2), "top_p": (0, 1), "frequency_penalty": (-2, 2)})
     yield from ranges_of(body, {"presence_penalty": (-2, 2), "top_logprobs": (0, 20)})
     yield from ranges_of(body, {"max_tokens": (1, None), "max_completion_tokens": (1, None)})
     if (length := len(a_list(body.get("stop")))) > MAX_STOPS:

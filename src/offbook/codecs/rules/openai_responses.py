@@ -11,7 +11,7 @@ from offbook.messages import JsonObject
 
 RULES = Rules()
 
-API_REFERENCE = "https://platform.openai.com/docs/api-reference/responses/create"
+SDK = "openai-python 3.49.0: types/responses/response_create_params.py"
 STORED = ("previous_response_id", "conversation")
 """Fields that refer to a conversation that the API has: the request is not all of it."""
 
@@ -20,7 +20,9 @@ _INPUT = {"param": "input", "code": None}
 
 
 @RULES.add(
-    "none of `input`, `prompt`, `conversation` and `previous_response_id`", source=API_REFERENCE, seen="2026-01-15"
+    "none of `input`, `prompt`, `conversation` and `previous_response_id`",
+    source=SDK,
+    seen="2026-11-18",
 )
 def input_required(body: JsonObject) -> Iterator[Breach]:
     if not any(body.get(name) is not None for name in ("input", "prompt", *STORED)):
@@ -28,7 +30,11 @@ def input_required(body: JsonObject) -> Iterator[Breach]:
         yield Breach("input", "is missing", words, {"param": "input", "code": "missing_required_parameter"})
 
 
-@RULES.add("`model` is missing, and there is no `prompt`", source=API_REFERENCE, seen="2026-01-15")
+@RULES.add(
+    "`model` is missing, and there is no `prompt`",
+    source=SDK,
+    seen="2026-11-18",
+)
 def model_required(body: JsonObject) -> Iterator[Breach]:
     if "model" not in body and body.get("prompt") is None:
         yield missing("model")
@@ -36,8 +42,9 @@ def model_required(body: JsonObject) -> Iterator[Breach]:
 
 @RULES.add(
     "a message has content of a type that its role does not have",
-    source="https://github.com/openai/openai-agents-python, responses converter",
-    seen="2026-01-15",
+    source="https://github.com/jeremychone/rust-genai/pull/119, "
+    "openai-python 3.49.0: types/responses/response_input_content_param.py",
+    seen="2026-11-18",
 )
 def content_types(body: JsonObject) -> Iterator[Breach]:
     for position, item in objects(body.get("input")):
@@ -47,7 +54,7 @@ def content_types(body: JsonObject) -> Iterator[Breach]:
             kind, is_said = part.get("type"), item.get("role") == "assistant"
             if is_said and kind in ("input_text", "text"):
                 supported = "'output_text' and 'refusal'"
-            elif not is_said and kind in ("output_text", "text", "image_url"):
+            elif not is_said and kind in ("text", "image_url"):
                 supported = "'input_text', 'input_image', 'input_file', and 'input_audio'"
             else:
                 continue
@@ -109,7 +116,11 @@ def reasoning_is_followed(body: JsonObject) -> Iterator[Breach]:
             yield Breach(f"input.{position}", "reasoning without what it led to", words, _INPUT)
 
 
-@RULES.add("the id of a call is longer than 64 characters", source=API_REFERENCE, seen="2026-01-15")
+@RULES.add(
+    "the id of a call is longer than 64 characters",
+    source="https://github.com/openclaw/openclaw/pull/875",
+    seen="2026-01-13",
+)
 def call_ids_short(body: JsonObject) -> Iterator[Breach]:
     for position, item in objects(body.get("input")):
         if len(given := text(item.get("call_id"))) > MAX_CALL_ID:
@@ -148,8 +159,8 @@ def strict_functions(body: JsonObject) -> Iterator[Breach]:
 
 @RULES.add(
     "the schema of a strict text format leaves the strict subset",
-    source="https://platform.openai.com/docs/guides/structured-outputs",
-    seen="2026-01-15",
+    source="https://github.com/vercel/ai/issues/6484",
+    seen="2025-05-26",
 )
 def strict_text_format(body: JsonObject) -> Iterator[Breach]:
     form = a_dict(a_dict(body.get("text")).get("format"))
@@ -162,8 +173,8 @@ def strict_text_format(body: JsonObject) -> Iterator[Breach]:
 
 @RULES.add(
     "JSON mode, and neither input nor instructions say `json`",
-    source="https://platform.openai.com/docs/guides/structured-outputs#json-mode",
-    seen="2026-01-15",
+    source="openai-python 3.49.0: types/shared_params/response_format_json_object.py",
+    seen="2026-11-18",
 )
 def json_mode_says_json(body: JsonObject) -> Iterator[Breach]:
     is_whole = not any(body.get(name) is not None for name in ("prompt", *STORED))
@@ -176,7 +187,11 @@ def json_mode_says_json(body: JsonObject) -> Iterator[Breach]:
         yield Breach("input", "does not say json", words, _INPUT)
 
 
-@RULES.add("a number is out of its range", source=API_REFERENCE, seen="2026-01-15")
+@RULES.add(
+    "a number is out of its range",
+    source=f"{SDK}, https://github.com/earendil-works/pi/issues/6265",
+    seen="2026-11-18",
+)
 def ranges(body: JsonObject) -> Iterator[Breach]:
     yield from ranges_of(body, {"temperature": (0, 2), "top_p": (0, 1), "top_logprobs": (0, 20)})
     limit = body.get("max_output_tokens")

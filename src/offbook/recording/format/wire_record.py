@@ -288,4 +288,5 @@ def _with_text(frame: WireText, text: str) -> WireText:
 def searchable_bytes(record: WireRecord) -> bytes:
     """Return the texts of a record, and those that they spell in pieces, for a quick search."""
     content = "".join(frame_texts(record)).encode("utf-8", "surrogateescape")
-    return b"\n".join([content, *(text.encode() for text in joined_texts(record.content()))])
+    texts = joined_texts(record.content())
+    return content if texts == [content.decode("utf-8", "replace")] else b"\n".join([content, *map(str.encode, texts)])

@@ -226,10 +226,13 @@ class Redactor:
 
     def _is_suspicious(self, exchange: Exchange) -> bool:
         harmless = replace(exchange, request_hash=None, usage=None)  # numbers, and long names that we have given them
+        wire = exchange.wire
+        if wire is not None and isinstance(wire.body, str):  # it is searched below
+            harmless = replace(harmless, wire=replace(wire, body=None))
         data = msgspec.json.encode(harmless)
         if self._suspicious(data) or any(map(self._suspicious, _bytes_in(data))):
             return True
-        return exchange.wire is not None and self._suspicious(searchable_bytes(exchange.wire))
+        return wire is not None and self._suspicious(searchable_bytes(wire))
 
     def _is_suspicious_call(self, exchange: ToolExchange) -> bool:
         if self._suspicious(msgspec.json.encode(exchange)):

@@ -104,6 +104,7 @@ MAX_FINDINGS = 20
 MAX_OTHER_RESULTS = 3
 MAX_UNDECLARED = 3
 MAX_CHANGES = 20
+_OTHER_RESULTS = ("different outcome", "different result")
 
 
 class ExplorationConsoleReporter:
@@ -176,7 +177,7 @@ class ExplorationConsoleReporter:
     def _print_other_results(self, exploration: Exploration) -> None:
         """Print how results differ that are no finding, each difference once with its first case."""
         first: dict[str, CaseResult] = {}
-        for each in (result for result in exploration.results if result.verdict == "different result"):
+        for each in (result for result in exploration.results if result.verdict in _OTHER_RESULTS):
             first.setdefault("\n".join(each.evidence), each)
         for evidence, each in list(first.items())[:MAX_OTHER_RESULTS]:
             self._print()

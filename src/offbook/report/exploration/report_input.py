@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 from offbook.explore.cases import FaultCase
 from offbook.explore.compare import ExplorationComparison, VerdictChange, compare_explorations
 from offbook.explore.explorer import CaseResult, Exploration
+from offbook.explore.results import pattern_like
 from offbook.explore.run import Run, RunFailure
 from offbook.explore.schedule import in_case_order
 from offbook.explore.verdict import FINDING_TITLES, Assessment
@@ -188,7 +190,7 @@ def _first_line(result: CaseResult) -> str:
     return next(iter(result.evidence), "").partition("\n")[0]
 
 
-_CLASS = re.compile(r"(?:\w+\.)*([A-Za-z_]\w*)(?=:|$)")
+_CLASS = re.compile(r"(?:\w+\.)*([A-Z]\w*)(?=:|$)")
 
 
 def undeclared_errors(exploration: Exploration) -> list[str]:
@@ -220,6 +222,43 @@ def exploration_totals(exploration: Exploration) -> str:
     return f"{cases or pluralize(ran, 'case')}, {found}{counts and f': {counts}'}{left}"
 
 
+MAX_ADVICE = 3
+
+
+def _advice(exploration: Exploration) -> Iterator[str]:
+    """Yield what to declare next, and how many cases that would decide: tools first, then results that give up."""
+    wanted = _undecided_tools(exploration)
+    if wanted:
+        tool, cases = max(wanted.items(), key=lambda each: each[1])
+        tools = f"{pluralize(len(wanted), 'tool')} changed something or may have ({', '.join(wanted)})"
+        would = f"{pluralize(cases, 'case')} would be decided"
+        yield f"{tools}: declare [tools.{tool}] effect = true, or read_only = true → {would}"
+    for pattern, count in _unjudged_results(exploration)[:MAX_ADVICE]:
+        end = f"{pluralize(count, 'case')} {'ends' if count == 1 else 'end'} with other changes and a result like this"
+        yield f"{end}; if it says that the run gave up, declare it: --gave-up {shlex.quote(pattern)}"
+
+
+def _undecided_tools(exploration: Exploration) -> dict[str, int]:
+    """Return the tools about which nothing is declared, and in how many cases the evidence says that it matters."""
+    clean = exploration.clean
+    known = {tool for tool, each in clean.declarations.items() if each.has_effect or each.read_only}
+    found: dict[str, int] = {}
+    for tool in dict.fromkeys([*(each.tool for each in clean.effects), *(each.tool for each in clean.tools)]):
+        name = re.escape(tool)
+        said = re.compile(rf"declared about {name}\b|^{name} ran .*declared about it|-o read_only={name}\b")
+        cases = sum(any(map(said.search, each.evidence)) for each in exploration.results)
+        if cases and tool not in known:
+            found[tool] = cases
+    return found
+
+
+def _unjudged_results(exploration: Exploration) -> list[tuple[str, int]]:
+    """Return patterns of results that nothing judges, and in how many cases they are, most frequent first."""
+    unjudged = (each for each in exploration.results if each.verdict == "different outcome")
+    patterns = Counter(pattern_like(each.run.result, exploration.clean.result) for each in unjudged)
+    return [(pattern, count) for pattern, count in patterns.most_common() if pattern]
+
+
 MAX_LEFT_OUT = 12
 
 
@@ -227,10 +266,11 @@ LEFT_OUT_HINT = "for the rest: a larger --budget, or a --shard for each of sever
 
 
 def exploration_notes(exploration: Exploration) -> Iterator[str]:
-    """Yield what the totals do not say: what is not compared, which cases the budget left out, and which share a run.
+    """Yield what the totals do not say: what to declare, what is not compared, what the budget left out, who shares.
 
     Cases are left out by group and by fault. Faults and families of which none was tried are named.
     """
+    yield from _advice(exploration)
     yield from exploration.clean.noise.describe() if exploration.clean.noise else ()
     left = exploration.left_out
     if exploration.left_groups:
@@ -287,11 +327,12 @@ def comparison_totals(comparison: ExplorationComparison) -> str:
     left = comparison.not_tried
     not_tried = f"; {pluralize(left, 'case')} {'was' if left == 1 else 'were'} not tried this time" if left else ""
     unknown = len(comparison.left_out)
-    findings = f"; the budget left out {pluralize(unknown, 'earlier finding')}" if unknown else ""
+    were = "was" if unknown == 1 else "were"
+    findings = f"; {pluralize(unknown, 'earlier finding')} {were} not tried" if unknown else ""
     return f"compared with before: {worse:,} worse, {others}, {comparison.same:,} the same{not_tried}{findings}"
 
 
 def describe_change(change: VerdictChange) -> str:
-    """`recovered → crashed`, where one that either does not have is `left out` by a budget, or `no such case`."""
-    before = change.before or ("left out" if change.was_left_out else "no such case")
-    return f"{before} → {change.after or ('left out' if change.is_left_out else 'no such case')}"
+    """`recovered → crashed`, where one that either does not have was `not tried`, or there was `no such case`."""
+    before = change.before or ("not tried" if change.was_left_out else "no such case")
+    return f"{before} → {change.after or ('not tried' if change.is_left_out else 'no such case')}"

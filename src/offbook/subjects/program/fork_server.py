@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from offbook.explore.cases import CASE_VARIABLE
 from offbook.subjects.program.process import MAX_OUTPUT_BYTES, ProgramExit
 from offbook.subjects.program.python_command import PythonCommand
 from offbook.tools.child_process import OUTPUT_GRACE_S, CapturedOutput
@@ -142,9 +143,16 @@ class ForkServer:
         changes = {
             name: run.environment.get(name)
             for name in self._environment.keys() | run.environment.keys()
-            if self._environment.get(name) != run.environment.get(name)
+            if self._environment.get(name) != run.environment.get(name) and name != CASE_VARIABLE
         }
-        fields = {"run": run.address, "now_s": now_s, "environment": changes, "modules": run.wants_modules}
+        case = {CASE_VARIABLE: run.environment.get(CASE_VARIABLE, "")}  # it differs, and decides nothing
+        fields = {
+            "run": run.address,
+            "now_s": now_s,
+            "environment": changes,
+            "case": case,
+            "modules": run.wants_modules,
+        }
         command = json.dumps(fields).encode()
         if not self._start(command, files):
             self.is_held, self.why_early = False, "it started otherwise, or what it had read has changed"

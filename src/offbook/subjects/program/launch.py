@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from offbook.clock import SYSTEM_CLOCK
 from offbook.decoding import decode
 from offbook.explore.observer import RunObserver, SentRequests
+from offbook.private_folder import LOCK, PrivateFolder
 from offbook.subjects.program.fork_server import ForkedProgram, ForkServer, Libraries
 from offbook.subjects.program.process import Patience, ProgramExit, ProgramProcess, RunClock, RunFiles
 from offbook.subjects.program.python_command import PythonCommand, script_interpreter
@@ -163,7 +164,7 @@ class FreshLauncher:
 
     @contextmanager
     def place(self) -> Iterator[RunPlace]:
-        with tempfile.TemporaryDirectory(prefix="offbook-") as folder:
+        with PrivateFolder() as folder:
             yield RunPlace(f"fresh-{next(self._numbers)}", folder)
 
     def launch(
@@ -303,7 +304,7 @@ class _ForkPlace:
     """A place with its fork server, which `is_ready` when it has loaded what can be loaded."""
 
     def __init__(self, name: str) -> None:
-        self._temporary = tempfile.TemporaryDirectory(prefix="offbook-")
+        self._temporary = PrivateFolder()
         self.place = RunPlace(name, self._temporary.name)
         self.server: ForkServer | None = None
         self.is_ready = False
@@ -321,6 +322,8 @@ class _ForkPlace:
     def clear(self) -> None:
         """Empty the folder."""
         for each in Path(self.place.folder).iterdir():
+            if each.name == LOCK:
+                continue
             if each.is_dir() and not each.is_symlink():
                 shutil.rmtree(each, ignore_errors=True)
             else:
@@ -448,7 +451,7 @@ class NodeLauncher:
 
     @contextmanager
     def place(self) -> Iterator[RunPlace]:
-        with tempfile.TemporaryDirectory(prefix="offbook-") as folder:
+        with PrivateFolder() as folder:
             yield RunPlace(f"node-{next(self._numbers)}", folder)
 
     def launch(

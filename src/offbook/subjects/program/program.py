@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from itertools import islice
@@ -17,6 +18,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from offbook.errors import InputError
+from offbook.explore.cases import CASE_VARIABLE, case_name
 from offbook.explore.inferred_tools import InferredTool, inferred_effects, inferred_runs, unseen_calls
 from offbook.explore.observer import CLEAN_LIMITS, CallLimits, RunObserver, max_calls_after
 from offbook.explore.options import CRASH_VARIANTS, MCP_VARIANTS, PROGRAM_VARIANTS, FaultVariant
@@ -136,9 +138,10 @@ class ProgramSubject:
         self._patience = Patience(settings.deadline_s)
         self._notices = notices
         self._ledger = None if settings.effects is None else Ledger(settings.effects)
-        self._products = ProgramProducts(settings.results, settings.check)
+        self._products = ProgramProducts(settings.results, settings.check, settings.state_of)
         self._script, self._tool_script = ModelScript(), Script[ToolExchange]()
         self._taken = frozenset[str]()
+        self.ran_for_real = Counter[str]()
         self._limits: CallLimits | None = None
         self._reporting = frozenset[str]()
         self._running: set[ProgramLife] = set()
@@ -241,6 +244,7 @@ class ProgramSubject:
             name, files = place.name, RunFiles(place.folder, self._ledger)
             command = stack.enter_context(self._kept.run(self._command_in(files), Path(place.folder)))
             environment = self._environment(name, files, waits_for_effects=self._settings.crashes or plan.can_crash)
+            environment[CASE_VARIABLE] = case_name(plan, continuation)
             launched = launcher.launch(place, command, environment, is_clean=self._limits is None)
             lives = ProgramLives(launched.start, files)
             observer = RunObserver(
@@ -267,6 +271,8 @@ class ProgramSubject:
             continued_by, unknown = ("", []) if served is None else (served.continued_by, list(served.unknown))
             if (tools := self._server.tools_of(session)) is not None:
                 continued_by, unknown = continued_by or tools.continued_by, [*unknown, *tools.unknown]
+                with self._launching:
+                    self.ran_for_real += tools.ran
                 for remark in tools.remarks if self._limits is None else ():
                     self._notices.warn(remark)
             self._server.end_session(name)
@@ -455,6 +461,7 @@ class ProgramSubject:
             reported=tuple(effect.tool for effect in session.effects),
             overlaps=overlaps_of(session.order),
             unknown_reads=ended.unknown or UNSET,
+            state=ended.products.state,
         )
 
     def _is_of_mcp(self, tool: str) -> bool:

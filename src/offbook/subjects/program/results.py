@@ -12,12 +12,14 @@ from filecmp import cmp
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from threading import Lock
+from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from offbook.clock import SYSTEM_CLOCK
 from offbook.errors import InputError
-from offbook.explore.run import normalize_text
+from offbook.explore.run import normalize_text, normalize_texts
+from offbook.explore.state import content_value, state_of_path
 from offbook.subjects.program.process import (
     FOLDER_VARIABLES,
     MAX_OUTPUT_BYTES,
@@ -161,12 +163,13 @@ class SharedFiles:
 class Products(Struct, frozen=True):
     """The products of a run: its files by name, normalised, and what the check says if it failed.
 
-    `missing` are the names and patterns of which there is no file.
+    `missing` are the names and patterns of which there is no file. `state` is what `state_of` names, as JSON.
     """
 
     files: dict[str, str] | None = None
     missing: tuple[str, ...] = ()
     broken: tuple[str, ...] = ()
+    state: Any = UNSET
 
 
 NO_PRODUCTS = Products()
@@ -182,16 +185,19 @@ class ProgramProducts:
     Args:
         results: names and patterns of files that the program writes.
         check: a command, split as by a shell, that fails if something is wrong after a run.
+        state_of: a file or a folder that a run leaves its state in, or a command that prints it.
 
     Raises:
         InputError: one of them is not what it should be.
     """
 
-    def __init__(self, results: Sequence[str] = (), check: str | None = None) -> None:
+    def __init__(self, results: Sequence[str] = (), check: str | None = None, state_of: str | None = None) -> None:
         self._patterns = [ResultPattern.parse(each) for each in results]
         self._check = None if check is None else _split_check(check)
+        self._state = None if state_of is None else _StatePlace.parse(state_of)
         self._folder, self._lock = Path.cwd(), Lock()
-        self._in_folder = [each for each in self._patterns if not each.is_temporary]
+        of_state = [] if self._state is None else self._state.patterns
+        self._in_folder = [each for each in (*self._patterns, *of_state) if not each.is_temporary]
         self._shared: SharedFiles | None = None
         self._checks: set[ProgramProcess] = set()
         self._is_stopped = False
@@ -216,11 +222,19 @@ class ProgramProducts:
     ) -> Products:
         """Return the files of a run that has ended, whose texts get the aliases, and check it."""
         files = {each.declared: dict(self._read(each, temporary, aliases)) for each in self._patterns}
-        problem = "" if self._check is None else self._run_check(ended, environment)
+        problems = [] if self._check is None else [self._run_check(ended, environment)]
+        state: Any = UNSET
+        if self._state is not None and self._state.command:
+            state, problem = self._printed_state(self._state.command, ended, environment, aliases)
+            problems.append(problem)
+        elif self._state is not None:
+            folder = temporary if self._state.is_temporary else self._folder
+            state = normalize_texts(state_of_path(folder / self._state.path), aliases)
         return Products(
             files={name: text for found in files.values() for name, text in found.items()} if files else None,
             missing=tuple(declared for declared, found in files.items() if not found),
-            broken=(normalize_text(problem, aliases),) if problem else (),
+            broken=tuple(normalize_text(problem, aliases) for problem in problems if problem),
+            state=state,
         )
 
     def check_clean(self, products: Products) -> None:
@@ -228,6 +242,9 @@ class ProgramProducts:
         for declared in products.missing:
             reason = "the run without a fault has written no such file"
             raise InputError(reason, source=f"results={declared}", hint=_OUTSIDE_HINT)
+        if products.state is None:
+            reason = "the run without a fault has left no such file"
+            raise InputError(reason, source="state_of", hint=_OUTSIDE_HINT)
 
     def stop(self) -> None:
         """Kill the checks that are running, and those that are started from now on."""
@@ -248,21 +265,62 @@ class ProgramProducts:
 
     def _run_check(self, ended: ProgramExit, environment: Mapping[str, str]) -> str:
         """Run the check, and return what is wrong."""
-        command, deadline_s = self._check or [], SYSTEM_CLOCK.monotonic_s() + CHECK_TIMEOUT_S
+        command = self._check or []
+        return _problem_of("the check", command, self._run_command(command, ended, environment))
+
+    def _printed_state(
+        self, command: list[str], ended: ProgramExit, environment: Mapping[str, str], aliases: Mapping[str, str]
+    ) -> tuple[Any, str]:
+        """Return the state that a command prints, and what is wrong if it fails."""
+        printed = self._run_command(command, ended, environment)
+        problem = _problem_of("the command of state_of", command, printed)
+        return (UNSET if problem else content_value(normalize_text(printed.stdout, aliases).encode())), problem
+
+    def _run_command(self, command: list[str], ended: ProgramExit, environment: Mapping[str, str]) -> ProgramExit:
+        deadline_s = SYSTEM_CLOCK.monotonic_s() + CHECK_TIMEOUT_S
         process = ProgramProcess(command, {**environment, EXIT_CODE_VARIABLE: str(ended.code)})
         self._checks.add(process)
         if self._is_stopped:
             process.kill()
         try:
-            checked = process.run(lambda: deadline_s - SYSTEM_CLOCK.monotonic_s())
+            return process.run(lambda: deadline_s - SYSTEM_CLOCK.monotonic_s())
         finally:
             self._checks.discard(process)
-        if checked.code == 0:
-            return ""
-        how = f"it did not end within {CHECK_TIMEOUT_S:g} s" if checked.code is None else f"exit code {checked.code}"
-        output = "\n".join(filter(None, [checked.stdout.strip(), checked.stderr.strip()]))
-        said = f"\n{shorten(output, MAX_CHECK_CHARS)}" if output else ""
-        return f"the check failed ({how}): {shlex.join(command)}{said}"
+
+
+class _StatePlace(Struct, frozen=True):
+    """Where a program keeps its state: at a path, of which each run finds what was there before the first, or what a
+    command prints."""
+
+    path: str = ""
+    is_temporary: bool = False
+    patterns: tuple[ResultPattern, ...] = ()
+    command: list[str] = []
+
+    @classmethod
+    def parse(cls, declared: str) -> _StatePlace:
+        """Return the place. It is a command if no such file exists, and its first word is one."""
+        prefix = next((each for each in FOLDER_VARIABLES if declared.startswith(f"{each}/")), "")
+        words = shlex.split(declared)
+        if not prefix and not Path(declared).exists() and words and shutil.which(words[0]):
+            return cls(command=words)
+        names = (declared, *(f"{declared}{each}" for each in _DATABASE_FILES), f"{declared.rstrip('/')}/**/*")
+        patterns = tuple(ResultPattern.parse(name) for name in names)
+        return cls(patterns[0].pattern, bool(prefix), patterns)
+
+
+_DATABASE_FILES = ("-wal", "-shm", "-journal")
+"""The files that SQLite keeps beside a database that is open."""
+
+
+def _problem_of(what: str, command: list[str], checked: ProgramExit) -> str:
+    """Return why a command has failed; empty if it has not."""
+    if checked.code == 0:
+        return ""
+    how = f"it did not end within {CHECK_TIMEOUT_S:g} s" if checked.code is None else f"exit code {checked.code}"
+    output = "\n".join(filter(None, [checked.stdout.strip(), checked.stderr.strip()]))
+    said = f"\n{shorten(output, MAX_CHECK_CHARS)}" if output else ""
+    return f"{what} failed ({how}): {shlex.join(command)}{said}"
 
 
 def _split_check(check: str) -> list[str]:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import hmac
 import os
 import re
+import secrets
 import ssl
 import struct
 import sys
 from base64 import b64decode
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from fnmatch import fnmatchcase
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
@@ -22,12 +24,14 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
+from offbook.clock import SYSTEM_CLOCK
 from offbook.errors import InputError
 from offbook.vendors import VENDORS, upstreams_from_environment
 from offbook.wire.server.access import is_loopback_name, new_token
 
 if TYPE_CHECKING:
     import trustme
+    from cryptography import x509
 
 
 _HOST = re.compile(r"[a-z0-9*]([a-z0-9*._-]*[a-z0-9*])?(:[0-9]{1,5})?")
@@ -64,6 +68,12 @@ class InterceptedHosts:
             names |= {f"{host}:{port}" for host in _THIS_MACHINE for port in ports}
         self._patterns = (*self._added, *sorted(names))
 
+    @property
+    def domains(self) -> list[str]:
+        """The domains and addresses that all intercepted hosts are in; empty if a pattern is in none."""
+        found = dict.fromkeys(_domain(pattern.rpartition(":")[0] or pattern) for pattern in self._patterns)
+        return [] if "" in found else list(found)
+
     def matches(self, host: str, port: int | None) -> bool:
         """Return whether a host is intercepted. Its name is in lower case."""
         return any(_matches(pattern, host, port) for pattern in self._patterns)
@@ -75,6 +85,12 @@ class InterceptedHosts:
                 return url
         name = f"[{host}]" if ":" in host else host
         return f"{scheme}://{name}" if port == {"http": 80, "https": 443}[scheme] else f"{scheme}://{name}:{port}"
+
+
+def _domain(pattern: str) -> str:
+    """Return the domain that all hosts of a pattern are in: what follows its last label with a `*`."""
+    *_, rest = ["", *re.split(r"(?:^|\.)[^.]*\*[^.]*(?:\.|$)", pattern)]
+    return rest
 
 
 def _matches(pattern: str, host: str, port: int | None) -> bool:
@@ -110,17 +126,19 @@ MAX_CONTEXTS = 256
 class Authority:
     """A certificate authority for one run. `pem` is its certificate; its key is in the memory of this process alone.
 
+    It is valid for a day, for certificates of hosts alone, and if `domains` are given, for hosts in these.
+
     Raises:
         InputError: the packages that it needs are not installed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, domains: Sequence[str] = ()) -> None:
         try:
             import trustme  # noqa: PLC0415 - only interception needs it
         except ImportError:
             hint = "pip install 'offbook[intercept]'"
             raise InputError("interception needs the package trustme", source="--intercept", hint=hint) from None
-        self._authority = trustme.CA(organization_name="offbook", organization_unit_name="one run of offbook")
+        self._authority = trustme.CA.from_pem(*_new_authority(domains))
         self.pem: bytes = self._authority.cert_pem.bytes()
         self._contexts: dict[str, ssl.SSLContext] = {}
         self._lock = Lock()
@@ -141,6 +159,59 @@ class Authority:
                     context.load_cert_chain(path)
                 self._contexts[host] = context
             return self._contexts[host]
+
+
+VALID = timedelta(days=1)
+SKEW = timedelta(hours=1)
+"""How far behind the clock of a client may be, such as that of a container."""
+
+
+def _new_authority(domains: Sequence[str]) -> tuple[bytes, bytes]:
+    """Return the certificate of a new authority, and its key, as PEM."""
+    from cryptography import x509  # noqa: PLC0415 - only interception needs it
+    from cryptography.hazmat.primitives import hashes  # noqa: PLC0415
+    from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat  # noqa: PLC0415
+
+    key, now = ec.generate_private_key(ec.SECP256R1()), SYSTEM_CLOCK.utc_now()
+    names = x509.oid.NameOID
+    subject = x509.Name(
+        [x509.NameAttribute(names.ORGANIZATION_NAME, "offbook"),
+         x509.NameAttribute(names.ORGANIZATIONAL_UNIT_NAME, f"one run of offbook #{secrets.token_hex(8)}")]
+    )  # fmt: skip
+    usage = x509.KeyUsage(
+        digital_signature=False, content_commitment=False, key_encipherment=False, data_encipherment=False,
+        key_agreement=False, key_cert_sign=True, crl_sign=True, encipher_only=False, decipher_only=False,
+    )  # fmt: skip
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - SKEW)
+        .not_valid_after(now + VALID)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(usage, critical=True)
+    )
+    if domains:
+        everywhere = [x509.IPAddress(ip_network(each)) for each in ("0.0.0.0/0", "::/0")]
+        permitted = [_subtree(domain) for domain in domains]
+        has_addresses = any(isinstance(each, x509.IPAddress) for each in permitted)
+        limits = x509.NameConstraints(permitted, None if has_addresses else everywhere)
+        builder = builder.add_extension(limits, critical=True)
+    pem = builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
+    return pem, key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+
+
+def _subtree(domain: str) -> x509.GeneralName:
+    from cryptography import x509  # noqa: PLC0415
+
+    try:
+        return x509.IPAddress(ip_network(domain.strip("[]")))
+    except ValueError:
+        return x509.DNSName(domain)
 
 
 @contextmanager
@@ -195,7 +266,7 @@ class Interception:
         token: str = "",
     ) -> None:
         self.hosts, self.blocks_network, self.environment = hosts, blocks_network, dict(environment or {})
-        self.authority = None if hosts is None else Authority()
+        self.authority = None if hosts is None else Authority(hosts.domains)
         self.token = token or new_token()
         self.passed, self.refused, self.distrusted = Counter[str](), Counter[str](), Counter[str]()
 

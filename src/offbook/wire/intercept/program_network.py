@@ -10,7 +10,6 @@ from contextlib import suppress
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Self
 from urllib.parse import quote, urlsplit
@@ -18,6 +17,7 @@ from urllib.parse import quote, urlsplit
 from msgspec import Struct
 
 from offbook.errors import InputError
+from offbook.private_folder import PrivateFolder
 from offbook.vendors import VENDORS
 from offbook.wire.intercept.interception import DEFAULT_USER, InterceptedHosts, Interception, NetworkTally
 from offbook.wire.server.access import is_loopback_name, new_token
@@ -122,7 +122,7 @@ class ProxyEnvironment:
 
     def __init__(self, interception: Interception, environment: Mapping[str, str]) -> None:
         self._interception, self._environment = interception, environment
-        self._folder = TemporaryDirectory(prefix="offbook-")
+        self._folder = PrivateFolder()
 
     def close(self) -> None:
         """Remove the files."""

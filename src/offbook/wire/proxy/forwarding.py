@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from msgspec.structs import replace
 
-from offbook.codecs.framing import INFLATED, PackedBodyError, Unpacker
+from offbook.codecs.framing import INFLATED, UNPACKED_AT_ONCE, PackedBodyError, Unpacker
 from offbook.errors import InputError, RecordingWriteError
 from offbook.faults import HttpError
 from offbook.faults.order import OrderFault
@@ -115,12 +115,32 @@ class ForwardedCall:
         self.turn = OWN_TURN
 
     def start(self, status: int, headers: RawHeaders) -> RawHeaders:
-        """Capture the head of the response, and return the headers for the client."""
+        """Capture the head of the response, and return the headers for the client.
+
+        A packed body is passed on as it is, and unpacked only to be recorded.
+        """
         encodings = [value for name, value in headers if name.lower() == b"content-encoding"]
         self._decompressor = decompressor_for(b", ".join(encodings).decode("latin-1"))
-        sent = client_response_headers(headers, is_decompressed=self._decompressor is not None)
-        self._capture.start(status, header_dict(sent))
-        return sent
+        captured = client_response_headers(headers, is_decompressed=self._decompressor is not None)
+        self._capture.start(status, header_dict(captured))
+        return client_response_headers(headers, is_decompressed=False)
+
+    def capture(self, piece: bytes) -> bool:
+        """Capture a piece of the body, and return whether a client may treat it as the last.
+
+        Of a packed body, no more is unpacked than is recorded: a small one may be a very large one.
+
+        Raises:
+            PackedBodyError: it is not packed as its header says.
+        """
+        if self._decompressor is None:
+            return self._capture.feed(piece)
+        is_last = False
+        for start in range(0, len(piece), UNPACKED_AT_ONCE):
+            if self._capture.is_too_large:
+                break
+            is_last = self._capture.feed(self._decompressor.feed(piece[start : start + UNPACKED_AT_ONCE])) or is_last
+        return is_last
 
     def end(self, ending: ResponseEnding, *, failure: str = "", has_client_left: bool = False) -> CapturedResponse:
         """Record the response and note the call. Safe to call again: the first call counts.
@@ -231,6 +251,5 @@ class InProcessForwarder(ForwardedCall):
             raise
 
     def _feed(self, piece: bytes) -> bytes:
-        data = piece if self._decompressor is None else self._decompressor.feed(piece)
-        self._seems_complete = self._capture.feed(data) or self._seems_complete
-        return data
+        self._seems_complete = self.capture(piece) or self._seems_complete
+        return piece

@@ -66,6 +66,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("offbook.wire")
 
 _LARGEST_STATUS = 599
+MAX_HELD_BYTES = 8 * 1024 * 1024
+"""The most of a response that is held until it has ended."""
 _PATH_CHARS = "/:@!$&'()*+,;=~-._"
 
 
@@ -269,7 +271,7 @@ class StreamForwarder(ForwardedCall):
             self.end("complete")
             await self._send(head)
         else:
-            await self._forward_body(head, decompressed(response.aiter_raw(), self._decompressor))
+            await self._forward_body(head, decompressed(response.aiter_raw(), None))
 
     async def _forward_body(self, head: MutableMapping[str, Any], pieces: AsyncGenerator[bytes, None]) -> None:
         """Forward each piece at once. One that a client may treat as the last is held until upstream has ended, and so
@@ -280,7 +282,7 @@ class StreamForwarder(ForwardedCall):
                 await self._send(held.pop())
             while (piece := await reader.take()) is not None:
                 held.append(_body_message(piece))
-                if self._capture.feed(piece) or head in held:
+                if self.capture(piece) or head in held:
                     held += map(_body_message, await self._until_end(reader))
                 for each in held:
                     await self._send(each)
@@ -292,15 +294,16 @@ class StreamForwarder(ForwardedCall):
             await reader.close()
 
     async def _until_end(self, reader: _PieceReader) -> list[bytes]:
-        """Return what follows until upstream ends, and record the response then; or until the wait is over."""
+        """Return what follows until upstream ends, and record the response then; or until the wait is over, or there is
+        much."""
         loop = asyncio.get_running_loop()
         deadline_s, pieces = loop.time() + self._end_wait_s, list[bytes]()
-        while await reader.is_ready(deadline_s - loop.time()):
+        while sum(map(len, pieces)) < MAX_HELD_BYTES and await reader.is_ready(deadline_s - loop.time()):
             piece = await reader.take()
             if piece is None:
                 self.end("complete")
                 break
-            self._capture.feed(piece)
+            self.capture(piece)
             pieces.append(piece)
         return pieces
 

@@ -93,18 +93,23 @@ class ResponseCapture:
     def feed(self, data: bytes) -> bool:
         """Capture a piece of the body, and return whether a client may treat it as the last."""
         self._captured_bytes += len(data)
-        if self._captured_bytes > MAX_KEPT_BYTES:
+        if self.is_too_large:
             self._frames.clear()
+            self._splitter = splitter_for("")  # it may hold as much again
             return False
         frames = self._splitter.feed(data)
         at_ms = self._elapsed_ms()
         self._frames += [(at_ms, frame) for frame in frames]
         return self._captured_bytes == self._expected_bytes or (self.is_streamed and any(map(is_last_frame, frames)))
 
+    @property
+    def is_too_large(self) -> bool:
+        """Whether the body is larger than any that is recorded."""
+        return self._captured_bytes > MAX_KEPT_BYTES
+
     def end(self, ending: ResponseEnding, *, failure: str = "", has_client_left: bool = False) -> CapturedResponse:
         """Return all that was captured."""
-        end_ms = self._elapsed_ms()
-        is_too_large = self._captured_bytes > MAX_KEPT_BYTES
+        end_ms, is_too_large = self._elapsed_ms(), self.is_too_large
         if not is_too_large:
             self._frames += [(end_ms, frame) for frame in self._splitter.close()]
         answer = HttpResponse(self._status, self._headers, tuple(self._frames), self.is_streamed, ending, end_ms)

@@ -23,6 +23,7 @@ _PLAIN_KEY_HEADERS = sorted(KEY_HEADERS - {"authorization"})
 _HOST_HEADER = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:/@\s]+)(:\d{1,5})?", re.IGNORECASE)
 _TOKEN_PATH = re.compile(rb"((?:/\.well-known/[^/?]+)?)/t/([A-Za-z0-9._~-]{1,200})(?=[/?]|$)")
 """A token begins a path. Clients that log in put `/.well-known/NAME` before the path of a server."""
+TOKEN_PLACES = (b"/t/", b"/.well-known/")
 TOKEN_HEADER = "x-offbook-token"  # noqa: S105
 _HOST_NAME = re.compile(r"(\*\.)?[^\[\]:/@*\s]+|[0-9a-f:.]+", re.IGNORECASE)
 
@@ -39,7 +40,7 @@ def token_path(token: str) -> str:
 
 def split_token(url: bytes) -> tuple[bytes, bytes]:
     """Split what is requested into the token that its path begins with, empty if there is none, and the rest."""
-    found = _TOKEN_PATH.match(url) if b"/t/" in url else None
+    found = _TOKEN_PATH.match(url)
     if found is None:
         return b"", url
     rest = found[1] + url[found.end() :]

@@ -29,7 +29,7 @@ from msgspec.structs import replace
 from offbook.wire.backend import ACCEPTED_CALL, AcceptedCall
 from offbook.wire.request import HttpRequest, header_dict
 from offbook.wire.response import STATUSES_WITHOUT_BODY, HttpResponse
-from offbook.wire.server.access import TOKEN_HEADER, split_token
+from offbook.wire.server.access import TOKEN_HEADER, TOKEN_PLACES, split_token
 from offbook.wire.server.arrival_order import ArrivalOrder
 from offbook.wire.server.session_clock import ANY_ACTIVITY, LOOP_CLOCK, Activity, ResponseClock
 from offbook.wire.session import WireSession
@@ -455,6 +455,8 @@ class HttpConnection(asyncio.Protocol):
 
     def _take_token(self) -> None:
         """Move the token of the server from the path to a header: nothing behind this knows of it in paths."""
+        if not self.url.startswith(TOKEN_PLACES):
+            return
         token, self.url = split_token(self.url)
         if token:
             self.headers.append((TOKEN_HEADER.encode(), token))

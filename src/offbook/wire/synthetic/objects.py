@@ -59,12 +59,12 @@ Answer: TypeAlias = JsonObject | HttpResponse | None
 class StoredObjects:
     """Keeps what the calls of one session have created, in memory, and answers requests for it.
 
-    An id that the session does not know stands for an object with the default response: what a model has said to
-    nobody here may have been said before the session began. An object that was deleted is not found any more.
+    With `accepts_unknown`, an id that the session does not know stands for an object with the default response: it may
+    have been made before the session began. An object that was deleted is not found any more.
     """
 
-    def __init__(self, ask: Asker) -> None:
-        self._ask = ask
+    def __init__(self, ask: Asker, *, accepts_unknown: bool) -> None:
+        self._ask, self._accepts_unknown = ask, accepts_unknown
         self._answered: deque[tuple[ParsedRequest, HttpResponse]] = deque(maxlen=MAX_OBJECTS)
         self._objects: dict[str, JsonObject] = {}
         self._deleted: dict[str, None] = {}
@@ -126,23 +126,23 @@ class StoredObjects:
 
     def messages(self, asked: Asked) -> Answer:
         """Return the messages that a chat completion was asked with."""
-        return None if asked.ids[0] in self._deleted else _page(asked, self._parts.get(asked.ids[0], []), order="asc")
+        return None if not self._is_known(asked) else _page(asked, self._parts.get(asked.ids[0], []), order="asc")
 
     def items(self, asked: Asked) -> Answer:
         """Return the items of a conversation, or those that a response was asked with; the latest first."""
-        return None if asked.ids[0] in self._deleted else _page(asked, self._parts.get(asked.ids[0], []), order="desc")
+        return None if not self._is_known(asked) else _page(asked, self._parts.get(asked.ids[0], []), order="desc")
 
     def item(self, asked: Asked) -> Answer:
         """Return an item of a conversation."""
         conversation, name = asked.ids
         known = self._parts.get(conversation)
-        if known is None and asked.ids[0] not in self._deleted:
+        if known is None and self._is_known(asked):
             return _full_item({"role": "assistant", "content": asked.unknown.content}, name)
         return next((item for item in known or () if item["id"] == name), None)
 
     def add_items(self, asked: Asked) -> Answer:
         """Add items to a conversation."""
-        if asked.ids[0] in self._deleted:
+        if not self._is_known(asked):
             return None
         added = self._full_items(read_body(asked.body, _Items).items)
         self._add_parts(asked.ids[0], added)
@@ -249,7 +249,7 @@ class StoredObjects:
 
     def batch_results(self, asked: Asked) -> Answer:
         """Return the messages of a batch as lines of JSON."""
-        if asked.ids[0] in self._deleted:
+        if not self._is_known(asked):
             return None
         lines = b"".join(orjson.dumps(each) + b"\n" for each in self._parts.get(asked.ids[0], ()))
         return whole_response(200, lines, content_type="application/x-jsonl")
@@ -269,10 +269,14 @@ class StoredObjects:
     def delete_model(self, asked: Asked) -> Answer:
         return self._delete(asked, {"id": asked.ids[0], "object": "model", "deleted": True})
 
-    def _object(self, asked: Asked, unknown: JsonObject) -> JsonObject | None:
-        """Return the object that is asked for, `unknown` with its id if there is none; None if it is deleted."""
+    def _is_known(self, asked: Asked) -> bool:
         name = asked.ids[0]
-        return None if name in self._deleted else self._objects.get(name, unknown | {"id": name})
+        return name in self._objects or (self._accepts_unknown and name not in self._deleted)
+
+    def _object(self, asked: Asked, unknown: JsonObject) -> JsonObject | None:
+        """Return the object that is asked for, or `unknown` with its id; None if it is not found."""
+        name = asked.ids[0]
+        return self._objects.get(name, unknown | {"id": name}) if self._is_known(asked) else None
 
     def _update(self, asked: Asked, unknown: JsonObject) -> JsonObject | None:
         found = self._object(asked, unknown)
@@ -281,7 +285,7 @@ class StoredObjects:
 
     def _delete(self, asked: Asked, answer: JsonObject) -> JsonObject | None:
         name = asked.ids[0]
-        if name in self._deleted:
+        if not self._is_known(asked):
             return None
         self._forget(name)
         self._deleted[name] = None
@@ -384,7 +388,7 @@ _ITEM_PREFIXES = {"message": "msg", "function_call": "fc", "function_call_output
 
 def _response(parsed: ParsedRequest, answer: Answer, ids: Sequence[str]) -> HttpResponse:
     if answer is None:
-        return error_response(parsed.route.any_codec, 404, f"{' of '.join(reversed(ids))} was deleted, or is not there")
+        return error_response(parsed.route.any_codec, 404, f"{' of '.join(reversed(ids))} does not exist")
     return answer if isinstance(answer, HttpResponse) else whole_response(200, orjson.dumps(answer))
 
 

@@ -224,7 +224,8 @@ class ToolStepRunner(StepRunner[ToolStep]):
     def __init__(self, definition: ToolStep, environment: Environment) -> None:
         super().__init__(definition, environment)
         self._tool = environment.toolbox[definition.tool]
-        is_asked = definition.retry is not None or _may_run_twice(environment.own_tools[definition.tool])
+        declared = environment.own_tools[definition.tool].declaration
+        is_asked = definition.retry is not None or declared.read_only or bool(declared.idempotent)
         self._retry = (self.retry if is_asked else None) or NO_RETRY
         self._runs_commands = runs_commands(environment.own_tools[definition.tool])
 
@@ -244,10 +245,6 @@ class ToolStepRunner(StepRunner[ToolStep]):
             request = Request((), "", step_id=self.definition.id, workflow=self.environment.workflow)
             await SYSTEM_CLOCK.sleep_s(self._retry.pause_s(request, attempt))
             attempt += 1
-
-
-def _may_run_twice(tool: ToolDef) -> bool:
-    return tool.declaration.read_only or bool(tool.declaration.idempotent)
 
 
 class RouterStepRunner(StepRunner[RouterStep]):

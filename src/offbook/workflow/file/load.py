@@ -216,6 +216,8 @@ def read_definition(document: object, report: ProblemReport | None = None) -> Wo
     """
     report = report or ProblemReport()
     _check_json(document, (), report)
+    if document is None:
+        report.add((), "the workflow is empty", hint="it needs a name and steps: offbook init FOLDER --sdk yaml")
     if isinstance(document, dict) and "_version" in document and "steps" not in document:
         report.add((), "this is a recording, not a workflow", hint="offbook replay FLOW --recording PATH")
     report.conclude()

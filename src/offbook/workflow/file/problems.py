@@ -61,10 +61,9 @@ class ProblemReport:
             WorkflowError: there are problems.
         """
         if self._problems:
-            raise WorkflowError(sorted(self._problems, key=self._order))
-
-    def _order(self, problem: Problem) -> tuple[bool, int, int]:
-        return problem.source != self._source, problem.line, problem.column
+            raise WorkflowError(
+                sorted(self._problems, key=lambda each: (each.source != self._source, each.line, each.column))
+            )
 
 
 def show_value(given: object) -> str:

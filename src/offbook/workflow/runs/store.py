@@ -125,6 +125,7 @@ class RunStore:
         folder = self._folder / self.id_of(name)
         lock = lock_folder(folder)
         try:
+            _check_links(folder)
             _check_unfinished(folder)
             if not force:
                 _check_unchanged(folder)
@@ -153,7 +154,8 @@ class RunStore:
 
     def ids(self) -> list[str]:
         """Return the ids of all runs, the latest last."""
-        return sorted(path.parent.name for path in self._folder.glob(f"*/{MANIFEST}"))
+        found = (path.parent for path in self._folder.glob(f"*/{MANIFEST}"))
+        return sorted(folder.name for folder in found if not folder.is_symlink())  # a link is no run of ours
 
     def summaries(self) -> list[RunSummary]:
         """Return the status of each run, the latest last."""
@@ -199,6 +201,15 @@ class RunStore:
             return self._new_folder()
         (folder / CALLS).mkdir(mode=0o700)
         return folder, lock_folder(folder)
+
+
+def _check_links(folder: Path) -> None:
+    """Refuse a run whose files lead elsewhere: what it goes on with would be read and written there."""
+    for place in (folder, folder / CALLS):
+        for each in place.iterdir() if place.is_dir() else ():
+            if each.is_symlink():
+                hint = "copy the file that it leads to in its place, if the run is yours"
+                raise RunError(f"{each.name} is a link", source=folder.name, hint=hint)
 
 
 def _check_unfinished(folder: Path) -> None:

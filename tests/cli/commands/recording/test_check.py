@@ -1,12 +1,13 @@
-"""Whether the bytes of an answer say the same as its fields."""
+"""Whether the bytes of an answer say the same as its fields, and whether requests are legal."""
 
 import json
 
 import orjson
 import pytest
 from hypothesis import given, settings
+from msgspec import Raw
 
-from offbook.cli.commands.recording.check import disagreement
+from offbook.cli.commands.recording.check import disagreement, illegal_request
 from offbook.faults import ConnectionReset
 from offbook.messages import Response, ToolCall, deltas_of
 from offbook.recording.format.exchange import Exchange, RecordedToolCall, recorded_calls
@@ -105,3 +106,44 @@ def test_bytes_that_are_no_answer_are_reported(wire, problem):
 )
 def test_what_has_nothing_to_compare_agrees(untestable):
     assert disagreement(untestable) == ""
+
+
+CALL_7 = {"id": "call_7", "type": "function", "function": {"name": "pay", "arguments": "{}"}}
+DANGLING = {
+    "model": "m",
+    "messages": [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": None, "tool_calls": [CALL_7]},
+        {"role": "user", "content": "Go on"},
+    ],
+}
+
+
+def written(request, **fields):
+    return Exchange(content="x", request=Raw(orjson.dumps(request)), **fields)
+
+
+@pytest.mark.parametrize(
+    ("provider", "who"), [("", "no vendor accepts"), ("openai", "openai refuses"), ("anthropic", "anthropic refuses")]
+)
+def test_a_request_by_hand_that_no_vendor_accepts_is_named(provider, who):
+    place, problem = illegal_request(written(DANGLING, provider=provider))
+    assert place == "messages.1"
+    assert problem == f"{who} this request: tool call 'call_7' has no result"
+
+
+def test_a_request_that_one_vendor_accepts_is_legal():
+    only_here = {"model": "m", "messages": [{"role": "user", "content": ""}]}
+    assert illegal_request(written(only_here)) == ("", "")
+    assert illegal_request(written(only_here, provider="anthropic"))[0] == "messages.0"
+
+
+def test_what_a_real_api_has_answered_is_legal():
+    assert illegal_request(written(DANGLING, wire=whole(CODECS["openai_chat"], Response("x")))) == ("", "")
+
+
+def test_check_names_an_illegal_request_and_fails(run, write):
+    write("run.json", orjson.dumps({"_version": 2, "go": {"content": "x", "request": DANGLING}}).decode())
+    code, out, _ = run("recording", "check", "run.json")
+    assert code == 1
+    assert "run.json: go: request.messages.1: no vendor accepts this request: tool call 'call_7' has no result" in out

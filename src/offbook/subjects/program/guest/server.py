@@ -190,6 +190,7 @@ class _Server:
                 raise OSError("it cannot be forked")
             if pid == 0:
                 linked = self._become_run(own, files)
+                os.environ.update(command["case"])
                 for number, content in zip((1, 2), printed, strict=True):
                     _write(number, content)
                 point.leave(linked)
@@ -219,6 +220,7 @@ class _Server:
         try:
             linked = self._become_run(parent, files)
             _reset()
+            os.environ.update(command["case"])
             for name, value in command["environment"].items():
                 if value is None:
                     os.environ.pop(name, None)

@@ -1,0 +1,58 @@
+"""Private folders of this process, with configs and keys in them. Those of processes that were killed are removed."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+PREFIX = "offbook-"
+LOCK = ".offbook-lock"
+_FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+# A process that is killed cannot remove its folders. It holds a lock on a file in each, which the kernel releases: who
+# can lock that file knows that nobody needs the folder. A folder without the file is left, as it has just been made, or
+# is none of ours. Forked children have the lock too, so a folder stays as long as one of them runs.
+class PrivateFolder(tempfile.TemporaryDirectory[str]):
+    """A temporary folder that only this user can read, until `cleanup` or the end of the block.
+
+    The first of a process also removes the folders of processes that were killed.
+    """
+
+    def __init__(self) -> None:
+        remove_dead_folders()
+        super().__init__(prefix=PREFIX)
+        self._lock = os.open(Path(self.name, LOCK), _FLAGS | os.O_CREAT | os.O_EXCL, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def cleanup(self) -> None:
+        super().cleanup()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+@cache
+def remove_dead_folders() -> None:
+    """Remove the private folders of this user whose processes have ended without doing so. Never fails."""
+    with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                if entry.name.startswith(PREFIX) and entry.is_dir(follow_symlinks=False):
+                    _remove_if_dead(Path(entry.path))
+
+
+def _remove_if_dead(folder: Path) -> None:
+    if folder.lstat().st_uid != os.geteuid():
+        return
+    lock = os.open(folder / LOCK, _FLAGS)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(lock)

@@ -1,0 +1,79 @@
+"""What is said about the tools of a program at the end of a run: what was not taken over, and what differs today."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+
+from msgspec import Struct
+
+from offbook.messages import result_text
+from offbook.recording.format.exchange import ToolExchange
+from offbook.recording.redact.rules import redactor_in_force
+from offbook.text import shorten
+
+MAX_OUTCOME_CHARS = 300
+
+
+class ToolNote(Struct, frozen=True, omit_defaults=True):
+    """What a program's process says about a framework or a tool: that it is taken over, or why not."""
+
+    framework: str = ""
+    version: str = ""
+    tool: str = ""
+    function: str = ""
+    problem: str = ""
+
+    def __str__(self) -> str:
+        if self.framework:
+            name = f"{self.framework} {self.version}".strip()
+            return f"the tools of {name} cannot be taken over ({self.problem}): they run for real, and are not recorded"
+        problem = f"{self.function}: {self.problem}" if self.function else self.problem
+        return f"the tool {self.tool} cannot be taken over ({problem}): it runs for real, and is not recorded"
+
+
+class ToolRemarks:
+    """Collects the remarks about the tools of one run. `effects` are the tools that change something."""
+
+    def __init__(self, *, effects: Set[str]) -> None:
+        self._effects = effects
+        self._notes: dict[ToolNote, None] = {}
+        self._opaque: dict[str, str] = {}
+        self._differing: list[str] = []
+
+    def note(self, notes: Iterable[ToolNote]) -> None:
+        """Note what a process says."""
+        self._notes |= dict.fromkeys(notes)
+
+    def note_result(self, tool: str, did: ToolExchange) -> None:
+        """Note a result that cannot be rebuilt, if it is one."""
+        if did.is_opaque:
+            self._opaque[tool] = did.result_type or ""
+
+    def note_difference(self, text: str) -> None:
+        """Note a call that did something else than the recorded one."""
+        self._differing.append(text)
+
+    def lines(self, *, is_live: bool) -> list[str]:
+        """Return the remarks about a run that is recorded, if it `is_live`, or replayed."""
+        opaque = [
+            f"{tool} returned a {kind}, which cannot be rebuilt: in a replay, {tool} "
+            f"{'is refused, as it has an effect' if tool in self._effects else 'runs for real'}"
+            if is_live
+            else f"{tool} ran for real: it returned a {kind}, which cannot be rebuilt from a recording"
+            for tool, kind in self._opaque.items()
+        ]
+        return [*(str(note) for note in self._notes if note.problem), *opaque, *self._differing]
+
+
+def difference_of(recorded: ToolExchange, did: ToolExchange) -> str:
+    """Return how a result differs from the recorded one, which has no secrets; empty if it does not."""
+    if did.is_opaque and did.result_type == recorded.result_type:  # their texts may differ by order, or an address
+        return ""
+    today, before = (_outcome_text(each) for each in (redactor_in_force().redact_tool(did), recorded))
+    return "" if today == before else f"{today} today; recorded: it {before}"
+
+
+def _outcome_text(exchange: ToolExchange) -> str:
+    if exchange.error is not None:
+        return shorten(f"raised {exchange.error.type}: {exchange.error.message}", MAX_OUTCOME_CHARS)
+    return shorten(f"returned {result_text(exchange.answer)}", MAX_OUTCOME_CHARS)
