@@ -462,7 +462,7 @@ PLANTED = [
         defect=True,
         sound=False,
         answers=DEPOSITS,
-        faults="http_error 500,orders",
+        faults="held_until",
         verdict="wrong effect",
         at="step=fifty call=1 attempt=1: held_until step=thirty call=1",
         declares={"state": balance},

@@ -184,7 +184,7 @@ WORLDS = [
         "wrong effect",
         "step=rail call=1 attempt=1: held_until step=bus call=1",
         answers_by_step={"rail": [{"content": "50"}], "bus": [{"content": "30"}]},
-        faults="http_error 500,orders",
+        faults="held_until",
         reports=True,
         declares={"state_of": "$TMPDIR/balance"},
         twin_is=["recovered"],
