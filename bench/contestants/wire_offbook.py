@@ -30,7 +30,7 @@ class OffbookServer(WireContestant):
     def command(self, case: Case) -> list[str]:
         recording = _stream(self._library.folder, case) if case.is_stream else self._json(case)
         command = str(Path(sys.executable).with_name("offbook"))
-        return [command, "serve", "--replay", recording, "--quiet", "--json", "--processes", str(self._processes)]
+        return [command, "serve", "--replay", recording, "--quiet", "--json", "-o", f"processes={self._processes}"]
 
     def _json(self, case: Case) -> str:
         return self._library.json(Spec(case.size, "fingerprint"))

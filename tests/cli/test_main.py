@@ -146,7 +146,6 @@ def test_a_mistyped_choice_is_bad_input_and_the_right_one_is_proposed(run, typed
     [
         (["serve", "--replay", "x.json", "--port", "abc"], "'--port': 'abc' is not an integer."),
         (["serve", "--replay", "x.json", "--port", "99999"], "'--port': 99999 is more than 65535."),
-        (["serve", "--replay", "x.json", "--processes", "two"], "'--processes': 'two' is not an integer."),
         (["exec", "-o", "latency_ms=nan", "--", "true"], "-o latency_ms=nan: expected a number, got nan"),
         (["exec", "-o", "retry_after_ms=-5", "--", "true"], "expected a number of at least 0, got -5"),
         (["exec", "--replay", "--", "true"], "Option '--replay' requires an argument before '--'."),

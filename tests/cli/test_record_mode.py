@@ -16,7 +16,7 @@ ASKING = {
     "run": ["run", "flow.yaml", "--record", "run.json"],
     "test": ["test", "--record", "run.json"],
     "serve": ["serve", "--record", "run.json"],
-    "serve, in processes": ["serve", "--record", "run.json", "--processes", "2"],
+    "serve, in processes": ["serve", "--record", "run.json", "-o", "processes=2"],
 }
 
 

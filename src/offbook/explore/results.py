@@ -105,12 +105,13 @@ def repeats_claims(result: Any, clean: Any, speaks: Callable[[Claim], bool]) -> 
 def denies_success(result: Any, clean: Any, marks: Sequence[str] = ()) -> bool:
     """Return whether a result denies by its structure what the clean one says.
 
-    It is false, or has the shape of a failed result, or a field of it is false that is true in the clean result. A text
-    with what a fault has injected is no such shape.
+    It is false, or has the shape of a failed result, or a field of it is false that is true in the clean result. The
+    text or the body of an error that a fault has injected is no such shape: the run has passed it on.
     """
     result, clean = _said(result), _said(clean)
     is_failed = is_failed_result(result) and not is_failed_result(clean)
-    has_shape = is_failed and not (isinstance(result, str) and _has_mark(result, marks))
+    is_raw = isinstance(result, str) or (isinstance(result, dict) and isinstance(result.get("error"), dict))
+    has_shape = is_failed and not (is_raw and _has_mark(result, marks))
     return has_shape or _is_flipped(result, clean)
 
 

@@ -614,7 +614,7 @@ class WireSession(Session, Served):
     def _objects(self) -> StoredObjects:
         from offbook.wire.synthetic.objects import StoredObjects  # noqa: PLC0415 - a strict replay has none
 
-        return StoredObjects(self._ask, accepts_unknown=True)
+        return StoredObjects(self._ask, accepts_unknown=self._lenient_requests)
 
     def _ask(self, path: str, body: JsonObject) -> HttpResponse:
         """Return what a client would get that made this model call; it is not in the list of calls."""

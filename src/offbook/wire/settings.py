@@ -345,7 +345,7 @@ class ServeArguments(WireArguments, frozen=True, kw_only=True):
     ] = ()
     processes: Annotated[
         Annotated[int, Meta(ge=1, le=256)],
-        Option("Serve in so many processes on one port, for load tests.", "--processes", metavar="N"),
+        Option("Serve in so many processes on one port, for load tests.", was="--processes", metavar="N"),
     ] = 1
     session_group: Annotated[
         str,

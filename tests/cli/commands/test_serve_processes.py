@@ -1,4 +1,4 @@
-"""offbook serve --processes: several processes answer on one port, and end as one."""
+"""offbook serve -o processes=N: several processes answer on one port, and end as one."""
 
 import json
 import os
@@ -63,7 +63,7 @@ def ask_often(url, count=60):
 
 
 def test_processes_share_a_port_and_report_as_one(serve):
-    with serve("--replay", "run.json", "--processes", "2") as served:
+    with serve("--replay", "run.json", "-o", "processes=2") as served:
         answers = ask_often(served.url)
         children = served.children
         code, report, err = served.end()
@@ -78,7 +78,7 @@ def test_processes_share_a_port_and_report_as_one(serve):
 def test_a_port_in_use_is_refused_and_a_named_one_is_shared(run, serve):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        options = ("--replay", "run.json", "--processes", "2", "--port", port)
+        options = ("--replay", "run.json", "-o", "processes=2", "--port", port)
         code, _, err = run("serve", *options)
         assert code == 2
         assert "cannot listen at 127.0.0.1" in err
@@ -91,7 +91,7 @@ def test_a_port_in_use_is_refused_and_a_named_one_is_shared(run, serve):
 
 def test_several_processes_record_into_one_file(serve):
     with ChatModel(lambda prompt: said(f"{prompt}!")) as model:
-        options = ("--record", "new.json", "--upstream", f"openai={model.url}/v1", "--processes", "2")
+        options = ("--record", "new.json", "--upstream", f"openai={model.url}/v1", "-o", "processes=2")
         with serve(*options) as served:
             answers = ask_often(served.url, 40)
             code, report, _ = served.end()
@@ -102,7 +102,7 @@ def test_several_processes_record_into_one_file(serve):
 
 
 def test_a_process_that_dies_is_reported_and_ends_the_server(serve):
-    with serve("--replay", "run.json", "--processes", "2") as served:
+    with serve("--replay", "run.json", "-o", "processes=2") as served:
         ask_often(served.url, 10)
         dead, other = served.children
         os.kill(dead, signal.SIGKILL)
@@ -113,7 +113,7 @@ def test_a_process_that_dies_is_reported_and_ends_the_server(serve):
 
 
 def test_sessions_cannot_be_asked_for_and_health_can(serve):
-    with serve("--replay", "run.json", "--processes", "2", "--fault", "everywhere: http_error 429") as served:
+    with serve("--replay", "run.json", "-o", "processes=2", "--fault", "everywhere: http_error 429") as served:
         assert ask(served.url, "Hi")[0] == 429
         status, text = ask(served.url, "", path="/_offbook/sessions/mine")
         assert status == 409
@@ -135,12 +135,12 @@ LIST = {"a": [{"content": "Hello!"}, {"content": "Bye!"}]}
         ({}, ("--fault", "call=2: timeout"), "call=2: timeout: it fires at a certain call"),
         ({}, ("--mcp", "mcp.json"), "--mcp: sessions of MCP clients live in one process"),
         ({}, ("--strict-unused",), "--strict-unused: each process counts what it has served"),
-        ({}, ("--processes", "0"), "--processes"),
+        ({}, ("-o", "processes=0"), "processes=0: expected an integer of at least 1"),
     ],
 )
 def test_what_depends_on_the_calls_before_is_refused(run, write, answers, options, reason):
     write("run.json", flows.recording(answers))
-    code, out, err = run("serve", "--replay", "run.json", "--processes", "2", *options)
+    code, out, err = run("serve", "--replay", "run.json", "-o", "processes=2", *options)
     assert code == 2
     assert out == ""
     assert reason in err
@@ -149,7 +149,7 @@ def test_what_depends_on_the_calls_before_is_refused(run, write, answers, option
 @pytest.mark.parametrize("mode", ["new", "all", "fresh", "once"])
 def test_several_processes_only_add_to_a_recording(run, write, mode):
     write("run.json", flows.recording({}))
-    code, _, err = run("serve", "--record", "run.json", "--record-mode", mode, "--processes", "2")
+    code, _, err = run("serve", "--record", "run.json", "--record-mode", mode, "-o", "processes=2")
     assert code == 2
     assert f"--record-mode {mode}: several processes can only add to a recording" in err
 
@@ -171,7 +171,7 @@ def in_order(count=COUNT):
 
 
 def test_processes_share_how_far_a_session_is_in_a_recording_in_redis(serve, ordered):
-    with serve("--replay", ordered, "--processes", "2") as served:
+    with serve("--replay", ordered, "-o", "processes=2") as served:
         one_by_one = [ask(served.url, "next", path="/s/slow/v1/chat/completions") for _ in range(COUNT)]
         with ThreadPoolExecutor(8) as clients:
             at_once = list(clients.map(lambda _: ask(served.url, "next"), range(COUNT)))

@@ -29,7 +29,7 @@ def serve(options: ServeArguments, given: ServeArguments) -> None:
 
       offbook serve --replay run.json --host 0.0.0.0 --api-key "$KEY"
 
-      offbook serve --replay run.json --processes 4
+      offbook serve --replay run.json -o processes=4
 
       offbook serve --replay redis://cache/0 -o session_group=load
     """

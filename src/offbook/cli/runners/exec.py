@@ -15,11 +15,10 @@ import typer
 from msgspec.structs import replace
 
 from offbook.cli import FAILED, FINE, NOT_EXECUTABLE, NOT_FOUND, SIGNALLED
-from offbook.cli.options import check_placeholder
+from offbook.cli.options import check_placeholder, command_notes
 from offbook.cli.output.console import print_message
 from offbook.cli.output.wire import WireReportFile, WireSummary
 from offbook.cli.run_program import ChildExit, run_child
-from offbook.cli.runners.command_notes import command_notes
 from offbook.cli.runners.mcp_servers import McpServers
 from offbook.cli.runners.wire import (
     EffectReports,

@@ -13,6 +13,7 @@ import msgspec
 
 from offbook import __version__
 from offbook.cli import FAILED, FINE, INTERRUPTED, start_s
+from offbook.cli.options import command_notes
 from offbook.cli.output.console import echo, echo_json, ending_document, print_message
 from offbook.cli.output.exploration import (
     ExplorationOutput,
@@ -23,7 +24,6 @@ from offbook.cli.output.exploration import (
 )
 from offbook.cli.parse import check_models, parse_shard_option, parse_state, parse_workers, report_lines
 from offbook.cli.run_program import Interruption, Termination
-from offbook.cli.runners.command_notes import command_notes
 from offbook.config import import_from, plan_run
 from offbook.config.recordings import is_folder, slug
 from offbook.errors import InputError

@@ -159,6 +159,10 @@ class Till:
         self.is_paid = True
         return "paid"
 
+    @property
+    def done(self):
+        return "refund has run" if self.is_paid else "nothing was changed"
+
     def serve(self):
         text = converse(ask, self.use)
         if not self.is_paid:
@@ -195,9 +199,11 @@ def starts_over(*, sound):
         try:
             text = till.serve()
             checked(server.call("mail", to="ann@example.org", about=42), done="mail", about=42)
-        except LostError:
+        except LostError as error:
             if sound:
-                raise
+                raise LostError(f"{error}; {till.done}") from error
+        except GaveUpError as error:
+            raise GaveUpError(f"{error}; {till.done}") from error
         else:
             return text
     raise GaveUpError("the server was lost twice")
