@@ -119,11 +119,12 @@ COMMON_FAULTS = ("http_error 500", "empty_response", "tool_error", "tool_lost")
 def bare_findings(planted: Planted, twin: Twin, folder: Path) -> list[str] | None:
     """Explore an agent about which nothing is declared, and return what is found.
 
-    The cases are those that show the defect, and one of each common fault. None if such an exploration cannot show it.
+    The cases are those that show the defect, and one of each common fault, or of those that it is explored with. None if such an exploration cannot show it.
     """
     if planted.needs_declarations:
         return None
-    faults = {planted.at.partition(": ")[2].partition(" ")[0], *COMMON_FAULTS}
+    own = planted.faults.split(",")
+    faults = {planted.at.partition(": ")[2].partition(" ")[0], *(COMMON_FAULTS if "all" in own else own)}
     with planted.bare().open(twin, folder) as subject:
         variants = [each for each in getattr(subject, "variants", VARIANTS) if not each.is_optional]
         variants = [each for each in variants if each.name in faults or each.fault.type in faults]
