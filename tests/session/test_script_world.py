@@ -9,7 +9,7 @@ from offbook.errors import RecordingFormatError, ToolFaultError
 from offbook.faults import parse_fault
 from offbook.faults.log import FaultLog
 from offbook.recording.stores.locate import open_store
-from offbook.session.world import UnseenEffect, World
+from offbook.session.script import UnseenEffect, World
 from offbook.tools.effects import ToolDeclaration
 from tests.explore.runs import write_recording
 
