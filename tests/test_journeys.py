@@ -32,7 +32,7 @@ LIMITS = {
     "Record one streamed call": 36,
     "One MCP tool call in replay": 22,
     "One pytest test that records": 40,
-    "One explored case of a program": 94,
+    "One explored case of a program": 97,
     "Explore one case": 63,
     "One scenario conversation": 17,
 }
