@@ -82,7 +82,7 @@ def test_a_command_imports_nothing_heavy_that_it_does_not_need(imported, name):
 
 
 MOST_MODULES = {"help": 165, "validate": 235, "recording show": 250, "replay": 375}
-"""How many modules a command may import: with a little room above what it needs. Four search what it prints for secrets."""
+"""How many modules a command may import: with a little room above what it needs."""
 
 
 @pytest.mark.parametrize("name", MOST_MODULES)
