@@ -37,7 +37,7 @@ def test_the_defect_of_an_agent_is_found(planted, tmp_path):
     assert [each for each in census.findings if not planted.may_get(each.verdict)] == []
     assert census.expected is not None
     assert planted.is_found(census.expected.verdict)
-    assert census.expected.is_finding
+    assert census.expected.is_finding or planted.verdict == "undecided"
     assert planted.evidence in census.expected.evidence
     assert census.disagreements == []
 

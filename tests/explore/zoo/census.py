@@ -34,8 +34,14 @@ class Witness:
         return run
 
     def effects_of(self, run: Run) -> list[Entry]:
-        """What the tools did in that run."""
-        return next(effects for each, effects in self.seen if each == run)
+        """What the tools did in that run. What is compared may be without the noise of what was seen."""
+        same = [effects for each, effects in self.seen if each == run]
+        alike = [effects for each, effects in self.seen if _faults_of(each) == _faults_of(run)]
+        return (same or alike)[0]
+
+
+def _faults_of(run: Run) -> tuple[Sequence[str], str]:
+    return run.fired, run.continuation
 
 
 class Finding(Struct, frozen=True):
@@ -107,7 +113,7 @@ def _with_its_fault(planted: Planted, cases: Sequence[FaultCase]) -> list[FaultC
     return [case for case in cases if columns & {cell.column for cell in case.cells}]
 
 
-COMMON_FAULTS = ("http_error 500", "connection_reset", "empty_response", "tool_error", "tool_lost")
+COMMON_FAULTS = ("http_error 500", "empty_response", "tool_error", "tool_lost")
 
 
 def bare_findings(planted: Planted, twin: Twin, folder: Path) -> list[str] | None:
@@ -115,6 +121,8 @@ def bare_findings(planted: Planted, twin: Twin, folder: Path) -> list[str] | Non
 
     The cases are those that show the defect, and one of each common fault. None if such an exploration cannot show it.
     """
+    if planted.needs_declarations:
+        return None
     faults = {planted.at.partition(": ")[2].partition(" ")[0], *COMMON_FAULTS}
     with planted.bare().open(twin, folder) as subject:
         variants = [each for each in getattr(subject, "variants", VARIANTS) if not each.is_optional]
@@ -123,7 +131,7 @@ def bare_findings(planted: Planted, twin: Twin, folder: Path) -> list[str] | Non
         columns = {cell.column: case for case in reversed(explorer.cases) for cell in case.cells}
         showing = [case for case in explorer.cases if planted.is_at(str(case))]
         chosen = [case for case in explorer.cases if case in showing or case in columns.values()]
-        if not showing or planted.needs_declarations:
+        if not showing:
             return None
         found = explorer.explore(chosen).findings
     return [f"{each.case}: {each.title}: {'; '.join(each.evidence)}" for each in found]
@@ -135,7 +143,8 @@ def _finding(each: CaseResult, planted: Planted, witness: Witness, exploration: 
     clean = planted.done(witness.effects_of(exploration.clean), exploration.clean)
     known = {tool for _, seen in witness.seen for tool, _ in seen}
     evidence = "; ".join(each.evidence)
-    against = list(contradictions(evidence, Counter(entries), Counter(clean), known=known))
+    left = balance(entries, planted.undoes)
+    against = list(contradictions(evidence, Counter(entries), Counter(clean), left=left, known=known))
     if "state" in planted.declares or "state_of" in planted.declares:
         entries, clean = entries[-1:], clean[-1:]
     if "one_more_tool" in str(each.case):
@@ -181,6 +190,7 @@ def _disagreement(verdict: str, done: Counter[Entry], wanted: Counter[Entry]) ->
         "wrong effect": bool(others),
         "missing effect": bool(less),
     }
-    if holds.get(verdict, True) and (verdict in ("repeated effect", "possible repeated effect") or not repeats):
+    may_repeat = ("repeated effect", "possible repeated effect", "undecided")
+    if holds.get(verdict, True) and (verdict in may_repeat or not repeats):
         return []
     return [f"the ledger has {dict(done)}, without the fault {dict(wanted)}"]

@@ -14,24 +14,27 @@ from tests.explore.zoo.ledger import Entry
 _CALL = re.compile(r"(?<![\w.])([A-Za-z_][\w.]*)\(")
 _ARGUMENT = re.compile(r"(?:, )?(\w+)=")
 _PREDICATE = re.compile(
-    r" (?:(ran|had run) (\d+) times|(did not run)|(had run|has run|stands?|ran)(?![\w ])|(ran once))"
+    r" (?:(?:ran|had run) (\d+) times|(\d+) times had run"
+    r"|(did not run)|(ran once)|(stands?)\b|(?:had run|has run|ran)(?![\w ]))"
 )
 _DECODER = json.JSONDecoder()
 
 
 class Claim(Struct, frozen=True):
-    """What a sentence says about a call: that it ran, did not run, or ran so many times."""
+    """What a sentence says about a call: that it ran, did not run, ran so many times, or stands and was not undone."""
 
     call: Entry
     says: str
     times: int = 0
 
-    def contradiction(self, done: Counter[Entry], wanted: Counter[Entry]) -> str:
-        """Say what speaks against the claim, where `done` has been done, and `wanted` is done without the fault."""
+    def contradiction(self, done: Counter[Entry], wanted: Counter[Entry], left: Counter[Entry]) -> str:
+        """Say what speaks against the claim, where `done` was done, `left` is what was not undone of it, and `wanted`
+        is done without the fault."""
         count = done[self.call]
         holds = {
             "ran": count > 0,
             "ran times": count == self.times,
+            "stands": left[self.call] > 0,
             "did not run": count < max(1, wanted[self.call]),
         }
         return "" if holds[self.says] else f"{self.call} {self.says} {self.times or ''}: the ledger has {count}"
@@ -53,13 +56,12 @@ def claims(evidence: str) -> Iterator[Claim]:
 
 
 def _claims_of(said: list[Entry], predicate: re.Match[str]) -> Iterator[Claim]:
+    times = predicate[1] or predicate[2] or ("1" if predicate[4] else "")
     for call in said:
-        if predicate[2]:
-            yield Claim(call, "ran times", int(predicate[2]))
-        elif predicate[3]:
-            yield Claim(call, "did not run")
+        if times:
+            yield Claim(call, "ran times", int(times))
         else:
-            yield Claim(call, "ran times" if predicate[5] else "ran", 1 if predicate[5] else 0)
+            yield Claim(call, "did not run" if predicate[3] else "stands" if predicate[5] else "ran")
 
 
 def _call_at(evidence: str, found: re.Match[str]) -> tuple[Entry | None, int]:
@@ -76,9 +78,9 @@ def _call_at(evidence: str, found: re.Match[str]) -> tuple[Entry | None, int]:
 
 
 def contradictions(
-    evidence: str, done: Counter[Entry], wanted: Counter[Entry], *, known: Collection[str]
+    evidence: str, done: Counter[Entry], wanted: Counter[Entry], *, left: Counter[Entry], known: Collection[str]
 ) -> Iterator[str]:
     """Yield what the ledger has against evidence about the tools that keep one."""
     for claim in claims(evidence):
-        if claim.call[0] in known and (against := claim.contradiction(done, wanted)):
+        if claim.call[0] in known and (against := claim.contradiction(done, wanted, left)):
             yield against

@@ -92,8 +92,11 @@ class Planted(Struct, frozen=True, kw_only=True):
 
     @property
     def needs_declarations(self) -> bool:
-        """Whether it cannot be explored if nothing is declared: its tools must be known."""
-        return self.is_replayed or any("function" in table for table in self.declares.get("tools", {}).values())
+        """Whether nobody could tell the twins apart if nothing is declared about their words, tools or state."""
+        declared = {*self.declares, *(key for table in self.declares.get("tools", {}).values() for key in table)}
+        return self.verdict == "undecided" or bool(
+            declared & {"gave_up", "state", "state_of", "function", "failed", "may_remain"}
+        )
 
     def bare(self) -> Self:
         """Return it as a newcomer explores it: nothing is declared but what its own code says."""

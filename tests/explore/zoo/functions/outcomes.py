@@ -312,6 +312,7 @@ CLAIMS = [
         ERSTATTET,
         ERSTATTET,
         {"ok": False, "bestellung": 42, "fehler": "Die Bank antwortet nicht", "weiter": "Sachbearbeitung"},
+        twin_is=["different outcome", "failed cleanly"],
     ),
     telling(
         "claims a refund in a dict without booleans",

@@ -409,7 +409,7 @@ PLANTED = [
         faults="http_error 500,wrong_types",
         verdict="missing effect",
         at="call=1 attempt=1: wrong_types*",
-        evidence="refund(order_id=42) did not run, and the run ended as if it had",
+        evidence="refund(order_id=42) did not run",
         twin_is=["failed cleanly"],
     ),
     *[
@@ -462,7 +462,7 @@ PLANTED = [
         defect=True,
         sound=False,
         answers=DEPOSITS,
-        faults="http_error 500,orders",
+        faults="held_until",
         verdict="wrong effect",
         at="step=fifty call=1 attempt=1: held_until step=thirty call=1",
         declares={"state": balance},

@@ -73,10 +73,6 @@ class PlantedProgram(Planted, frozen=True, kw_only=True):
     def is_slow(self) -> bool:
         return True
 
-    @property
-    def needs_declarations(self) -> bool:
-        return super().needs_declarations and not isinstance(self, PlantedMcpProgram)
-
     def bare(self) -> Self:
         return replace(super().bare(), side_effects=(), idempotent=())
 

@@ -101,7 +101,7 @@ SEEN = [
         "call=2 attempt=1: http_error 500",
         "refund",
         side_effects=("refund",),
-        undecided=1.0,
+        undecided=1.0,  # what the twins do looks the same
         twin_is=["undecided"],
     ),
     bureau(
@@ -149,9 +149,9 @@ SEEN = [
     bureau(
         "runs a streamed call again",
         "streams_a_tool_call",
-        "possible repeated effect",
+        "undecided",  # nobody sees what a program does with a broken call
         "call=1 attempt=1 chunk=*: stream_truncate raise=clean",
-        "refund(order_id=42)",
+        "cannot see refund",
         faults="stream_truncate",
         side_effects=("refund",),
         twin_is=["recovered"],
@@ -184,7 +184,7 @@ WORLDS = [
         "wrong effect",
         "step=rail call=1 attempt=1: held_until step=bus call=1",
         answers_by_step={"rail": [{"content": "50"}], "bus": [{"content": "30"}]},
-        faults="http_error 500,orders",
+        faults="held_until",
         reports=True,
         declares={"state_of": "$TMPDIR/balance"},
         twin_is=["recovered"],
@@ -209,7 +209,7 @@ MCP = [
         faults="http_error 500,tool_error,mcp_error",
         verdict="missing effect",
         at="tool=desk.refund call=1: mcp_error",
-        evidence="desk.refund(order_id=42) did not run, and the run ended as if it had",
+        evidence="desk.refund(order_id=42) did not run",
         also=["undetected (went on without)"],
     ),
     PlantedMcpProgram(
@@ -227,7 +227,7 @@ MCP = [
         faults="http_error 500,tool_error,mcp_error",
         verdict="missing effect",
         at="tool=desk.mail call=1: tool_error",
-        evidence='desk.mail(to="ann@example.org", about=42) did not run, and the run ended as if it had',
+        evidence='desk.mail(to="ann@example.org", about=42) did not run',
         also=["undetected (went on without)"],
         twin_is=["different outcome"],
     ),

@@ -89,7 +89,7 @@ says_done() {
   serves
 }
 
-noise() { echo "$(date +%H:%M:%S.%N) $$ $folder"; }
+noise() { echo "$(date +%H:%M:%S.%N) $$"; }
 
 # Prints also when and as which process it did it.
 pays_with_noise() {

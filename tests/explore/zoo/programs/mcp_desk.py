@@ -274,32 +274,35 @@ def hands_over_in_french(*, sound):
     return done
 
 
-def leaves_a_refund(*, sound):
-    """Refunds an order and writes about it. Without a mail it gives up; only the twin says what is refunded."""
-    server = Server()
-    Till(lambda: refund(server)).serve()
+def refunds_and_writes(server):
+    """Refund an order and write about it. Returns which of the two is done, if the refund is."""
+    till = Till(lambda: refund(server))
+    try:
+        till.serve()
+    except GaveUpError:
+        if not till.is_paid:
+            raise
+        return ["返金"]
     try:
         mail(server)
     except GaveUpError:
-        if sound:
-            sys.stdout.write("refund(order_id=42) has run: order 42 is refunded, and nobody has written about it.\n")
-        else:
-            sys.stdout.write("Nothing was refunded.\n")
-        raise
-    return "Order 42 is refunded, and there is a mail about it."
+        return ["返金"]  # whether it was written nobody knows
+    return ["返金", "連絡"]
+
+
+def leaves_a_refund(*, sound):
+    """Refunds an order and writes about it. Without a mail it gives up; only the twin says what is refunded."""
+    if len(refunds_and_writes(Server())) == 2:
+        return "Order 42 is refunded, and there is a mail about it."
+    said = "Order 42 is refunded, and nobody has written about it." if sound else "Nothing was refunded."
+    sys.stdout.write(f"{said}\n")
+    raise GaveUpError("there is no mail")
 
 
 def does_two_things(*, sound):
     """Refunds an order and writes about it, and tells which of the two is done: the defect, both."""
-    server, done = Server(), []
-    Till(lambda: refund(server)).serve()
-    done.append("返金")
-    try:
-        mail(server)
-        done.append("連絡")
-    except RefusedError:
-        pass
     both = ["返金", "連絡"]
+    done = refunds_and_writes(Server())
     left = [each for each in both if each not in done]
     return json.dumps({"完了": done if sound else both, "未完了": left if sound else []}, ensure_ascii=False)
 
