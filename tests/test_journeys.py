@@ -28,12 +28,12 @@ MAP = (ROOT / "docs" / "design.md").read_text()
 QUESTION = [{"role": "user", "content": "Hi"}]
 LIMITS = {
     "Replay a call": 9,
-    "One HTTP request": 19,
-    "Record one streamed call": 36,
+    "One HTTP request": 24,
+    "Record one streamed call": 37,
     "One MCP tool call in replay": 22,
     "One pytest test that records": 40,
-    "One explored case of a program": 94,
-    "Explore one case": 63,
+    "One explored case of a program": 100,
+    "Explore one case": 65,
     "One scenario conversation": 17,
 }
 """How many files a journey may pass: as many as it does, or one more."""

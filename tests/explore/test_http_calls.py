@@ -238,3 +238,47 @@ def test_a_request_that_cannot_be_read_has_forgotten_nothing():
     answer_to(session, STREAM)
     answer_to(session, HttpRequest("POST", "/v1/chat/completions", "", {}, b'{"model": "m", "messages": ["x"]}'))
     assert [(call.outcome, call.forgot) for call in observer.calls] == [("failed", 0), ("diverged", 0)]
+
+
+HI = {"role": "user", "content": "Hi"}
+CALL = {"id": "a", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}
+OPEN_CALL = [HI, {"role": "assistant", "content": None, "tool_calls": [CALL]}, {"role": "user", "content": "Go on"}]
+
+
+def chat(*messages):
+    return HttpRequest(
+        "POST", "/v1/chat/completions", "", {}, json.dumps({"model": "m", "messages": messages}).encode()
+    )
+
+
+def refused_calls(*calls):
+    """What is noted of the refused calls of a run after the clean one."""
+    backend = WireBackend(WireOptions(responses=recording_of(any=[ASKING, ASKING]), strict=True))
+    script = ModelScript()
+    answer_to(backend.start("clean", parse_fault_plan([]), ExploredRun(script, RunObserver(script))), chat(HI))
+    observer = RunObserver(script)
+    session = backend.start("run", parse_fault_plan([]), ExploredRun(script, observer))
+    for call in calls:
+        answer_to(session, call)
+    return [call for call in observer.calls if call.refusal]
+
+
+def test_a_refused_call_has_failed_and_says_why():
+    (call,) = refused_calls(chat(HI), chat(*OPEN_CALL))
+    assert (call.outcome, call.error) == ("failed", "HTTP 400")
+    assert call.refusal == "messages.1: tool call 'a' has no result"
+    assert not call.got_out
+
+
+def test_a_run_gets_out_by_a_later_request_of_the_same_conversation():
+    (call,) = refused_calls(chat(HI), chat(*OPEN_CALL), chat(HI))
+    assert call.got_out
+
+
+def test_another_conversation_is_no_way_out():
+    (call,) = refused_calls(chat(HI), chat(*OPEN_CALL), chat({"role": "user", "content": "Something else"}))
+    assert not call.got_out
+
+
+def test_two_refused_calls_are_both_noted():
+    assert [call.got_out for call in refused_calls(chat(*OPEN_CALL), chat(*OPEN_CALL))] == [False, False]

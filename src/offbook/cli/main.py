@@ -21,10 +21,8 @@ def main() -> None:
     start_s.set(time.monotonic())
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     from offbook.cli.app import app
-    from offbook.cli.output.console import mask_log
     from offbook.errors import InputError, OffbookError, RecordingMismatchError
 
-    mask_log()
     try:
         app(prog_name="offbook")
     except InputError as error:

@@ -17,8 +17,6 @@ from offbook.explore.run import ExploredSite, ModelCall, Run, ToolRun, sites_of
 from offbook.faults import At, FaultPlan, PlannedFault, Site, ToolSite
 from offbook.faults.fault import FaultFamily
 from offbook.faults.order import HeldUntil
-from offbook.recording.match.continuation import CONTINUATIONS, Continuation
-from offbook.text import shorten
 
 LASTING = "always"
 
@@ -31,16 +29,6 @@ def site_of(call: ModelCall | ToolRun) -> Site | ToolSite:
     if isinstance(call, ToolRun):
         return ToolSite(call.tool, call.call)
     return Site("", call.step_id, call.step_call or call.number, call.number, call.attempt)
-
-
-CASE_VARIABLE = "OFFBOOK_CASE"
-"""The environment variable that names the case of a run, for a ledger that a program keeps itself."""
-
-
-def case_name(plan: FaultPlan, continuation: Continuation = "stubborn") -> str:
-    """Return the name of a run: its faults, and the continuation, if it is not the first one."""
-    name = shorten(str(plan), 500) if list(plan) else "clean"
-    return name if continuation == CONTINUATIONS[0] else f"{name} ({continuation})"
 
 
 class HeatmapCell(Struct, frozen=True):

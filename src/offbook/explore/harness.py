@@ -65,10 +65,9 @@ from offbook.recording.match.fingerprint import fingerprint
 from offbook.recording.redact.rules import redactor_in_force
 from offbook.recording.stores.store import RecordingReader
 from offbook.session.numbers import CallNumbers
-from offbook.session.script import ModelScript, Script, ScriptedModels, ScriptedTools, ScriptLine
+from offbook.session.script import ModelScript, Script, ScriptedModels, ScriptedTools, ScriptLine, World
 from offbook.session.sources import RecordedModels
 from offbook.session.tape import Tape
-from offbook.session.world import World
 from offbook.tools import Toolbox, ToolDef, ToolSpec
 from offbook.tools.definition import wrap_tool
 from offbook.tools.effects import UNDECLARED, Effect, ToolDeclaration, prefer_reported

@@ -388,7 +388,8 @@ class MonitoredFunction:
         monitor = RunMonitor(
             harnesses, plan, continuation, declared=self._declared, deadlines=self._deadlines, life=life
         )
-        return with_state(monitor.observe(lambda: monitor.run(self._call(monitor.harness))), self._state)
+        observed = monitor.observe(lambda: monitor.run(self._call(monitor.harness)))
+        return observed if self._state is None else with_state(observed, self._state)
 
     async def _call(self, harness: Harness) -> Any:
         result = self.work(harness)

@@ -13,12 +13,14 @@ from msgspec.structs import replace
 
 from offbook.explore.effects import net_effects, volatile_values
 from offbook.explore.noise import Noise
-from offbook.faults import At
+from offbook.faults import At, FaultPlan
 from offbook.faults.order import CallOrder
 from offbook.messages import JsonObject, ReasoningDelta, StreamDelta, TextDelta
 from offbook.recording.format.document import Document, each_exchange
 from offbook.recording.format.exchange import Exchange
+from offbook.recording.match.continuation import CONTINUATIONS, Continuation
 from offbook.session.numbers import CallNumbers
+from offbook.text import shorten
 from offbook.tools.effects import Effect, ToolDeclaration
 
 _ToolChunk = Literal["tool_call", "tool_key", "tool_value"]
@@ -317,6 +319,16 @@ class Run(Struct, frozen=True, kw_only=True, dict=True):
         counts = EffectCounts(effect.tool for effect in net_effects(self.effects, self.declarations))
         counts.tools = {*self.declarations, *(each.tool for each in self.tools), *(each.tool for each in self.effects)}
         return counts
+
+
+CASE_VARIABLE = "OFFBOOK_CASE"
+"""The environment variable that names the case of a run, for a ledger that a program keeps itself."""
+
+
+def case_name(plan: FaultPlan, continuation: Continuation = "stubborn") -> str:
+    """Return the name of a run: its faults, and the continuation, if it is not the first one."""
+    name = shorten(str(plan), 500) if list(plan) else "clean"
+    return name if continuation == CONTINUATIONS[0] else f"{name} ({continuation})"
 
 
 _OBJECT_ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,16}\b")

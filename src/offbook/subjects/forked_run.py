@@ -15,12 +15,11 @@ from typing import ClassVar
 from msgspec.structs import replace
 
 from offbook.errors import InputError
-from offbook.explore.cases import CASE_VARIABLE, case_name
 from offbook.explore.harness import HarnessFactory
 from offbook.explore.isolation import GRACE_S, ForkedProcess, ProcessEnding, wait_for_any
 from offbook.explore.monitor import PROCESS_ENDED, CaseReport, exit_text, is_own_module, killed_text
 from offbook.explore.options import Deadlines
-from offbook.explore.run import Run, RunFailure
+from offbook.explore.run import CASE_VARIABLE, Run, RunFailure, case_name
 from offbook.faults import FaultPlan
 from offbook.recording.match.continuation import Continuation
 from offbook.virtual_time import TimeReferences

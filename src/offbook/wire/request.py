@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -214,8 +215,11 @@ MAX_CACHED = 4096
 _BOUNDARY = re.compile(r'multipart/[^;]+;.*boundary="?([^";\s]+)"?', re.IGNORECASE)
 
 
-class SentRequest(Struct, frozen=True, gc=False):
-    """A model request as it was sent: the protocol of its path, its path with the query, and its body."""
+class SentRequest(Struct, frozen=True, dict=True):
+    """A model request as it was sent: the protocol of its path, its path with the query, and its body.
+
+    It is judged once: clients repeat requests, and their parser keeps them.
+    """
 
     protocol: str
     path: str
@@ -223,6 +227,17 @@ class SentRequest(Struct, frozen=True, gc=False):
 
     def refusal(self, *, has_real_answers: bool) -> Refusal | None:
         """Return how the vendor refuses the request; None if it does not, as far as that is known."""
+        return self._refusal_after_real_answers if has_real_answers else self._refusal
+
+    @cached_property
+    def _refusal(self) -> Refusal | None:
+        return self._judge(has_real_answers=False)
+
+    @cached_property
+    def _refusal_after_real_answers(self) -> Refusal | None:
+        return self._judge(has_real_answers=True)
+
+    def _judge(self, *, has_real_answers: bool) -> Refusal | None:
         from offbook.codecs.rules import refusal_of  # noqa: PLC0415 - only requests that are not recorded need it
 
         try:

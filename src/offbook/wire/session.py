@@ -32,10 +32,9 @@ from offbook.recording.match.cursor import ExchangeMatch
 from offbook.recording.match.fingerprint import NormaliseRules
 from offbook.session.log import Log, Served
 from offbook.session.numbers import CallNumbers
-from offbook.session.script import ModelScript, OnMiss, Script, ScriptedModels
+from offbook.session.script import ModelScript, OnMiss, Script, ScriptedModels, World
 from offbook.session.session import NO_FAULTS, Session
 from offbook.session.sources import RecordedModels, RecordedTools
-from offbook.session.world import World
 from offbook.text import shorten
 from offbook.tools.effects import Effect, ToolDeclaration
 from offbook.vendors import codec_of

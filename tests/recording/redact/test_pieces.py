@@ -11,8 +11,7 @@ import orjson
 import pytest
 
 from offbook.recording.format.exchange import Exchange, StreamPiece, ToolExchange
-from offbook.recording.format.spelled import spelled_texts
-from offbook.recording.format.wire_record import BinaryText, WireRecord, wire_text
+from offbook.recording.format.wire_record import BinaryText, WireRecord, spelled_texts, wire_text
 from offbook.recording.redact.redactor import Redactor
 from offbook.wire.request import HttpRequest, credentials_of
 from tests.recording.redact.fake_secrets import letters

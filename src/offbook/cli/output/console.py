@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import shutil
@@ -15,7 +14,6 @@ import typer
 from msgspec import Struct
 
 from offbook.cli import FAILED
-from offbook.recording.redact.rules import has_rules_in_force
 from offbook.text import mask_password, printable, printable_json
 
 if TYPE_CHECKING:
@@ -39,7 +37,9 @@ def print_message(label: str, text: str, *, style: str = "bold", is_err: bool = 
     typer.echo(f"{styled}{shown(text)}", err=is_err)
 
 
-_NEEDS_SEARCH = re.compile(r"[A-Za-z0-9_+=~%-]{15}|[\"'=@]|(?i:basic|bearer|key|private)")
+_NEEDS_SEARCH = re.compile(
+    r"[A-Za-z0-9_+=~%-]{15}|@|(?i:basic|bearer|key|private|token|secret|pass|pwd|auth|cookie|sig)"
+)
 """Every secret has one of these. Searching a text loads much, which a command that prints a few words need not."""
 
 
@@ -51,7 +51,8 @@ def shown(text: str) -> str:
 def mask(text: str) -> str:
     """Return a text without secrets."""
     text = mask_password(text)
-    if not has_rules_in_force() and not _NEEDS_SEARCH.search(text):
+    rules = sys.modules.get("offbook.recording.redact.rules")  # rules can be in force only if it is loaded
+    if not (rules is not None and rules.has_rules_in_force()) and not _NEEDS_SEARCH.search(text):
         return text
     from offbook.recording.redact.rules import mask_shown
 
@@ -85,19 +86,6 @@ def mask_json_text(document: str) -> str:
     from offbook.recording.redact.rules import mask_reported
 
     return mask_reported(mask_password(document).encode()).decode()
-
-
-class _MaskedLog(logging.Formatter):
-    """Formats what a library or we log, and nobody else prints, without secrets."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return shown(super().format(record))
-
-
-def mask_log() -> None:
-    """Mask what is logged and goes to stderr because no handler takes it."""
-    if logging.lastResort is not None:
-        logging.lastResort.setFormatter(_MaskedLog())
 
 
 def error_document(error: Exception, *, exit_code: int) -> bytes:

@@ -177,6 +177,7 @@ def results_follow_calls(body: JsonObject) -> Iterator[Breach]:
     "a tool call has two results",
     source="https://github.com/vectorize-io/hindsight/pull/4250",
     seen="2026-09-09",
+    is_about_answers=True,
 )
 def single_results(body: JsonObject) -> Iterator[Breach]:
     for position, message in objects(body.get("messages")):

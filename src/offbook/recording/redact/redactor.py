@@ -29,7 +29,6 @@ from offbook.recording.format.exchange import (
     piece_text,
 )
 from offbook.recording.format.keys import is_fingerprint
-from offbook.recording.format.spelled import spelled_texts
 from offbook.recording.format.wire_record import (
     PLAIN_HTTP,
     WEBSOCKET,
@@ -41,6 +40,7 @@ from offbook.recording.format.wire_record import (
     joined_texts,
     searchable_bytes,
     spelled_pieces,
+    spelled_texts,
     websocket_text,
     wire_bytes,
     with_frame_texts,

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.explore.cases import CASE_VARIABLE
+from offbook.explore.run import CASE_VARIABLE
 from offbook.subjects.program.process import MAX_OUTPUT_BYTES, ProgramExit
 from offbook.subjects.program.python_command import PythonCommand
 from offbook.tools.child_process import OUTPUT_GRACE_S, CapturedOutput

@@ -18,11 +18,20 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from offbook.errors import InputError
-from offbook.explore.cases import CASE_VARIABLE, case_name
 from offbook.explore.inferred_tools import InferredTool, inferred_effects, inferred_runs, unseen_calls
 from offbook.explore.observer import CLEAN_LIMITS, CallLimits, RunObserver, max_calls_after
 from offbook.explore.options import CRASH_VARIANTS, MCP_VARIANTS, PROGRAM_VARIANTS, FaultVariant
-from offbook.explore.run import ErrorKind, Run, RunFailure, ToolRun, normalize_text, normalize_texts, overlaps_of
+from offbook.explore.run import (
+    CASE_VARIABLE,
+    ErrorKind,
+    Run,
+    RunFailure,
+    ToolRun,
+    case_name,
+    normalize_text,
+    normalize_texts,
+    overlaps_of,
+)
 from offbook.explore.settings import DEFAULT_SETTINGS, ExploreSettings
 from offbook.faults import Crash, FaultPlan
 from offbook.recording.format.exchange import ToolExchange

@@ -227,12 +227,13 @@ class ToolStepRunner(StepRunner[ToolStep]):
         declared = environment.own_tools[definition.tool].declaration
         is_asked = definition.retry is not None or declared.read_only or bool(declared.idempotent)
         self._retry = (self.retry if is_asked else None) or NO_RETRY
-        self._runs_commands = runs_commands(environment.own_tools[definition.tool])
+        own = environment.own_tools[definition.tool]
+        self._runs_commands = "command" in definition.args and runs_commands(own)
 
     async def run(self, scope: Scope, gateway: ProviderGateway) -> Any:
         place = f"steps.{self.definition.id}.args"
         arguments = deepcopy(fill(self.definition.args, scope.names, place=place))
-        if self._runs_commands and "command" in arguments:
+        if self._runs_commands:
             arguments["command"] = fill_command(self.definition.args["command"], scope.names, place=place)
         call = ToolCall(self._tool.name, arguments)
         attempt = 1

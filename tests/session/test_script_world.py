@@ -6,11 +6,16 @@ import pytest
 
 from offbook import explore_function, tool
 from offbook.errors import RecordingFormatError, ToolFaultError
+from offbook.explore.observer import RunObserver
 from offbook.faults import parse_fault
 from offbook.faults.log import FaultLog
 from offbook.recording.stores.locate import open_store
-from offbook.session.world import UnseenEffect, World
+from offbook.session.script import ModelScript, Script, UnseenEffect, World
 from offbook.tools.effects import ToolDeclaration
+from offbook.wire.backend import WireBackend
+from offbook.wire.options import ProgramToolOptions, WireOptions, parse_fault_plan
+from offbook.wire.session import ExploredRun
+from offbook.wire.tools import ProgramTools, SessionTools, ToolMessage
 from tests.explore.runs import write_recording
 
 ORDER = {"order": 42}
@@ -136,3 +141,22 @@ def test_what_is_written_for_after_an_effect_answers_nothing_else(tmp_path):
     bad = write_recording(tmp_path / "bad.json", {"_tools": {"find_invoice": [{"when": "later", "result": 1}]}})
     with pytest.raises(RecordingFormatError, match="when"):
         open_store(bad).load()
+
+
+@pytest.mark.parametrize(("found", "says", "unknown"), [([NONE], "none", 1), ([NONE, WRITTEN], "invoice 7", 0)])
+def test_the_tools_of_a_program_remember_it_too(found, says, unknown):
+    recording = {"_version": 2, "_tools": {"find_invoice": found, "create_invoice": [CREATED]}}
+    backend = WireBackend(WireOptions(responses=recording, strict=True, has_tools=True))
+    script, tool_script = ModelScript(), Script()
+    declared = {"create_invoice": ACTS, "find_invoice": READS}
+
+    def called(*names, faults=()):
+        explored = ExploredRun(script, RunObserver(script), tool_script=tool_script, declarations=declared)
+        session = backend.start("run", parse_fault_plan(faults, has_tools=True), explored)
+        tools = ProgramTools(session, SessionTools(session, tool_script), options=ProgramToolOptions())
+        return [tools.answer(ToolMessage(tool=name, arguments=ORDER)).result for name in names], tools.unknown
+
+    assert called("find_invoice", "create_invoice") == (["none", "invoice 7"], [])
+    answers, told = called("find_invoice", "create_invoice", "find_invoice", faults=[LOST])
+    assert answers[2] == says
+    assert len(told) == unknown
