@@ -119,7 +119,8 @@ COMMON_FAULTS = ("http_error 500", "empty_response", "tool_error", "tool_lost")
 def bare_findings(planted: Planted, twin: Twin, folder: Path) -> list[str] | None:
     """Explore an agent about which nothing is declared, and return what is found.
 
-    The cases are those that show the defect, and one of each common fault, or of those that it is explored with. None if such an exploration cannot show it.
+    The cases are those that show the defect, and one of each common fault, or of each that it is explored with. None if
+    such an exploration cannot show it.
     """
     if planted.needs_declarations:
         return None
