@@ -92,9 +92,9 @@ class Planted(Struct, frozen=True, kw_only=True):
 
     @property
     def needs_declarations(self) -> bool:
-        """Whether nobody could tell the twins apart if nothing is declared about their words, tools or state."""
+        """Whether nobody could tell the twins apart if nothing is declared about their words, tools or state, or asserted."""
         declared = {*self.declares, *(key for table in self.declares.get("tools", {}).values() for key in table)}
-        return self.verdict == "undecided" or bool(
+        return self.verdict in ("undecided", "undetected (failed check)") or bool(
             declared & {"gave_up", "state", "state_of", "function", "failed", "may_remain"}
         )
 
