@@ -92,7 +92,7 @@ class Planted(Struct, frozen=True, kw_only=True):
 
     @property
     def needs_declarations(self) -> bool:
-        """Whether nobody could tell the twins apart if nothing is declared about their words, tools or state, or asserted."""
+        """Whether nobody could tell the twins apart if nothing is declared or asserted about them."""
         declared = {*self.declares, *(key for table in self.declares.get("tools", {}).values() for key in table)}
         return self.verdict in ("undecided", "undetected (failed check)") or bool(
             declared & {"gave_up", "state", "state_of", "function", "failed", "may_remain"}
