@@ -241,3 +241,47 @@ def test_asyncio_run_in_a_function_is_explained(recording):
         explore_function(runs_a_loop, recording, workers=1)
     assert refused.value.hint == "the function runs in an event loop: make it async, or return the coroutine instead"
     assert explore_function(returns_a_coroutine, recording, faults="timeout", workers=1).clean.error is None
+
+
+@pytest.mark.parametrize("gave_up", ["^Rückruf", lambda outcome: outcome.startswith("Rückruf")])
+def test_what_gave_up_is_declared_as_a_pattern_or_a_function(recording, gave_up):
+    @tool(side_effect=True)
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    async def hands_over(harness):
+        harness.tools(pay)["pay"].callable()
+        try:
+            return (await harness.provider.complete(user("Hi"), "m", step_id="s")).content
+        except ConnectionError:
+            return "Rückruf folgt."
+
+    def labels(**options):
+        return explore_function(hands_over, recording, faults="connection_reset", **options).counts
+
+    assert labels() == {"different result": 2}
+    assert labels(gave_up=gave_up) == {"left behind": 2}
+
+
+def test_a_tool_that_returns_an_error_has_changed_nothing(recording):
+    @tool(side_effect=True)
+    def pay(order: int) -> dict[str, object]:
+        """Pay."""
+        return {"error": "closed"} if order == 0 else {"paid": order}
+
+    async def tries(harness):
+        tools = harness.tools(pay)
+        try:
+            text = (await harness.provider.complete(user("Hi"), "m", step_id="s")).content
+        except ConnectionError:
+            tools["pay"].callable(order=0)
+            text = "Hello"
+        tools["pay"].callable(order=1)
+        return text
+
+    exploration = explore_function(tries, recording, faults="connection_reset")
+    assert {tuple(effect.outcome for effect in each.run.effects) for each in exploration.results} == {
+        ("failed", "done"),
+    }
+    assert "wrong effect" not in exploration.counts

@@ -557,11 +557,12 @@ def test_the_command_that_shows_a_case_again_repeats_the_declarations(paying):
 
 
 def test_a_kept_finding_of_a_program_is_replayed_as_it_was_explored(run, paying):
-    code, _, _ = paying("--run-tools", "--fault", "call=1: http_error 500", "-o", "regress=kept")
+    Path("agent.py").write_text(PAYING.replace("except OSError", "except ZeroDivisionError"))
+    code, _, _ = paying("--run-tools", "--fault", "call=1: malformed_response", "-o", "regress=kept")
     assert code == 1
     (file,) = Path("kept").iterdir()
     assert run("replay", "--plan", file)[0] == 1
-    code, out, _ = run("replay", "--plan", file, "--declared", "3")
+    code, out, _ = run("replay", "--plan", file, "--declared", "JSONDecodeError")
     assert code == 0
     assert "fixed: failed cleanly" in out
 

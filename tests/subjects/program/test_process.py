@@ -14,6 +14,7 @@ from offbook.subjects.program.process import (
     Patience,
     ProgramProcess,
     error_line,
+    is_crash,
     named_error,
 )
 
@@ -232,3 +233,42 @@ def test_a_file_that_is_not_there_has_no_effects_yet(tmp_path):
     assert counter.count() == 0
     (tmp_path / "effects.jsonl").write_bytes(b'{"tool": "pay"}')
     assert counter.count() == 1
+
+
+TRACEBACK = 'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n    go()\n'
+STACK = "    at f (file:///a/node_modules/{package}/a.mjs:1:2)\n"
+NODE = f"a.mjs:3\n    throw x\n    ^\n\n{{name}}: x\n{STACK}\nNode.js v20.1.0\n"
+
+
+@pytest.mark.parametrize(
+    ("stderr", "code"),
+    [
+        (TRACEBACK + "KeyError: 'x'\n", 1),
+        (TRACEBACK + "json.decoder.JSONDecodeError: Expecting value\n", 1),
+        (TRACEBACK + "pydantic_core._pydantic_core.ValidationError: 1 error for A\nb\n  Field required\n", 1),
+        ("", -9),
+        (NODE.format(name="TypeError", package="openai"), 1),
+        (NODE.format(name="APIError", package="mine"), 1),
+        ("panic: no map\n\ngoroutine 1 [running]:\n", 2),
+    ],
+)
+def test_an_error_that_nobody_has_caught_is_a_crash(stderr, code):
+    assert is_crash(stderr, code)
+
+
+@pytest.mark.parametrize(
+    ("stderr", "code"),
+    [
+        ("", 1),
+        ("sorry: the bank is closed\n", 3),
+        (TRACEBACK + "openai.InternalServerError: Error code: 500\n", 1),
+        (TRACEBACK + "botocore.errorfactory.ThrottlingException: An error occurred\n", 1),
+        (TRACEBACK + "google.genai.errors.ServerError: 503 UNAVAILABLE\n", 1),
+        (TRACEBACK + "httpx.ReadTimeout: timed out\n", 1),
+        (TRACEBACK + "KeyError: 'x'\ngave up after three tries\n", 1),
+        (TRACEBACK + "KeyError: 'x'\n", 75),
+        (NODE.format(name="InternalServerError", package="@anthropic-ai/sdk"), 1),
+    ],
+)
+def test_an_exit_without_a_trace_and_an_error_of_an_sdk_are_ways_to_give_up(stderr, code):
+    assert not is_crash(stderr, code)

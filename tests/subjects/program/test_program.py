@@ -95,7 +95,7 @@ def test_a_request_that_repeats_a_failed_one_gets_its_answer(tmp_path):
     assert once.fired == ("call=1 attempt=1: connection_reset",)
     assert once.paths == {"retry": 1}
     assert [call.error for call in always.calls] == ["HTTP 500"] * 3
-    assert always.error.kind == "undeclared"
+    assert always.error.kind == "gave up"
     assert always.error.type == "exit 1"
     assert always.error.message == "no model"
 

@@ -185,6 +185,7 @@ PLANTED = [
         answers=ONE_QUESTION,
         faults=FAULTS,
         verdict="missing effect",
+        also=["undetected (went on without)"],
         at="tool=credit call=1: cancelled",
         evidence="credit",
         undoes={"cancel_debit": "debit"},
