@@ -28,11 +28,11 @@ MAP = (ROOT / "docs" / "design.md").read_text()
 QUESTION = [{"role": "user", "content": "Hi"}]
 LIMITS = {
     "Replay a call": 9,
-    "One HTTP request": 21,
+    "One HTTP request": 25,
     "Record one streamed call": 38,
     "One MCP tool call in replay": 23,
     "One pytest test that records": 40,
-    "One explored case of a program": 96,
+    "One explored case of a program": 100,
     "Explore one case": 63,
     "One scenario conversation": 17,
 }
