@@ -22,8 +22,8 @@ OFFBOOK_MARKER_HELP = (
 
 EXPLORE_MARKER_HELP = (
     "explore(recording=None, faults='all', budget=None, declared=(), optional=(), fail_on=None, "
-    "on_divergence='explore', default_response='Mock response', deadline_s=3600, isolated=True, side_effects=(), "
-    "read_only=(), idempotent=(), undoes=()): replay the test, "
+    "on_divergence='explore', default_response='Mock response', lenient_requests=False, deadline_s=3600, "
+    "isolated=True, side_effects=(), read_only=(), idempotent=(), undoes=()): replay the test, "
     "which uses the fixture `offbook`, with each fault at each site of its recording, one item for each case. It fails "
     "if the verdict is a finding, or one of fail_on. declared= are the errors that it may end with, as classes or "
     "names; optional= are steps and tools that it may go on without; isolated=False runs it in the process of pytest."
