@@ -13,7 +13,7 @@ from offbook.cli.output.console import echo, echo_json
 from offbook.codecs.base import Codec
 from offbook.codecs.framing import encode_sse_event
 from offbook.errors import ProviderError
-from offbook.messages import Response
+from offbook.messages import Request, Response
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.wire_record import PLAIN_HTTP, WEBSOCKET, WireRecord, json_documents
 from offbook.text import pluralize, printable, suggestion
@@ -80,14 +80,22 @@ def illegal_request(exchange: Exchange) -> tuple[str, str]:
     """
     from offbook.codecs.rules import PROTOCOLS, refusal_of_request
     from offbook.vendors import CODEC_NAMES
-    from offbook.wire.convert.trace import model_request
 
     fields = exchange.request_fields()
     if fields is None or exchange.wire is not None or exchange.fault is not None:
         return "", ""
     known = CODEC_NAMES.get(exchange.provider)
     codecs = [CODECS[name] for name in (PROTOCOLS if known is None else (known,))]
-    refusals = [refusal_of_request(model_request(fields, exchange, exchange.provider), codec) for codec in codecs]
+    request = Request(
+        tuple(fields["messages"]),
+        str(fields.get("model") or ""),
+        temperature=fields.get("temperature"),
+        max_tokens=fields.get("max_tokens"),
+        tools=tuple(fields.get("tools") or ()),
+        tool_choice=fields.get("tool_choice"),
+        extra=fields.get("extra") or {},
+    )
+    refusals = [refusal_of_request(request, codec) for codec in codecs]
     if not all(refusals) or (first := refusals[0]) is None:
         return "", ""
     who = "no vendor accepts" if known is None else f"{exchange.provider} refuses"
