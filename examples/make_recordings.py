@@ -15,6 +15,8 @@ from local_model import serving
 from offbook import OpenAIProvider, RecordingProvider, WorkflowEngine, record_tools, run
 from offbook.cli.commands.init import init
 from offbook.cli.demo import refund_naive, refund_tools
+from offbook.recording.format.exchange import ToolExchange
+from offbook.recording.stores.locate import open_store
 from workflow_model import answer
 
 WORKFLOWS = Path(__file__).parent / "workflows"
@@ -55,6 +57,9 @@ async def record_refund(path: Path, base_url: str) -> None:
     with record_tools(refund_tools.TOOLS, path, clock=StillClock()) as tools:
         async with RecordingProvider(provider, path, clock=StillClock()) as recorder:
             print(f"{path.name}: {await refund_naive.answer(recorder, tools)}")
+    found = await refund_tools.find_order.callable(order_id=42)
+    after = ToolExchange(when="after refund", arguments={"order_id": 42}, result=found)
+    open_store(path).update(lambda document: document.add_tool("find_order", after))
 
 
 def copy_demo() -> None:

@@ -24,7 +24,7 @@ BODY = (
 )
 EVENTS = [
     ServerSentEvent("Grüße, 世界 🎭", "greeting"),
-    ServerSentEvent("\n two\nlines"),
+    ServerSentEvent("\n two\nlines", id="7"),
     ServerSentEvent("last"),
 ]
 

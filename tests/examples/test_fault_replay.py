@@ -35,7 +35,7 @@ def test_every_step_with_a_fault_says_what_it_shows():
 
 def test_the_workflow_succeeds_with_an_answer_for_every_fault(result):
     assert result.succeeded
-    assert len(result.state["answers"]) == 23
+    assert len(result.state["answers"]) == 24
     assert result.state["greeting"] == "Hei!"
 
 
@@ -60,6 +60,7 @@ def test_the_workflow_succeeds_with_an_answer_for_every_fault(result):
         ("wrong_types", 3, 0.0),
         ("wrong_values", 2, 0.0),
         ("doubled_tool_calls", 2, 0.0),
+        ("shared_tool_id", 2, 0.0),
         ("one_more_tool", 3, 0.0),
     ],
 )

@@ -52,6 +52,7 @@ def test_a_step_fails_as_its_fault_says(step, error, after_s):
         ("refund", "", "tool_calls", ["refund"], 0.0),
         ("transfer", "", "tool_calls", ["transfer"], 0.0),
         ("ship", "", "tool_calls", ["ship", "ship"], 0.0),
+        ("compare", "", "tool_calls", ["weigh", "weigh"], 0.0),
         ("browse", "That is all", "stop", [], 0.0),
         ("essay", "It was a dark and stormy night", "stop", [], 60.0),
         ("letter", "Dear Sir or Madam", "stop", [], 10.0),

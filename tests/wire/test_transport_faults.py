@@ -42,6 +42,7 @@ FAULTS = [
     "partial_response",
     "partial_response half",
     "refusal",
+    "shared_tool_id",
     "slow 1",
     "slow_drip 1",
     "stream_stall after_chunks=2 for_ms=1",

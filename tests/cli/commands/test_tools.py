@@ -65,7 +65,8 @@ def propose(upstream, write, run_programs):
     def propose(tools, *answers, offered=()):
         program = CHAT.replace(TOOLS, tools)
         offers = [{"type": "function", "function": {"name": name}} for name in offered]
-        write("agent.py", program.replace('"messages": messages}', f'"messages": messages, "tools": {offers}}}'))
+        body = f'"messages": messages, "tools": {offers}}}' if offers else '"messages": messages}'
+        write("agent.py", program.replace('"messages": messages}', body))
         with upstream(*(answers or [asks_for(refund={"order": 7})])):
             code, out, err = run_programs("tools", "--json", "--", sys.executable, "agent.py")
         assert "Done." in err

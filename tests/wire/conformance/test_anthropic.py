@@ -167,8 +167,8 @@ class TestBeside:
         assert [model.id for model in client.models.list()] == ["model-1"]
 
     def test_what_cannot_be_made_up_is_not_found(self, client):
-        with pytest.raises(anthropic.NotFoundError, match="/v1/messages/batches") as caught:
-            client.messages.batches.list()
+        with pytest.raises(anthropic.NotFoundError, match="/v1/files") as caught:
+            client.beta.files.list()
         assert caught.value.request_id == caught.value.body["request_id"] == "req_offbook"
 
     def test_the_variables_of_the_server_lead_there(self, server, monkeypatch):

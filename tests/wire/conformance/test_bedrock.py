@@ -163,7 +163,7 @@ class TestInvokeModel:
         with (
             serving(responses={}) as server,
             closing(session.client("bedrock-runtime", endpoint_url=server.url)) as client,
-            pytest.raises(botocore.exceptions.ClientError, match="no answer for /model/meta"),
+            pytest.raises(botocore.exceptions.ClientError, match="does not stand in for /model/meta"),
         ):
             client.invoke_model(modelId="meta.llama3-70b-instruct-v1:0", body=body)
 
