@@ -9,10 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import tempfile
 import threading
 from collections.abc import Coroutine
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,6 +18,7 @@ from typing import Any, Self
 import msgspec
 
 from offbook.decoding import decode
+from offbook.private_folder import PrivateFolder
 from offbook.wire.server.listener import BACKLOG, STOP_S
 from offbook.wire.server.wire_server import WireServer
 from offbook.wire.tools import UNREADABLE, ToolAnswer, ToolMessage
@@ -47,8 +46,8 @@ class ToolSocket:
         self.path = ""
 
     def __enter__(self) -> Self:
-        self._listener = socket.socket(socket.AF_UNIX)
-        path = Path(tempfile.mkdtemp(prefix="offbook-tools-"), "socket")
+        self._listener, self._folder = socket.socket(socket.AF_UNIX), PrivateFolder()
+        path = Path(self._folder.name, "socket")
         try:
             self._listener.bind(str(path))
             path.chmod(0o600)
@@ -56,7 +55,7 @@ class ToolSocket:
         except OSError as error:  # the path is too long, or the file system has no sockets
             logger.debug("no socket at %s: %s", path, error)
             self._listener.close()
-            path.parent.rmdir()
+            self._folder.cleanup()
             return self
         self.path = str(path)
         self._server.call_soon(self._listen)
@@ -69,10 +68,7 @@ class ToolSocket:
             self._server.call_soon(self._close)
             self._is_closed.wait(STOP_S)
             self._listener.close()
-            path = Path(self.path)
-            path.unlink(missing_ok=True)
-            with suppress(OSError):  # somebody else has put something there
-                path.parent.rmdir()
+            self._folder.cleanup()
 
     def _listen(self) -> None:
         loop = asyncio.get_running_loop()
