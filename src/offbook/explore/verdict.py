@@ -677,7 +677,7 @@ class _Claims:
             yield Assessment("undetected", (f"{text}, and the result is the same",), "went on without")
 
     def _failed_tools(self) -> list[ToolRun]:
-        """Return the tool calls of the clean run that got no whole result, and that no other call replaced.
+        """Return the tool calls of the clean run that got no whole result, then or later, and that no other replaced.
 
         It does not matter whether the call was prevented, its answer lost, or its result empty or broken. An effect
         that is done is none of them: a result that says so is true.
@@ -688,7 +688,13 @@ class _Claims:
         whole.subtract(wanted)
         if any(count > 0 for count in whole.values()):
             return []
-        lacking = [each for each in self._run.tools if not self._is_whole(each) and whole[_call_identity(each)] < 0]
+        later = set[bytes]()
+        lacking = list[ToolRun]()
+        for each in reversed(self._run.tools):
+            if self._is_whole(each):
+                later.add(_call_identity(each))
+            elif whole[_call_identity(each)] < 0 and _call_identity(each) not in later:
+                lacking.insert(0, each)
         return [each for each in lacking if each.tool not in self._optional | done]
 
     def _is_whole(self, call: ToolRun) -> bool:
