@@ -589,7 +589,7 @@ class _Claims:
         if not is_same and self._says_it_gave_up:
             yield from self._denial()
             return
-        if not self._was_told:
+        if not self._was_told or run.continuation == "resigned":  # a model that gave up has claimed nothing
             yield from self._missing_effects(difference)
         yield from self._accepted_broken_data()
         for text in self._state_difference() if is_same else ():
@@ -711,7 +711,7 @@ class _Claims:
         """
         if self._was_told or self._run.broken:
             return
-        lacking = [text for call, text in self._answers.describe() if self._answers.is_needed(call)]
+        lacking = [text for call, text in self._answers.describe() if self._is_lacking(call)]
         failed = [
             f"{each.tool} failed for good ({each.error or 'no result'})"
             for each in self._failed_tools()
@@ -719,6 +719,14 @@ class _Claims:
         ]
         for text in dict.fromkeys((*lacking, *failed)):
             yield Assessment("undetected", (f"{text}, and the result is the same",), "went on without")
+
+    def _is_lacking(self, call: ModelCall) -> bool:
+        """Return whether the run needed an answer, and has not run the tools of one that was cut after them."""
+        asked = [each.asks_for for each in self._clean.calls if each.number == call.number and each.asks_for][:1]
+        ran = [(each.tool, each.arguments) for each in self._run.tools if each.result]
+        has_arrived = not TOOL_CHUNKS.isdisjoint(call.chunks)
+        has_run = bool(asked) and has_arrived and all(each in ran for each in asked[0])
+        return not has_run and self._answers.is_needed(call)
 
     def _failed_tools(self) -> list[ToolRun]:
         """Return the tool calls of the clean run that got no whole result, then or later, and that no other replaced.
