@@ -347,6 +347,12 @@ def test_what_a_model_does_that_was_told_of_a_failure_is_not_the_fault_of_the_ag
     assert assess(run, clean).title == verdict
 
 
+def test_a_result_that_claims_what_no_model_has_claimed_is_the_fault_of_the_agent():
+    told = TOLD | {"continuation": "resigned"}
+    assert assess(fired_run(**told), PAYING).title == "missing effect"
+    assert assess(fired_run(**told, effects=(PAID,)), PAYING).title == "recovered"
+
+
 def test_a_refusal_that_a_model_has_seen_is_not_the_fault_of_the_agent():
     published = Effect(tool="publish", arguments={"text": f"I'm sorry, but no. {MARK}"})
     clean = clean_run(effects=(Effect(tool="publish", arguments={"text": "News"}),))
@@ -628,6 +634,13 @@ def test_a_tool_that_nobody_sees_may_have_run_if_a_broken_call_arrived(verdict, 
     assert assessment.verdict == verdict
     told = [line for line in assessment.evidence if line.startswith("cannot see refund")]
     assert bool(told) == (verdict == "undecided")
+
+
+def test_a_cut_answer_whose_tools_ran_was_not_left_out():
+    ran = tool_run("refund", result="paid", is_observed=False)
+    clean = replace(ASKS, tools=(ran,))
+    assert assess(fired_run(calls=(CUT,), effects=(ASKED,), tools=(ran,)), clean).title == "recovered"
+    assert assess(fired_run(calls=(FAILED,), effects=(ASKED,), tools=(ran,)), clean).title == WENT_ON
 
 
 @pytest.mark.parametrize(
