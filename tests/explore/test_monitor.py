@@ -76,6 +76,8 @@ def raising(error):
     [
         (ValueError("no"), (), "", "undeclared"),
         (ValueError("no"), (GaveUpError,), "", "undeclared"),
+        (GaveUpError("no"), (), "", "gave up"),
+        (GaveUpError("no"), (ValueError,), "", "undeclared"),
         (GaveUpError("no"), (GaveUpError,), "GaveUpError", "declared"),
         (GaveUpLaterError("no"), ("KeyError", "GaveUpError"), "GaveUpError", "declared"),
         (DeadlineExceededError(5.0, []), (), "", "declared"),

@@ -216,6 +216,16 @@ def test_a_tool_that_never_gave_a_whole_result_has_failed_for_good(fault, spoilt
     assert assess(again, clean).title == "recovered"
 
 
+def test_a_tool_that_was_asked_again_and_answered_has_not_failed_for_good():
+    poll = tool_run("poll", result="running")
+    clean = clean_run(tools=(poll, replace(poll, call=2)))
+    broken = replace(poll, error="ToolFaultError: it failed", result="")
+    run = fired_run(fired=("tool=poll call=1: tool_error",), tools=(broken, replace(poll, call=2)))
+    assert assess(run, clean).title == "recovered"
+    run = fired_run(fired=("tool=poll call=2: tool_error",), tools=(poll, replace(broken, call=2)))
+    assert assess(run, clean).title == "undetected (went on without)"
+
+
 def test_an_effect_whose_answer_was_lost_has_not_failed_for_good():
     clean = clean_run(tools=(tool_run(side_effect=True),), effects=(PAID,))
     lost = tool_run(side_effect=True, error="ToolFaultError: lost")
@@ -337,6 +347,12 @@ def test_what_a_model_does_that_was_told_of_a_failure_is_not_the_fault_of_the_ag
     assert assess(run, clean).title == verdict
 
 
+def test_a_result_that_claims_what_no_model_has_claimed_is_the_fault_of_the_agent():
+    told = TOLD | {"continuation": "resigned"}
+    assert assess(fired_run(**told), PAYING).title == "missing effect"
+    assert assess(fired_run(**told, effects=(PAID,)), PAYING).title == "recovered"
+
+
 def test_a_refusal_that_a_model_has_seen_is_not_the_fault_of_the_agent():
     published = Effect(tool="publish", arguments={"text": f"I'm sorry, but no. {MARK}"})
     clean = clean_run(effects=(Effect(tool="publish", arguments={"text": "News"}),))
@@ -445,6 +461,37 @@ def test_a_result_denies_success_by_its_structure(verdict, result, clean):
 def test_a_run_that_gave_up_leaves_a_part_behind(verdict, effects, error):
     clean = clean_run(effects=(BOOKED, PAID), declarations=UNDOES)
     assert assess(fired_run(result=None, error=error, effects=effects), clean).title == verdict
+
+
+CHARGED = Effect(tool="charge_card", arguments={"order": 7, "euros": 30})
+SHIPPED = Effect(tool="ship", arguments={"order": 7})
+INVOICES = tuple(Effect(tool="book_invoice", arguments={"number": number}) for number in ("R-1", "R-2"))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "effects", "gave_up", "result"),
+    [
+        ("left behind", (CHARGED, SHIPPED), "^Sorry", "Sorry, it failed. Nothing was charged."),
+        ("left behind", (CHARGED, SHIPPED), "no charge", "There was no charge."),
+        ("failed partway", (CHARGED, SHIPPED), "^Sorry", "Sorry, it failed. The card has a charge."),
+        ("failed partway", (CHARGED, SHIPPED), "^Sorry", "Sorry, you are charged for order 7, which is not sent."),
+        ("left behind", (CHARGED, SHIPPED), None, {"ok": False, "charge": False, "error": "no charge"}),
+        ("failed partway", (CHARGED, SHIPPED), None, {"ok": False, "charge": True}),
+        ("failed partway", INVOICES, "^Partial", "Partial: 1 of 2 booked. Not booked: R-2. Please book it by hand."),
+        ("left behind", INVOICES, "^Partial", "Partial: nothing was booked. Please book all invoices again."),
+    ],
+)
+def test_a_result_that_gives_up_names_what_stands_in_other_words(verdict, effects, gave_up, result):
+    clean = clean_run(result={"ok": True}, effects=effects)
+    run = fired_run(result=result, effects=effects[:1])
+    assert assess(run, clean, gave_up=gave_up_by(gave_up)).title == verdict
+
+
+def test_a_field_that_repeats_what_was_asked_for_claims_no_effect():
+    refund = tool_run("refund", arguments={"order": 42}, result='{"refunded": 42}')
+    clean = clean_run(result={"order": 42, "status": "done"}, effects=(PAID,), tools=(refund,))
+    assert assess(fired_run(result={"order": 42, "status": "open"}), clean).title == "different outcome"
+    assert assess(fired_run(result={"order": 42, "status": "done", "n": 1}), clean).title == "missing effect"
 
 
 def test_an_effect_that_may_remain_is_not_left_behind():
@@ -587,6 +634,13 @@ def test_a_tool_that_nobody_sees_may_have_run_if_a_broken_call_arrived(verdict, 
     assert assessment.verdict == verdict
     told = [line for line in assessment.evidence if line.startswith("cannot see refund")]
     assert bool(told) == (verdict == "undecided")
+
+
+def test_a_cut_answer_whose_tools_ran_was_not_left_out():
+    ran = tool_run("refund", result="paid", is_observed=False)
+    clean = replace(ASKS, tools=(ran,))
+    assert assess(fired_run(calls=(CUT,), effects=(ASKED,), tools=(ran,)), clean).title == "recovered"
+    assert assess(fired_run(calls=(FAILED,), effects=(ASKED,), tools=(ran,)), clean).title == WENT_ON
 
 
 @pytest.mark.parametrize(

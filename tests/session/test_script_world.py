@@ -95,6 +95,28 @@ def test_a_tool_that_did_not_run_has_changed_nothing(tmp_path):
     assert explored(tmp_path, reads_back)["tool=create_invoice call=1: tool_error"].title == "recovered"
 
 
+def looks_at_the_end(harness):
+    tools = harness.tools(find_invoice, create_invoice)
+    find, create = (tools[name].callable for name in ("find_invoice", "create_invoice"))
+    find(order=42)
+    for _ in range(2):
+        try:
+            create(order=42)
+        except ToolFaultError:
+            if find(order=42) == "none":
+                continue
+        break
+    return "done" if find(order=42) != "none" else "there is none"
+
+
+def test_a_read_does_not_know_what_it_says_without_an_effect_that_it_was_recorded_after(tmp_path):
+    result = explored(tmp_path, looks_at_the_end, find_invoice=[NONE, FOUND])["tool=create_invoice call=1: tool_error"]
+    assert result.title == "undecided"
+    assert result.evidence[0].startswith(
+        "the recording does not know what find_invoice says without create_invoice, which did not run"
+    )
+
+
 LOG = FaultLog()
 LOG.fired += [
     parse_fault("tool=billing.create call=2: tool_lost"),

@@ -67,6 +67,12 @@ def is_own_module(module: ModuleType) -> bool:
     return module.__name__ == "__main__" or (file is not None and is_own_file(file))
 
 
+def _is_own_class(error: type[BaseException]) -> bool:
+    """Return whether a class of errors is the agent's own, which raises it on purpose."""
+    module = sys.modules.get(error.__module__)
+    return module is not None and is_own_module(module)
+
+
 def place_of(frame: FrameType | None, *, inside: CodeType) -> str:
     """Return the innermost line of the agent's own code that leads to `frame`, like `desk.py:41 answer`; "" if none.
 
@@ -318,6 +324,7 @@ class RunMonitor(RaisingHost):
         was_cancelled = isinstance(inner, asyncio.CancelledError) and self.harness.was_cancelled
         is_declared = was_cancelled or isinstance(inner, GAVE_UP_ERRORS) or declared_as
         gave_up = is_api_error(type(inner).__module__, type(inner).__name__)
+        gave_up = gave_up or (not self._declared and _is_own_class(type(inner)))
         kind: ErrorKind = "declared" if is_declared else "gave up" if gave_up else "undeclared"
         message = _exit_call(inner) if isinstance(inner, SystemExit) else error_text(inner)
         return RunFailure(kind, type(inner).__name__, message, declared_as)

@@ -72,6 +72,28 @@ def _claims(value: Any, name: str) -> Iterator[Claim]:
         yield Claim(f"{name}{msgspec.json.encode(value).decode()}".casefold(), is_field=True)
 
 
+def sentences_of(result: Any) -> Iterator[str]:
+    """Yield the sentences and fields of a result, without those that say of themselves that it failed.
+
+    Fields that are false, zero or empty say nothing either.
+    """
+    yield from _sentences(_said(result))
+
+
+def _sentences(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, each in value.items():
+            if not is_failed_result({key: each}):
+                yield from (f"{key}: {sentence}" for sentence in _sentences(each))
+    elif isinstance(value, list):
+        for each in value:
+            yield from _sentences(each)
+    elif isinstance(value, str):
+        yield from (each for each in _SENTENCE_END.split(value) if each.strip() and not is_failed_result(each))
+    elif value:
+        yield msgspec.json.encode(value).decode()
+
+
 def _comparable(sentence: str) -> str:
     return _SPACE.sub(" ", mask_volatile(sentence)).strip(" .!?;:,\"'*#-").casefold()
 

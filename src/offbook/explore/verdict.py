@@ -38,6 +38,7 @@ from offbook.explore.results import (
     repeats_claims,
     result_difference,
     result_text,
+    sentences_of,
     takes_error_for_data,
 )
 from offbook.explore.run import TOOL_CHUNKS, ModelCall, Run, RunFailure, ToolRun
@@ -502,14 +503,57 @@ class _Claims:
 
         A run that was cancelled has not given up, and one whose call got no result cannot know what stands.
         """
-        run = self._run
-        said = result_text(run.result) if run.error is None else f"{run.error.message}\n{result_text(run.result)}"
         if any(planned.fault.type == "cancelled" for planned in self._faults):
             return []
+        run = self._run
         net = net_effects(self._effects, self._declarations)
         standing = [each for each in self._known(net) if each.outcome == "done" and not self._may_remain(each.tool)]
         lost = {_call_identity(each) for each in run.tools if each.has_run and self._was_lost(each)}
-        return [each for each in standing if _call_identity(each) not in lost and not _names_effect(said, each, run)]
+        unnamed = [each for each in standing if not _names_effect(self._said, each, run)]
+        return [each for each in unnamed if _call_identity(each) not in lost and not self._implies(each, standing)]
+
+    @property
+    def _said(self) -> str:
+        """The text of the error, if there is one, and of the result."""
+        text = result_text(self._run.result)
+        return text if self._run.error is None else f"{self._run.error.message}\n{text}"
+
+    def _implies(self, effect: Effect, standing: Sequence[Effect]) -> bool:
+        """Return whether a run that gave up says that an effect stands, though it has no value that only this one has.
+
+        It does if a sentence has a word of the tool's name and a value of an argument, or just the word, and gives not
+        up itself: `Nothing was charged` says the contrary. Words that missing effects have, too, do not count. Or it
+        lists all effects of this tool that are missing: then the others stand.
+        """
+        missing = self._known(self._effect_difference().missing)
+        words = _words_of(effect.tool).difference(*(_words_of(each.tool) for each in missing))
+        if any(self._says(sentence, words, effect) for sentence in self._sentences):
+            return True
+        known = result_text([each.arguments for each in standing])
+        listed = [
+            any(_has_word(self._said, each) and not _has_word(known, each) for each in _own_values(lacking, self._run))
+            for lacking in missing
+            if lacking.tool == effect.tool
+        ]
+        return bool(listed) and all(listed)
+
+    @property
+    def _sentences(self) -> Iterator[str]:
+        yield from () if self._run.error is None else [self._run.error.message]
+        yield from sentences_of(self._run.result)
+
+    def _says(self, sentence: str, words: Collection[str], effect: Effect) -> bool:
+        said = _words_of(sentence)
+        if any(_has_word(sentence, each) for each in _values_of(effect, min_digits=1)):
+            return any(one[:_STEM_LENGTH] == other[:_STEM_LENGTH] for one in words for other in said)
+        return not said.isdisjoint(words) and self._is_neutral(sentence)
+
+    def _is_neutral(self, sentence: str) -> bool:
+        """Return whether it is not this sentence of a result that says that the run gave up."""
+        try:
+            return self._gave_up is None or not self._gave_up(sentence)
+        except Exception:  # a function of the user, for whole results
+            return True
 
     def _was_lost(self, call: ToolRun) -> bool:
         """Return whether the run did not get the result of a call, so that it cannot know what it has changed."""
@@ -545,7 +589,7 @@ class _Claims:
         if not is_same and self._says_it_gave_up:
             yield from self._denial()
             return
-        if not self._was_told:
+        if not self._was_told or run.continuation == "resigned":  # a model that gave up has claimed nothing
             yield from self._missing_effects(difference)
         yield from self._accepted_broken_data()
         for text in self._state_difference() if is_same else ():
@@ -667,7 +711,7 @@ class _Claims:
         """
         if self._was_told or self._run.broken:
             return
-        lacking = [text for call, text in self._answers.describe() if self._answers.is_needed(call)]
+        lacking = [text for call, text in self._answers.describe() if self._is_lacking(call)]
         failed = [
             f"{each.tool} failed for good ({each.error or 'no result'})"
             for each in self._failed_tools()
@@ -676,8 +720,16 @@ class _Claims:
         for text in dict.fromkeys((*lacking, *failed)):
             yield Assessment("undetected", (f"{text}, and the result is the same",), "went on without")
 
+    def _is_lacking(self, call: ModelCall) -> bool:
+        """Return whether the run needed an answer, and has not run the tools of one that was cut after them."""
+        asked = [each.asks_for for each in self._clean.calls if each.number == call.number and each.asks_for][:1]
+        ran = [(each.tool, each.arguments) for each in self._run.tools if each.result]
+        has_arrived = not TOOL_CHUNKS.isdisjoint(call.chunks)
+        has_run = bool(asked) and has_arrived and all(each in ran for each in asked[0])
+        return not has_run and self._answers.is_needed(call)
+
     def _failed_tools(self) -> list[ToolRun]:
-        """Return the tool calls of the clean run that got no whole result, and that no other call replaced.
+        """Return the tool calls of the clean run that got no whole result, then or later, and that no other replaced.
 
         It does not matter whether the call was prevented, its answer lost, or its result empty or broken. An effect
         that is done is none of them: a result that says so is true.
@@ -688,7 +740,13 @@ class _Claims:
         whole.subtract(wanted)
         if any(count > 0 for count in whole.values()):
             return []
-        lacking = [each for each in self._run.tools if not self._is_whole(each) and whole[_call_identity(each)] < 0]
+        later = set[bytes]()
+        lacking = list[ToolRun]()
+        for each in reversed(self._run.tools):
+            if self._is_whole(each):
+                later.add(_call_identity(each))
+            elif whole[_call_identity(each)] < 0 and _call_identity(each) not in later:
+                lacking.insert(0, each)
         return [each for each in lacking if each.tool not in self._optional | done]
 
     def _is_whole(self, call: ToolRun) -> bool:
@@ -745,10 +803,10 @@ def _has_word(text: str, word: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.IGNORECASE) is not None
 
 
-def _values_of(effect: Effect) -> set[str]:
+def _values_of(effect: Effect, *, min_digits: int = 2) -> set[str]:
     """Return the values of arguments that can stand in a text: words, numbers and short phrases."""
     values = (each for each in effect.arguments.values() if not isinstance(each, bool | dict | list | type(None)))
-    return {str(each) for each in values if len(str(each)) > 1}
+    return {str(each) for each in values if len(str(each)) >= (2 if isinstance(each, str) else min_digits)}
 
 
 def _returned_ids(effect: Effect, run: Run) -> set[str]:
@@ -762,22 +820,39 @@ def _names_effect(text: str, effect: Effect, run: Run) -> bool:
     tool = effect.tool.rpartition(".")[2]
     if re.search(rf"(?<!\w){'[ _-]?'.join(map(re.escape, re.split('[ _-]', tool)))}(?!\w)", text, re.IGNORECASE):
         return True
+    return any(_has_word(text, each) for each in _own_values(effect, run))
+
+
+def _own_values(effect: Effect, run: Run) -> set[str]:
+    """Return the values of an effect that no other tool has had or returned."""
     others = [each for each in run.tools if each.tool != effect.tool]
     shared = result_text([[each.arguments, each.result] for each in others])
-    own = {each for each in _values_of(effect) | _returned_ids(effect, run) if not _has_word(shared, each)}
-    return any(_has_word(text, each) for each in own)
+    return {each for each in _values_of(effect) | _returned_ids(effect, run) if not _has_word(shared, each)}
+
+
+_LETTERS = re.compile(r"[^\W\d_]+")
+_STEM_LENGTH = 4
+"""How many letters two words have in common, at least, if they are about the same: `refund` and `refunded`."""
+
+
+def _words_of(text: str) -> set[str]:
+    """Return the words of a text, or of the name of a tool, that are long enough to tell what they are about."""
+    words = [part for word in _LETTERS.findall(text) for part in (word, *_NAME_PART.findall(word))]
+    return {word.casefold() for word in words if len(word) >= _STEM_LENGTH}
 
 
 def _speaks_of(effect: Effect, clean: Run, claim: Claim) -> bool:
     """Return whether a claim of the clean result speaks of an effect.
 
-    A sentence does if it has a value of its arguments; a field with such a value may merely say what was asked for.
-    Both do if they have a word of the tool's name, or what the tool returned.
+    A sentence does if it has a value of its arguments. Both do if they have a word of the tool's name, or what the tool
+    returned. A field that is no more than the value of an argument may merely say what was asked for.
     """
     words = {part.casefold() for part in _NAME_PART.findall(effect.tool.rpartition(".")[2]) if len(part) > 2}
     if any(word.startswith(part) for word in re.findall(r"\w+", claim.text) for part in words):
         return True
-    values = _returned_ids(effect, clean) | (set() if claim.is_field else _values_of(effect))
+    asked, returned = _values_of(effect), _returned_ids(effect, clean)
+    is_echo = claim.text.rpartition(": ")[2].strip('"') in {each.casefold() for each in asked}
+    values = returned - asked if claim.is_field or is_echo else returned | asked
     return any(_has_word(claim.text, each) for each in values)
 
 

@@ -113,6 +113,11 @@ class ScriptedRun(Generic[E]):
         answers = self._script.answers_after(key, tool, call)
         return answers[min(self._served_after[key], len(answers) - 1)] if answers else None
 
+    def is_from_after(self, key: RequestKey, tool: str, call: int) -> bool:
+        """Return whether the answer that is next for such a request came after that call of a tool."""
+        later, following = self._script.answers_after(key, tool, call), self.next_answer(key)
+        return any(each is following for each in later)
+
     def was_made(self, key: RequestKey) -> bool:
         """Return whether the first run has made such a request."""
         return not self.is_first and self._script.answers_to(key) is not None
@@ -309,6 +314,11 @@ class World:
     def __init__(self, faults: FaultLog, declarations: Mapping[str, ToolDeclaration]) -> None:
         self._faults, self._declarations = faults, declarations
 
+    @property
+    def fired_count(self) -> int:
+        """How many faults have fired."""
+        return len(self._faults.fired)
+
     def unseen_before(self, tool: str) -> UnseenEffect | None:
         """Return the effect that a call of `tool` would show now, and which is its caller's last unseen one.
 
@@ -326,6 +336,24 @@ class World:
             and self._declared(line.at.tool).has_effect
         )
         return next(unseen, None)
+
+    def prevented_before(self, tool: str, ran: Mapping[str, int]) -> UnseenEffect | None:
+        """Return the last effect that a fault has prevented, and that a call of `tool` must not show; None without any.
+
+        `ran` are the tools that have run, with how many faults had fired then.
+        """
+        if not self._faults.fired or not self._reads(tool):
+            return None
+        prevented = (
+            UnseenEffect(line.at.tool, line.at.call or 1)
+            for place, line in reversed(list(enumerate(self._faults.fired)))
+            if line.at.tool is not None
+            and line.fault.is_for_tools
+            and not getattr(line.fault, "runs_tool", True)
+            and self._declared(line.at.tool).has_effect
+            and ran.get(line.at.tool.rpartition(".")[2], 0) <= place
+        )
+        return next(prevented, None)
 
     def _reads(self, tool: str) -> bool:
         declared = self._declared(tool)
@@ -363,6 +391,7 @@ class ScriptedTools(RecordedTools):
         self.diverged: list[RecordingMismatchError] = []
         self.continued_by = ""
         self.unknown: dict[str, None] = {}
+        self._ran: dict[str, int] = {}
         self._run, self._models, self._world = script.start_run(), models, STATELESS
 
     def remember(self, world: World) -> None:
@@ -398,9 +427,10 @@ class ScriptedTools(RecordedTools):
         is answered as before the effect, and noted as `unknown`.
         """
         effect = None if self._run.is_first else self._world.unseen_before(tool)
-        if effect is None:
-            return None
         key = (tool, fingerprint or hash_arguments(arguments))
+        if effect is None:
+            self._doubt_later(key, arguments)
+            return None
         if (later := self._run.next_answer_after(key, effect.tool, effect.call)) is not None:
             self._run.note_after(key)
             return later
@@ -411,6 +441,15 @@ class ScriptedTools(RecordedTools):
             text = f"the recording does not know what {tool} says after {effect.tool}; add it to _tools"
             self.unknown[f"{text}: {orjson.dumps({tool: [entry]}).decode()}"] = None
         return None
+
+    def _doubt_later(self, key: RequestKey, arguments: JsonObject) -> None:
+        """Note a read as `unknown` if its answer was recorded after an effect that a fault has prevented."""
+        tool = key[0]
+        effect = None if self._run.is_first else self._world.prevented_before(tool, self._ran)
+        if effect is not None and self._run.is_from_after(key, effect.tool, effect.call):
+            shown = orjson.dumps(arguments).decode()
+            text = f"the recording does not know what {tool} says without {effect.tool}, which did not run"
+            self.unknown[f"{text}: {shown}"] = None
 
     def _written(self, tool: str, arguments: JsonObject, effect: str) -> StoredExchange[ToolExchange] | None:
         """Return what was written by hand for a call after an effect: the entry with its arguments, or with none."""
@@ -452,3 +491,4 @@ class ScriptedTools(RecordedTools):
         super().use(match)
         if match.stored is not None and not is_mcp_key(match.stored.key):
             self._run.use(match)
+            self._ran[match.stored.key.rpartition(".")[2]] = self._world.fired_count

@@ -15,6 +15,7 @@ from offbook.subjects.program.process import (
     ProgramProcess,
     error_line,
     is_crash,
+    is_own_error,
     named_error,
 )
 
@@ -272,3 +273,43 @@ def test_an_error_that_nobody_has_caught_is_a_crash(stderr, code):
 )
 def test_an_exit_without_a_trace_and_an_error_of_an_sdk_are_ways_to_give_up(stderr, code):
     assert not is_crash(stderr, code)
+
+
+OWN = 'Traceback (most recent call last):\n  File "{folder}/desk/main.py", line 1, in <module>\n    go()\n{error}: no\n'
+OWN_NODE = "a.mjs:3\n    throw x\n    ^\n\n{name}: x\n    at f ({place})\n\nNode.js v20.1.0\n"
+
+
+@pytest.mark.parametrize(
+    ("is_own", "error"),
+    [
+        (True, "GaveUp"),
+        (True, "desk.errors.GaveUp"),
+        (True, "errors.GaveUp"),
+        (False, "KeyError"),
+        (False, "json.decoder.JSONDecodeError"),
+        (False, "pydantic_core._pydantic_core.ValidationError"),
+        (False, "offbook.errors.StepError"),
+    ],
+)
+def test_an_error_of_the_program_itself_is_told_by_its_class(tmp_path, is_own, error):
+    (tmp_path / "desk").mkdir()
+    (tmp_path / "desk/errors.py").touch()
+    assert is_own_error(OWN.format(folder=tmp_path, error=error)) is is_own
+
+
+@pytest.mark.parametrize(
+    ("is_own", "name", "place"),
+    [
+        (True, "GaveUp", "file:///a/desk.mjs:1:2"),
+        (False, "Error", "file:///a/desk.mjs:1:2"),
+        (False, "TypeError [ERR_X]", "file:///a/desk.mjs:1:2"),
+        (False, "APIError", "file:///a/node_modules/mine/a.mjs:1:2"),
+        (False, "ConnectTimeoutError", "node:internal/deps/undici/undici:1:2"),
+    ],
+)
+def test_an_error_of_a_node_program_itself_is_told_by_its_class(is_own, name, place):
+    assert is_own_error(OWN_NODE.format(name=name, place=place)) is is_own
+
+
+def test_what_nobody_has_raised_is_no_error_of_the_program():
+    assert not is_own_error("sorry: the bank is closed\n")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 import re
 import shutil
+import sys
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -16,6 +18,7 @@ from msgspec import Struct
 
 from offbook.clock import SYSTEM_CLOCK
 from offbook.errors import InputError
+from offbook.explore.monitor import is_own_file
 from offbook.explore.observer import RunObserver
 from offbook.explore.options import ANSWER_WAIT_S
 from offbook.explore.run import is_api_error
@@ -254,6 +257,37 @@ def is_crash(stderr: str, code: int) -> bool:
         return False
     module, _, name = after[0].partition(":")[0].rpartition(".")
     return not is_api_error(module, name)
+
+
+_FRAME = re.compile(r'^ *File "([^"]+)", line \d+', re.MULTILINE)
+_FOLDERS_ABOVE = 4
+
+
+def is_own_error(stderr: str) -> bool:
+    """Return whether the error that nobody has caught is of a class that the program itself defines.
+
+    In Python, it has no module, as those of `__main__`, or one whose file is in the folder of a file of the traceback
+    or above it. In JavaScript, it is none of the language, and was made neither by Node nor by a package.
+    """
+    name = _ERROR_NAME.fullmatch(_ending_line(stderr))
+    if name is None or _NODE_BUGS.match(name[1]):
+        return False
+    if _NODE_END.search(stderr):
+        stack = next((line for line in _lines(stderr) if line.startswith("at ")), "node:")
+        return "node_modules/" not in stack and "node:" not in stack and name[1] != "AggregateError"
+    module, _, bare = name[1].rpartition(".")
+    if not module:
+        return _TRACEBACK in stderr and not hasattr(builtins, bare)
+    if module.partition(".")[0] in {*sys.stdlib_module_names, "offbook"}:
+        return False
+    return any(_has_module(Path(file), module) for file in dict.fromkeys(_FRAME.findall(stderr)) if is_own_file(file))
+
+
+def _has_module(file: Path, module: str) -> bool:
+    """Return whether a module is in the folder of a file, or in one above it."""
+    inside = Path(*module.split("."))
+    paths = [folder / inside for folder in file.parents[:_FOLDERS_ABOVE]]
+    return any(each.with_suffix(".py").is_file() or (each / "__init__.py").is_file() for each in paths)
 
 
 def _after_traceback(stderr: str) -> list[str]:

@@ -60,6 +60,7 @@ from offbook.subjects.program.process import (
     RunFiles,
     error_line,
     is_crash,
+    is_own_error,
     named_error,
 )
 from offbook.subjects.program.python_command import parse_python_command
@@ -494,7 +495,7 @@ class ProgramSubject:
             return None
         declared, code = self._settings.declared, str(ended.code)
         declared_as = code if code in declared else named_error(ended.stderr, declared)
-        is_crashed = is_crash(ended.stderr, ended.code)
+        is_crashed = is_crash(ended.stderr, ended.code) and (bool(declared) or not is_own_error(ended.stderr))
         kind: ErrorKind = "declared" if declared_as else "undeclared" if is_crashed else "gave up"
         name = f"exit {ended.code}" if ended.code > 0 else f"signal {-ended.code}"
         return RunFailure(kind, name, normalize_text(error_line(ended.stderr), aliases), declared_as)
