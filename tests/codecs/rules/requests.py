@@ -150,7 +150,6 @@ CHAT_REFUSED = [
         said("Wait"),
         said("Hm", "assistant"),
     ),
-    refused_chat("number-of-tools", "tools", "Invalid 'tools': empty array.", tools=[]),
     refused_chat(
         "number-of-tools", "tools", "maximum length 128", tools=[function(f"tool_{number}") for number in range(129)]
     ),
@@ -218,6 +217,7 @@ CHAT_REFUSED = [
 ]
 
 CHAT_ACCEPTED = [
+    chat(tools=[]),
     chat(said("Hi"), asks("c1"), result("c1")),
     chat(said("Hi"), asks("c1", "c2"), result("c2"), result("c1")),
     chat(said("Hi"), asks("c1"), result("c1"), said("Hello", "assistant"), said("Go on")),

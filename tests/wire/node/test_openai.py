@@ -10,7 +10,11 @@ from tests.wire.node.questions import CHAT, RESPONSES
 pytestmark = pytest.mark.xdist_group("node_sdks")
 
 TOOLS = [("call_a", "weather", {"city": "Oslo"}), ("call_b", "clock", {})]
-SCHEMA = {"name": "report", "schema": {"type": "object"}, "strict": True}
+SCHEMA = {
+    "name": "report",
+    "schema": {"type": "object", "properties": {}, "additionalProperties": False},
+    "strict": True,
+}
 
 
 def calls_of(answer):

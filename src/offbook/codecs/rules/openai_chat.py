@@ -206,13 +206,11 @@ def calls_have_results(body: JsonObject) -> Iterator[Breach]:
 
 
 @RULES.add(
-    "`tools` is an empty list, or has more than 128 entries",
-    source="https://github.com/vishalmysore/Tools4AI/issues/16, https://github.com/anomalyco/opencode/issues/4909",
+    "`tools` has more than 128 entries; an empty list, which frameworks send, is accepted",
+    source="https://github.com/anomalyco/opencode/issues/4909",
     seen="2025-11-29",
 )
 def number_of_tools(body: JsonObject) -> Iterator[Breach]:
-    if body.get("tools") == []:
-        yield empty_array("tools")
     if (length := len(a_list(body.get("tools")))) > MAX_TOOLS:
         yield too_long("tools", most=MAX_TOOLS, length=length, kind="array")
 
