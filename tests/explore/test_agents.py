@@ -13,7 +13,7 @@ import pytest
 
 from tests.explore.zoo import ledger
 from tests.explore.zoo.animals import ANIMALS, twins_of
-from tests.explore.zoo.census import bare_findings, explore
+from tests.explore.zoo.census import explore
 from tests.explore.zoo.programs import PlantedProgram
 from tests.explore.zoo.report import animal, report_of
 
@@ -68,36 +68,10 @@ def test_the_zoo_is_as_large_as_it_is_said_to_be():
     assert len(programs) >= 15
 
 
-SHARES = 8
-
-
-@pytest.fixture
-def shares(request, tmp_path, monkeypatch):
-    """A part of the zoo, mixed from all kinds of agents."""
-    monkeypatch.setenv(ledger.VARIABLE, str(tmp_path / "ledger"))
-    if not any(Path(__file__).name in name for name in request.config.args):
-        pytest.skip("it takes minutes: name this file, as `make zoo` does")
-    return [each for each in ANIMALS[request.param :: SHARES] if not each.missing]
-
-
-@pytest.mark.parametrize("shares", range(SHARES), indirect=True)
-def test_with_nothing_declared_twins_look_better_than_defects_and_four_of_five_have_no_finding(shares, tmp_path):
-    found = {}
-    for planted in shares:
-        found_of = {twin: bare_findings(planted, twin, tmp_path) for twin in ("defect", "sound")}
-        if None not in found_of.values():
-            found[f"{planted.kind}: {planted.name}"] = found_of
-    free = [name for name, each in found.items() if not each["sound"]]
-    sys.stdout.write(f"with nothing declared, {len(free)} of {len(found)} twins have no finding\n")
-    assert {name: each for name, each in found.items() if len(each["sound"]) >= len(each["defect"])} == {}
-    assert len(free) >= 0.8 * len(found), [name for name in found if name not in free]
-
-
 SOME_FAULTS = "http_error 500,empty_response,invalid_tool_args,tool_lost,tool_garbled"
 SAMPLE = {
     "function: refunds again when it is asked to": SOME_FAULTS,
     "function: books a flight and is sorry in French": "tool_error,tool_lost",
-    "function: refunds again, with noise in its dict": "http_error 500,tool_lost",
     "workflow: refunds when it is asked to": SOME_FAULTS,
     "scenario: refunds until it hears of it": SOME_FAULTS,
     "desk.py: starts over": "http_error 500,invalid_tool_args",

@@ -85,7 +85,7 @@ def check_verdicts(program, report):
     cases = report["explored"]
     found = {title_of(case) for case in cases if case["is_finding"]}
     told = [(case["case"], title_of(case), case["evidence"]) for case in cases if case["is_finding"]]
-    allowed = {program.verdict, *program.also} - {""}
+    allowed = {program.verdict, *program.also, "left behind"} - {""}  # they let errors of tools and models escape
     assert found <= allowed, [each for each in told if each[1] not in allowed]
     if program.verdict and EVERY_CASE:
         case = next(case for case in cases if case["case"] == program.at)

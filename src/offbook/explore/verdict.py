@@ -575,8 +575,14 @@ class _Claims:
         """Describe the completed, possible and undeclared effects of a run that gave up."""
         known = self._stable | volatile_values([effect.arguments for effect in self._clean.effects])
         net = [without_volatile(each, known) for each in net_effects(self._effects, self._declarations)]
-        for outcome, verb in (("done", "had run"), ("unknown", "may have run")):
-            calls = Counter(str(effect) for effect in net if effect.outcome == outcome)
+        kinds = (("done", True, "had run"), ("done", False, "was called, as the conversation shows"))
+        for outcome, is_observed, verb in (
+            *kinds,
+            ("unknown", True, "may have run"),
+            ("unknown", False, "may have run"),
+        ):
+            chosen = (each for each in net if (each.outcome, each.source == "observed") == (outcome, is_observed))
+            calls = Counter(map(str, chosen))
             if calls:
                 shown = (each if count == 1 else f"{each} {count} times" for each, count in calls.items())
                 yield f"{', '.join(shown)} {verb}"

@@ -113,32 +113,6 @@ def _with_its_fault(planted: Planted, cases: Sequence[FaultCase]) -> list[FaultC
     return [case for case in cases if columns & {cell.column for cell in case.cells}]
 
 
-COMMON_FAULTS = ("http_error 500", "empty_response", "tool_error", "tool_lost")
-
-
-def bare_findings(planted: Planted, twin: Twin, folder: Path) -> list[str] | None:
-    """Explore an agent about which nothing is declared, and return what is found.
-
-    The cases are those that show the defect, and one of each common fault, or of each that it is explored with. None if
-    such an exploration cannot show it.
-    """
-    if planted.needs_declarations:
-        return None
-    own = planted.faults.split(",")
-    faults = {planted.at.partition(": ")[2].partition(" ")[0], *(COMMON_FAULTS if "all" in own else own)}
-    with planted.bare().open(twin, folder) as subject:
-        variants = [each for each in getattr(subject, "variants", VARIANTS) if not each.is_optional]
-        variants = [each for each in variants if each.name in faults or each.fault.type in faults]
-        explorer = Explorer(subject, ExploreOptions(variants=variants))
-        columns = {cell.column: case for case in reversed(explorer.cases) for cell in case.cells}
-        showing = [case for case in explorer.cases if planted.is_at(str(case))]
-        chosen = [case for case in explorer.cases if case in showing or case in columns.values()]
-        if not showing:
-            return None
-        found = explorer.explore(chosen).findings
-    return [f"{each.case}: {each.title}: {'; '.join(each.evidence)}" for each in found]
-
-
 def _finding(each: CaseResult, planted: Planted, witness: Witness, exploration: Exploration) -> Finding:
     made = next((other.run for other in exploration.results if other.case.id == each.same_as), each.run)
     entries = planted.done(witness.effects_of(made), made)

@@ -17,6 +17,7 @@ _PREDICATE = re.compile(
     r" (?:(?:ran|had run) (\d+) times|(\d+) times had run"
     r"|(did not run)|(ran once)|(stands?)\b|(?:had run|has run|ran)(?![\w ]))"
 )
+_RANDOM = re.compile(r"\\u2026|[0-9a-f]{8}-[0-9a-f]{4}-")
 _DECODER = json.JSONDecoder()
 
 
@@ -74,7 +75,8 @@ def _call_at(evidence: str, found: re.Match[str]) -> tuple[Entry | None, int]:
             return None, argument.end()
     if not evidence.startswith(")", place):
         return None, place
-    return (found[1], json.dumps(arguments, sort_keys=True)), place + 1
+    text = json.dumps(arguments, sort_keys=True)
+    return (None if _RANDOM.search(text) else (found[1], text)), place + 1
 
 
 def contradictions(

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import time
-from datetime import UTC, datetime
 
 import offbook as offbook_module
 from offbook import tool
 from offbook.errors import ProviderError
 from offbook.tools import Toolbox
-from tests.explore.zoo.functions.desk import DONE, MODEL, STEP, TOOLS, GaveUpError, asks_for
+from tests.explore.zoo.functions.desk import DONE, MODEL, STEP, GaveUpError, asks_for
 from tests.explore.zoo.functions.outcomes import YES, allow
 from tests.explore.zoo.ledger import note
 from tests.explore.zoo.planted import PlantedFunction
@@ -297,26 +295,6 @@ async def deposits(offbook, *, first_gets_a_bonus):
     return "Both deposits are booked."
 
 
-def noise():
-    """What is another in every run."""
-    now = datetime.now(tz=UTC).isoformat()
-    return {"pid": os.getpid(), "finished": now, "ns": time.perf_counter_ns(), "folder": f"/tmp/desk-{os.getpid()}"}
-
-
-async def refunds_with_noise(offbook, *, tries, as_text):
-    """Refunds an order as often as it needs to hear of it, and returns also when and as which process it did so."""
-    await allow(offbook)
-    refund = offbook.tools(TOOLS)["refund"]
-    for _ in range(tries):
-        try:
-            result = refund.callable(order_id=42)
-        except Exception:
-            continue
-        if result == {"refunded": 42}:
-            return f"{DONE} {noise()}" if as_text else {"said": DONE, **noise()}
-    raise GaveUpError("somebody has to look at the refund")
-
-
 async def answers_with_an_sdk(offbook, *, looks):
     """Asks with OpenAI's client, whose errors may escape. The twin looks at what it gets."""
     import openai  # noqa: PLC0415 - it takes a second
@@ -468,20 +446,6 @@ PLANTED = [
         declares={"state": balance},
         twin_is=["recovered"],
     ),
-    *[
-        PlantedFunction(
-            name=f"refunds again, with noise in its {'text' if as_text else 'dict'}",
-            agent=refunds_with_noise,
-            defect={"tries": 2, "as_text": as_text},
-            sound={"tries": 1, "as_text": as_text},
-            answers=YES,
-            faults="http_error 500,connection_reset,slow,tool_lost",
-            verdict="repeated effect",
-            at="tool=refund call=1: tool_lost",
-            evidence="refund(order_id=42) ran 2 times instead of once",
-        )
-        for as_text in (True, False)
-    ],
     PlantedFunction(
         name="strips what is not there",
         agent=answers_with_an_sdk,

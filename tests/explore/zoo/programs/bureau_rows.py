@@ -95,16 +95,6 @@ HONEST = [
 ]
 SEEN = [
     bureau(
-        "runs a tool again, unseen",
-        "runs_a_tool_again",
-        "undecided",
-        "call=2 attempt=1: http_error 500",
-        "refund",
-        side_effects=("refund",),
-        undecided=1.0,  # what the twins do looks the same
-        twin_is=["undecided"],
-    ),
-    bureau(
         "runs a tool again, taken over",
         "runs_a_tool_again",
         "repeated effect",
@@ -164,6 +154,7 @@ WORLDS = [
         agent="invoices_and_looks",
         found=[EXISTS],
         twin_is=["recovered"],
+        undecided=0.5,
     ),
     invoicing(
         "writes an invoice blindly again, where somebody wrote down what is found",
