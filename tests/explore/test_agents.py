@@ -71,7 +71,6 @@ def test_the_zoo_is_as_large_as_it_is_said_to_be():
 SOME_FAULTS = "http_error 500,empty_response,invalid_tool_args,tool_lost,tool_garbled"
 SAMPLE = {
     "function: refunds again when it is asked to": SOME_FAULTS,
-    "function: books a flight and is sorry in French": "tool_error,tool_lost",
     "workflow: refunds when it is asked to": SOME_FAULTS,
     "scenario: refunds until it hears of it": SOME_FAULTS,
     "desk.py: starts over": "http_error 500,invalid_tool_args",

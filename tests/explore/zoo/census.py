@@ -118,14 +118,15 @@ def _finding(each: CaseResult, planted: Planted, witness: Witness, exploration: 
     entries = planted.done(witness.effects_of(made), made)
     clean = planted.done(witness.effects_of(exploration.clean), exploration.clean)
     known = {tool for _, seen in witness.seen for tool, _ in seen}
-    evidence = "; ".join(each.evidence)
+    lives = [line for line in each.evidence if line.startswith("it was killed")]  # before its ledger was written
+    evidence, told = "; ".join(each.evidence), "; ".join(line for line in each.evidence if line not in lives)
     left = balance(entries, planted.undoes)
-    against = list(contradictions(evidence, Counter(entries), Counter(clean), left=left, known=known))
+    against = list(contradictions(told, Counter(entries), Counter(clean), left=left, known=known))
     if "state" in planted.declares or "state_of" in planted.declares:
         entries, clean = entries[-1:], clean[-1:]
     if "one_more_tool" in str(each.case):
         against += _miscount(each.run, entries)
-    else:
+    elif each.title != "different outcome" or "may have run" not in evidence:
         against += _disagreement(each.title, balance(entries, planted.undoes), balance(clean, planted.undoes))
     return Finding(
         str(each.case),
