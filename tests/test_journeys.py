@@ -32,7 +32,7 @@ LIMITS = {
     "Record one streamed call": 37,
     "One MCP tool call in replay": 22,
     "One pytest test that records": 40,
-    "One explored case of a program": 100,
+    "One explored case of a program": 101,
     "Explore one case": 65,
     "One scenario conversation": 17,
 }
