@@ -531,15 +531,14 @@ def exit_with_an_object(_):
 
 
 @pytest.mark.parametrize(
-    ("after", "kind", "message"),
+    ("after", "kind", "name", "message"),
     [
-        (fail_unspeakably, "UnspeakableError", "its text cannot be had: str() raised RuntimeError"),
-        (exit_with_an_object, "SystemExit", "it called sys.exit(<object object at 0x…>)"),
+        (fail_unspeakably, "gave up", "UnspeakableError", "its text cannot be had: str() raised RuntimeError"),
+        (exit_with_an_object, "undeclared", "SystemExit", "it called sys.exit(<object object at 0x…>)"),
     ],
 )
-def test_whatever_a_run_raises_has_a_text_that_is_the_same_in_every_run(faulty_run, after, kind, message):
-    error = faulty_run(after).error
-    assert (error.type, error.message) == (kind, message)
+def test_whatever_a_run_raises_has_a_text_that_is_the_same_in_every_run(faulty_run, after, kind, name, message):
+    assert faulty_run(after).error == RunFailure(kind, name, message)
 
 
 def test_a_run_that_is_killed_has_not_hung_though_nobody_is_told_of_its_end(faulty_run):
