@@ -193,21 +193,42 @@ def test_programs_run_in_threads_with_the_same_results_however_many(project):
     assert {each.verdict for each in together.results} == {"crashed"}
 
 
+class Counted(Instant):
+    """Counts the runs that have begun."""
+
+    begun = 0
+
+    def run(self, plan, continuation="stubborn"):
+        self.begun += 1
+        return super().run(plan, continuation)
+
+
+class CountedFunction(FunctionSubject):
+    """Counts the runs that have begun."""
+
+    begun = 0
+
+    def start(self, plan, continuation="stubborn"):
+        self.begun += 1
+        return super().start(plan, continuation)
+
+
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_case_is_taken_only_when_it_starts(project, recording, workers):
-    program = project.write("agent.py", PROGRAM)
-    spec = ProgramSpec(recording=str(recording), command=(sys.executable, str(program)))
-    taken = []
-    with open_subject(spec, ExploreSettings()) as subject:
-        for executor in (executor_of(subject, workers), ForkExecutor(FunctionSubject(hello, recording), workers)):
-            executor._subject.run(FaultPlan())
-            taken.clear()
-            runs = executor.run(taken.append(case) or case for case in cases_of(20))
-            first = next(runs)
-            assert first.case.id == "0"
-            assert first.real_s > 0
-            assert len(taken) <= 2 * workers
-            runs.close()
+def test_no_more_cases_are_taken_than_can_start(recording, workers):
+    for subject in (Counted(), CountedFunction(hello, recording)):
+        taken = []
+
+        def noted(cases, subject=subject, taken=taken):
+            for case in cases:
+                taken.append(case)
+                assert len(taken) - subject.begun <= workers
+                yield case
+
+        runs = executor_of(subject, workers).run(noted(cases_of(20)))
+        first = next(runs)
+        assert first.case.id == "0"
+        assert first.real_s > 0
+        runs.close()
 
 
 def test_each_kind_of_subject_has_its_executor(project, recording, monkeypatch):
