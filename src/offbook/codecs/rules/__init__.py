@@ -40,7 +40,7 @@ _OWN_FAMILY: Final = {
     "anthropic": "anthropic",
     "gemini": "gemini",
 }
-_PATH_MODEL: Final = re.compile(r"/models?/(?P<model>[^/:?]+)")
+_PATH_MODEL: Final = re.compile(r"/(?:models?|deployments)/(?P<model>[^/:?]+)")
 
 
 def rules_of(protocol: str) -> Rules | None:

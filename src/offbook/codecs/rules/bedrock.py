@@ -31,6 +31,17 @@ def _constraint(value: object, place: str, constraint: str) -> str:
 
 
 @RULES.add(
+    "the first message is not the user's",
+    source="https://github.com/elastic/kibana/pull/246393, https://github.com/strands-agents/sdk-typescript/issues/727",
+    seen="2026-03-23",
+)
+def starts_with_user(body: JsonObject) -> Iterator[Breach]:
+    if a_dict(next(iter(a_list(body.get("messages"))), None)).get("role") == "assistant":
+        words = "A conversation must start with a user message. Try again with a conversation that starts with a user"
+        yield Breach("messages.0.role", "is 'assistant'", f"{words} message.")
+
+
+@RULES.add(
     "a message has no content",
     source="https://github.com/theopenco/llmgateway/pull/3127",
     seen="2026-07-18",
@@ -82,7 +93,8 @@ def calls_have_results(body: JsonObject) -> Iterator[Breach]:
     messages = a_list(body.get("messages"))
     for position, message in objects(messages):
         answered = {each for result in _following(messages, position) for each in _ids(result, "toolResult")}
-        lacking = [each for each in _ids(message, "toolUse") if each not in answered]
+        calls = [call for _, call in _blocks(message, "toolUse") if call.get("type") != "server_tool_use"]
+        lacking = [each for call in calls if (each := text(call.get("toolUseId"))) not in answered]
         if message.get("role") == "assistant" and lacking:
             words = f"Expected toolResult blocks at messages.{position + 1}.content for the following Ids"
             yield Breach(f"messages.{position}", f"{quoted(lacking)} no result", f"{words}: {', '.join(lacking)}")
@@ -96,6 +108,20 @@ def _following(messages: list[Any], position: int) -> Iterator[object]:
         if roles[place] != "user":
             return
         yield messages[place]
+
+
+@RULES.add(
+    "a message has two results of one tool call",
+    source="https://github.com/BerriAI/litellm/issues/20047",
+    seen="2026-01-30",
+    is_about_answers=True,
+)
+def single_results(body: JsonObject) -> Iterator[Breach]:
+    for position, message in objects(body.get("messages")):
+        ids = _ids(message, "toolResult")
+        if twice := [each for place, each in enumerate(ids) if each in ids[:place]]:
+            words = f"The toolResult blocks at messages.{position}.content contain duplicate Ids: {', '.join(twice)}"
+            yield Breach(f"messages.{position}", f"second result for {twice[0]!r}", words)
 
 
 @RULES.add(

@@ -1,4 +1,4 @@
-"""The subset of JSON Schema that OpenAI takes where a schema is strict."""
+"""The subset of JSON Schema that OpenAI takes: for all functions, and where a schema is strict."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from msgspec import Struct
 from offbook.codecs.rules.rule import a_dict, a_list
 from offbook.messages import JsonObject
 
-_REFUSED: Final = ("allOf", "not", "dependentRequired", "dependentSchemas", "if", "then", "else", "patternProperties")
+_REFUSED_AT_TOP: Final = ("oneOf", "anyOf", "allOf", "enum", "not")
+_REFUSED: Final = (
+    *("oneOf", "allOf", "not", "dependentRequired", "dependentSchemas", "if", "then", "else", "patternProperties"),
+)
 
 
 class SchemaBreach(Struct, frozen=True):
@@ -19,6 +22,24 @@ class SchemaBreach(Struct, frozen=True):
     place: str
     reason: str
     words: str
+
+
+def function_schema_breach(schema: JsonObject) -> SchemaBreach | None:
+    """Return the first part that the schema of no function may have, strict or not; None if there is none."""
+    kind = schema.get("type")
+    if isinstance(kind, str) and kind != "object":
+        words = f"schema must be a JSON Schema of 'type: \"object\"', got 'type: \"{kind}\"'."
+        return SchemaBreach(".type", f"is {kind!r}", words)
+    if refused := next((keyword for keyword in _REFUSED_AT_TOP if schema.get(keyword) is not None), None):
+        listed = "/".join(map(repr, _REFUSED_AT_TOP))
+        words = f"schema must have type 'object' and not have {listed} at the top level."
+        return SchemaBreach(f".{refused}", "is not permitted at the top", words)
+    for context, part in _parts(schema, ()):
+        if part.get("type") == "array" and not part.keys() & {"items", "prefixItems"}:
+            return SchemaBreach(
+                _place(context), "is an array without items", f"{_within(context)}, array schema missing items."
+            )
+    return None
 
 
 def strict_schema_breach(schema: JsonObject) -> SchemaBreach | None:
@@ -44,8 +65,7 @@ def _parts(schema: JsonObject, context: tuple[str, ...]) -> Iterator[tuple[tuple
 
 
 def _breaches(schema: JsonObject, context: tuple[str, ...]) -> Iterator[SchemaBreach]:
-    place = "".join(f".{each}" for each in context)
-    within = f"In context=({', '.join(map(repr, context))}{',' if len(context) == 1 else ''})"
+    place, within = _place(context), _within(context)
     for keyword in _REFUSED:
         if keyword in schema:
             yield SchemaBreach(f"{place}.{keyword}", "is not permitted", f"{within}, '{keyword}' is not permitted.")
@@ -61,3 +81,11 @@ def _breaches(schema: JsonObject, context: tuple[str, ...]) -> Iterator[SchemaBr
             f"Missing '{lacking[0]}'."
         )
         yield SchemaBreach(place, f"{lacking[0]!r} is not required", words)
+
+
+def _place(context: tuple[str, ...]) -> str:
+    return "".join(f".{each}" for each in context)
+
+
+def _within(context: tuple[str, ...]) -> str:
+    return f"In context=({', '.join(map(repr, context))}{',' if len(context) == 1 else ''})"
