@@ -226,10 +226,15 @@ def _decode_message(message: _ConverseMessage) -> list[JsonObject]:
 
 
 def _decode_assistant(blocks: list[JsonObject]) -> JsonObject:
-    said = [block for block in blocks if "toolUse" not in block]
-    calls = [_decode_call(block["toolUse"]) for block in blocks if "toolUse" in block]
+    said = [block for block in blocks if not _is_call(block)]
+    calls = [_decode_call(block["toolUse"]) for block in blocks if _is_call(block)]
     message: JsonObject = {"role": "assistant", "content": decode_content(said) if said else None}
     return message | {"tool_calls": calls} if calls else message
+
+
+def _is_call(block: JsonObject) -> bool:
+    use = block.get("toolUse")
+    return use is not None and not (isinstance(use, dict) and use.get("type") == "server_tool_use")
 
 
 def _decode_call(block: Any) -> JsonObject:
@@ -255,7 +260,9 @@ class _ToolConfig(Struct):
 
 
 class _Body(Struct):
-    messages: list[_ConverseMessage]
+    """A request. Without messages, those of a prompt that the vendor keeps are meant."""
+
+    messages: list[_ConverseMessage] = []
     system: list[dict[str, Any]] = []
     inference_config: dict[str, Any] = field(default_factory=dict, name="inferenceConfig")
     tool_config: _ToolConfig | None = field(default=None, name="toolConfig")

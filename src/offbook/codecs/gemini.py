@@ -160,11 +160,14 @@ _WIRE_ROLES = {"assistant": "model"}
 
 
 class GeminiContent(Struct):
-    parts: list[dict[str, Any]] = field(default_factory=list)
+    """A content. The API also takes one part in place of a list, and one content in place of a list."""
+
+    parts: list[dict[str, Any]] | dict[str, Any] = field(default_factory=list)
     role: str | None = None
 
     def camel_parts(self) -> list[JsonObject]:
-        return [in_camel_case(part) for part in self.parts]
+        parts = [self.parts] if isinstance(self.parts, dict) else self.parts
+        return [in_camel_case(part) for part in parts]
 
 
 class FunctionCallShape(Struct):
@@ -395,7 +398,7 @@ class _Limits(Struct, rename="camel"):
 
 
 class _Body(Struct, rename="camel"):
-    contents: list[GeminiContent]
+    contents: list[GeminiContent] | GeminiContent
     system_instruction: GeminiContent | None = None
     tools: list[dict[str, Any]] | None = None
     tool_config: dict[str, Any] | None = None
@@ -437,7 +440,8 @@ def decode_request(wire: WireRequest) -> Request:
     limits = convert_request(config, _Limits)
     tool_choice, tool_config = decode_tool_choice(body.tool_config or {})
     ids = CallIds()  # numbers the calls that have none
-    said = (message for content in body.contents for message in _decode_content(content, ids))
+    contents = [body.contents] if isinstance(body.contents, GeminiContent) else body.contents
+    said = (message for content in contents for message in _decode_content(content, ids))
     return Request(
         messages=(*_system(body.system_instruction), *said),
         model=path["model"],

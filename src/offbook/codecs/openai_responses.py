@@ -283,7 +283,7 @@ ITEM_ROLE = "item"
 """The role of a message whose content is one item that the OpenAI chat format does not have."""
 REASONING_ITEMS = "reasoning_items"
 """The field of an assistant message that holds the reasoning items before it, which only this API reads."""
-_OWN_FIELDS = ("caller", "namespace", "phase")
+_OWN_FIELDS = ("async", "caller", "namespace", "phase")
 
 
 class _Message(Struct):
@@ -395,9 +395,9 @@ def _encode_call(call: JsonObject) -> JsonObject:
 def _decode_other(item: JsonObject) -> JsonObject:
     """Decode an item that is not part of an assistant's turn."""
     match item.get("type", "message"):
-        case "message":
+        case "message" if item.keys() != {"id"}:  # that is a reference
             return _decode_message(item)
-        case "function_call_output":
+        case "function_call_output" if item.get("call_id") is not None:
             read = convert_request(item, _FunctionCallOutput)
             message = {"role": "tool", "tool_call_id": read.call_id, "content": decode_content(read.output)}
             return message | _own_fields(item)
@@ -467,7 +467,7 @@ PATH = "/responses"
 class _Body(Struct):
     """A request. A `prompt` or a `conversation` on the vendor's servers may hold what is not here."""
 
-    input: str | list[dict[str, Any]] = []
+    input: str | list[dict[str, Any]] | None = None
     model: str = ""
     instructions: str | None = None
     temperature: float | None = None
@@ -496,7 +496,7 @@ def decode_request(wire: WireRequest) -> Request:
     """Decode a request. References to server state, such as `previous_response_id`, stay in `extra`."""
     body = convert_request(wire.body, _Body)
     return Request(
-        messages=tuple(decode_conversation(body.instructions, body.input)),
+        messages=tuple(decode_conversation(body.instructions, body.input or [])),
         model=body.model,
         temperature=body.temperature,
         max_tokens=body.max_output_tokens,

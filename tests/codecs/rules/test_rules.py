@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offbook.codecs.base import WireRequest
-from offbook.codecs.rules import PROTOCOLS, refusal_of, rules_of
+from offbook.codecs.rules import PROTOCOLS, refusal_of, refusal_of_request, rules_of
 from offbook.vendors import codec_of
 from tests.codecs.rules.requests import ACCEPTED, REFUSED, chat
 
@@ -58,6 +58,8 @@ def test_what_the_documentation_of_a_vendor_allows_is_accepted(case):
     request = WireRequest(case["path"], case["body"])
     assert refusal_of(case["protocol"], request) is None
     assert refusal_of(case["protocol"], request, has_real_answers=False) is None
+    codec = codec_of(case["protocol"])
+    assert refusal_of_request(codec.decode_request(request), codec) is None
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
