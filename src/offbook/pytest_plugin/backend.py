@@ -296,10 +296,12 @@ class ReplayBackend(RecordingBackend):
     @property
     def http_without_recording(self) -> HttpDoubles:
         if self._http is None:
+            lenient, sink = self.plan.lenient_requests, self.answered
             if open_store(self.plan.location).exists():
-                self._http = HttpDoubles(self.plan.location, strict=self.plan.strict, sink=self.answered)
+                strict, location = self.plan.strict, self.plan.location
+                self._http = HttpDoubles(location, strict=strict, lenient_requests=lenient, sink=sink)
             else:
-                self._http = HttpDoubles(responses={}, strict=True, sink=self.answered)
+                self._http = HttpDoubles(responses={}, strict=True, lenient_requests=lenient, sink=sink)
         return self._http
 
     def tool_misses(self) -> list[RecordingMismatchError]:

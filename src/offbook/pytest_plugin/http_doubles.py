@@ -114,7 +114,12 @@ class HttpDoubles:
         record, recorder = self._options.get("record"), None
         if record is not None:
             recorder = McpRecorder(record, mode=self._options.get("record_mode", "append"))
-        options = WireOptions(recording=self._recording, strict=True, faults=self._tool_faults)
+        options = WireOptions(
+            recording=self._recording,
+            strict=True,
+            lenient_requests=self._options.get("lenient_requests", False),
+            faults=self._tool_faults,
+        )
         options = options if self._recording is not None else replace(options, responses={})
         with marker_advice():
             server = McpWireServer(options, McpConfig.of(()), recorder=recorder)

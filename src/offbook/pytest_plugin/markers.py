@@ -36,6 +36,7 @@ class OffbookMarker(Struct, frozen=True, kw_only=True):
 
     recording: str | None = None
     strict: bool = True
+    lenient_requests: bool = False
     record: RecordOption | None = None
     provider: str | None = None
     unused: Literal["report", "error"] = "report"
@@ -187,6 +188,7 @@ class RecordingPlan(Struct, frozen=True, kw_only=True):
     found: FoundExchanges | None = None
     record: RecordMode | None = None
     strict: bool = True
+    lenient_requests: bool = False
     provider: str | None = None
     is_unused_error: bool = False
     keeps_failed: bool = False
@@ -221,6 +223,7 @@ def recording_plan(item: pytest.Item, marker: OffbookMarker, recording: Path) ->
         found=_found_in(item.config, location) if record in ("all", "fresh") else None,
         record=record,
         strict=marker.strict,
+        lenient_requests=marker.lenient_requests,
         provider=marker.provider,
         is_unused_error=options.strict_unused or marker.unused == "error",
         keeps_failed=options.keep_failed,

@@ -14,10 +14,11 @@ EXPLORE = "explore"
 
 RecordOption: TypeAlias = Literal["none", "once", "new", "all", "append", "fresh"]
 OFFBOOK_MARKER_HELP = (
-    "offbook(recording=None, strict=True, record=None, provider=None, unused='report'): how the fixture "
-    "`offbook` records and replays. recording= is a file, relative to the folder of the test; strict=False answers "
-    "unrecorded requests with a default; record= is a mode of --offbook-record; provider= names the vendor to record "
-    "from; unused='error' fails a test that leaves entries of its recording unused."
+    "offbook(recording=None, strict=True, lenient_requests=False, record=None, provider=None, unused='report'): how "
+    "the fixture `offbook` records and replays. recording= is a file, relative to the folder of the test; strict=False "
+    "answers unrecorded requests with a default, lenient_requests=True those that the API would refuse; record= is "
+    "a mode of --offbook-record; provider= names the vendor to record from; unused='error' fails a test that leaves "
+    "entries of its recording unused."
 )
 
 EXPLORE_MARKER_HELP = (

@@ -339,7 +339,8 @@ class WireSession(Session, Served):
             wait=self.clock.wait,
         )
         self.name, self.is_live, self.source, self._encoder = name, is_live, source, encoder
-        self._lenient_requests, self._has_real_answers = lenient_requests, True
+        self._lenient_requests = lenient_requests
+        self._has_real_answers: bool | None = None  # as long as none was given
         self.tool_source: RecordedTools | None = None
         self.calls: deque[WireCall] = deque(maxlen=MAX_CALLS)
         self.misses: deque[Miss] = deque(maxlen=MAX_CALLS)
@@ -599,7 +600,7 @@ class WireSession(Session, Served):
             return rejection
         answer = self._stored_object(match, attempt.parsed) or encoder.answer(match, attempt.parsed).merged
         is_real = match.stored is not None and has_wire_bytes(match.stored.exchange, attempt.parsed)
-        self._has_real_answers = self._has_real_answers and is_real
+        self._has_real_answers = is_real and self._has_real_answers is not False
         self._use(source, match)
         if not source.tape.strict:
             self._objects.note(attempt.parsed, answer)
@@ -654,7 +655,8 @@ class WireSession(Session, Served):
             return self._require_recording()[1].response(find(), attempt.parsed)
 
         answer = self._apply_fault(attempt, FaultTarget(attempt.parsed, clean, response))
-        self._has_real_answers = self._has_real_answers and answer.status != OK
+        if answer.status == OK:
+            self._has_real_answers = False
         if match is None:
             return self.note(attempt, answer, CallOutcome("fault"))
         self._report_served(attempt, match)
@@ -714,7 +716,7 @@ class WireSession(Session, Served):
             return None
         if source is not None and not source.judges(attempt.parsed.request_hash):
             return None
-        refusal = sent.refusal(has_real_answers=self._has_real_answers)
+        refusal = sent.refusal(has_real_answers=self._has_real_answers is True)
         if refusal is None:
             return None
         attempt = replace(self.forgive(attempt), refusal=refusal)

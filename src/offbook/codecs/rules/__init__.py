@@ -61,11 +61,7 @@ def refusal_of(protocol: str, request: WireRequest, *, has_real_answers: bool = 
     body = request.body
     if "model" not in body and (found := _PATH_MODEL.search(request.path)):
         body = body | {"model": found["model"]}
-    return (
-        None
-        if _is_of_other_vendor(protocol, body.get("model"))
-        else rules.refusal(body, has_real_answers=has_real_answers)
-    )
+    return rules.refusal(body, has_real_answers=has_real_answers) if judges(protocol, body.get("model")) else None
 
 
 def refusal_of_request(request: Request, codec: Codec) -> Refusal | None:
@@ -80,11 +76,12 @@ def refusal_of_request(request: Request, codec: Codec) -> Refusal | None:
     return refusal_of(codec.name, wire, has_real_answers=False)
 
 
-def _is_of_other_vendor(protocol: str, model: object) -> bool:
+def judges(protocol: str, model: object) -> bool:
+    """Return whether the rules of a protocol are those of a model: not if it is the model of another vendor."""
     own = _OWN_FAMILY.get(protocol)
     if own is None or not isinstance(model, str):
-        return False
-    return any(
+        return True
+    return not any(
         family != own and re.search(rf"(?:^|[/:._-])(?:{names})", model, re.IGNORECASE)
         for family, names in _FAMILIES.items()
     )

@@ -75,17 +75,18 @@ def _compared_fields(response: Response) -> dict[str, Any]:
 def illegal_request(exchange: Exchange) -> tuple[str, str]:
     """Return the place in the request of an exchange that its vendor refuses, and why; empty if it accepts it.
 
-    A request without a provider is judged by all vendors: one of them has to accept it. What a real API has answered
-    was accepted.
+    A request without a provider is judged by all vendors that could have its model: one of them has to accept it. What
+    a real API has answered was accepted.
     """
-    from offbook.codecs.rules import PROTOCOLS, refusal_of_request
+    from offbook.codecs.rules import PROTOCOLS, judges, refusal_of_request
     from offbook.vendors import CODEC_NAMES
 
     fields = exchange.request_fields()
     if fields is None or exchange.wire is not None or exchange.fault is not None:
         return "", ""
     known = CODEC_NAMES.get(exchange.provider)
-    codecs = [CODECS[name] for name in (PROTOCOLS if known is None else (known,))]
+    protocols = PROTOCOLS if known is None else (known,)
+    codecs = [CODECS[name] for name in protocols if judges(name, fields.get("model"))]
     request = Request(
         tuple(fields["messages"]),
         str(fields.get("model") or ""),
@@ -96,7 +97,7 @@ def illegal_request(exchange: Exchange) -> tuple[str, str]:
         extra=fields.get("extra") or {},
     )
     refusals = [refusal_of_request(request, codec) for codec in codecs]
-    if not all(refusals) or (first := refusals[0]) is None:
+    if not all(refusals) or (first := next(iter(refusals), None)) is None:
         return "", ""
     who = "no vendor accepts" if known is None else f"{exchange.provider} refuses"
     return first.breach.place, f"{who} this request: {first.breach.reason}"
