@@ -243,7 +243,7 @@ def thinking_sent_back(body: JsonObject) -> Iterator[Breach]:
         return
     messages = a_list(body.get("messages"))
     ends_with_results = bool(messages) and bool(_blocks_of(messages[-1], "tool_result"))
-    for position, message in reversed(list(objects(messages))):
+    for position, message in reversed(objects(messages)):
         if message.get("role") != "assistant":
             continue
         first = a_dict(next(iter(a_list(message.get("content"))), None)).get("type")

@@ -31,7 +31,7 @@ class _Turn(Struct, frozen=True):
 
 
 def _turns(body: JsonObject) -> list[_Turn]:
-    contents = list(objects(body.get("contents")))
+    contents = objects(body.get("contents"))
     turns: list[_Turn] = []
     for is_model, group in groupby(contents, key=lambda each: each[1].get("role") == "model"):
         same = list(group)

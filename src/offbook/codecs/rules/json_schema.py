@@ -11,6 +11,7 @@ from offbook.codecs.rules.rule import a_dict, a_list
 from offbook.messages import JsonObject
 
 _REFUSED_AT_TOP: Final = ("oneOf", "anyOf", "allOf", "enum", "not")
+_NESTING: Final = frozenset(("properties", "$defs", "definitions", "items", "anyOf"))
 _REFUSED: Final = (
     *("oneOf", "allOf", "not", "dependentRequired", "dependentSchemas", "if", "then", "else", "patternProperties"),
 )
@@ -30,12 +31,14 @@ def function_schema_breach(schema: JsonObject) -> SchemaBreach | None:
     if isinstance(kind, str) and kind != "object":
         words = f"schema must be a JSON Schema of 'type: \"object\"', got 'type: \"{kind}\"'."
         return SchemaBreach(".type", f"is {kind!r}", words)
-    if refused := next((keyword for keyword in _REFUSED_AT_TOP if schema.get(keyword) is not None), None):
+    for refused in _REFUSED_AT_TOP:
+        if schema.get(refused) is None:
+            continue
         listed = "/".join(map(repr, _REFUSED_AT_TOP))
         words = f"schema must have type 'object' and not have {listed} at the top level."
         return SchemaBreach(f".{refused}", "is not permitted at the top", words)
     for context, part in _parts(schema, ()):
-        if part.get("type") == "array" and not part.keys() & {"items", "prefixItems"}:
+        if part.get("type") == "array" and "items" not in part and "prefixItems" not in part:
             return SchemaBreach(
                 _place(context), "is an array without items", f"{_within(context)}, array schema missing items."
             )
@@ -55,6 +58,8 @@ def strict_schema_breach(schema: JsonObject) -> SchemaBreach | None:
 def _parts(schema: JsonObject, context: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], JsonObject]]:
     """Yield a schema and all schemas in it, with their places."""
     yield context, schema
+    if _NESTING.isdisjoint(schema):  # as most are; this is done for every tool of a request
+        return
     for keyword in ("properties", "$defs", "definitions"):
         for name, each in a_dict(schema.get(keyword)).items():
             yield from _parts(a_dict(each), (*context, keyword, name))

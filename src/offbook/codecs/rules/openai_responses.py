@@ -82,7 +82,7 @@ def content_types(body: JsonObject) -> Iterator[Breach]:
     seen="2026-06-05",
 )
 def results_have_calls(body: JsonObject) -> Iterator[Breach]:
-    items = list(objects(body.get("input")))
+    items = objects(body.get("input"))
     if any(body.get(name) is not None for name in ("prompt", *STORED)) or _has(items, ELSEWHERE):
         return
     asked = {""}  # an output may name its tool instead of a call
@@ -106,7 +106,7 @@ def _has(items: list[tuple[int, JsonObject]], kinds: tuple[str, ...]) -> bool:
     seen="2026-03-12",
 )
 def calls_have_results(body: JsonObject) -> Iterator[Breach]:
-    items = list(objects(body.get("input")))
+    items = objects(body.get("input"))
     if _has(items, ELSEWHERE):
         return
     answered = {text(item.get("call_id")) for _, item in items if item.get("type") == "function_call_output"}
@@ -197,7 +197,7 @@ def choice_is_offered(body: JsonObject) -> Iterator[Breach]:
         choice.get("type") != "function"
         or "name" not in choice
         or not is_whole
-        or _has(list(objects(body.get("input"))), BRINGS_TOOLS)
+        or _has(objects(body.get("input")), BRINGS_TOOLS)
     ):
         return
     tools = [tool for _, tool in objects(body.get("tools"))]

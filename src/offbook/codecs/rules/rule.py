@@ -81,11 +81,11 @@ class Rules:
         return next((Refusal(rule.name, breach) for rule in checked for breach in rule.check(body)), None)
 
 
-def objects(value: object) -> Iterator[tuple[int, JsonObject]]:
-    """Yield the objects of a list with their positions; nothing if it is no list."""
-    for position, each in enumerate(value) if isinstance(value, list) else ():
-        if isinstance(each, dict):
-            yield position, each
+def objects(value: object) -> list[tuple[int, JsonObject]]:
+    """Return the objects of a list with their positions; nothing if it is no list."""
+    if not isinstance(value, list):
+        return []
+    return [(position, each) for position, each in enumerate(value) if isinstance(each, dict)]
 
 
 def text(value: object) -> str:
