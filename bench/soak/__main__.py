@@ -25,6 +25,7 @@ from bench.soak import (
     mcp,
     proxied,
     requests,
+    written,
 )
 from bench.soak.front import Front, Outcome
 from bench.soak.fuzz import front as fuzz
@@ -154,6 +155,7 @@ FRONTS: dict[str, Front] = {
     "proxied": proxied.attack,
     "explore": explore.attack,
     "leaks": leaks.attack,
+    "written": written.attack,
     "intruders": intruders.attack,
     "fuzz": fuzz.attack,
 }
