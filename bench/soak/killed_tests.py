@@ -136,9 +136,9 @@ def _left(family: list[int]) -> list[int]:
 
 def _check(folder: Path, kill: str, known: set[str], outcome: Outcome) -> set[str]:
     """Count the tests whose calls are neither all of one run nor absent, or gone; return those that are recorded."""
-    locations = ["shared.json", *folder.glob("recordings/**/*.json"), f"sqlite:///{folder}/base.db"]
+    places = [f"{folder}/shared.json", f"sqlite:///{folder}/base.db", *map(str, folder.glob("recordings/**/*.json"))]
     found, asked = Counter[tuple[str, str]](), Counter[str]()
-    for store in (open_store(folder / each if each == "shared.json" else each) for each in locations):
+    for store in map(open_store, places):
         for key, exchange in store.load() if store.exists() else ():
             run, _, call = (exchange.content or "").partition(": ")
             found[key, run] += 1
