@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
-from tests.recording.redact.fake_secrets import fake_secrets
+from tests.recording.redact.fake_secrets import fake_secrets, letters
 
 from bench.soak.front import Outcome, rounds
 from bench.soak.leaks import surrounded
@@ -30,9 +30,10 @@ def refund(order, note):
 
 def ask(messages):
     body = json.dumps({"model": "m", "messages": messages}).encode()
+    headers = {"authorization": "Bearer " + said["key"]}
     url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, body)) as answer:
+        with urllib.request.urlopen(urllib.request.Request(url, body, headers)) as answer:
             return json.load(answer)["choices"][0]["message"]
     except OSError:
         sys.stderr.write(said["stderr"])
@@ -61,8 +62,11 @@ def attack(*, seconds: float, seed: int) -> Outcome:
         random = Random(f"{seed}:{number}")
         kinds = list(fake_secrets(random).items())
         planted = {place: random.sample(kinds, SECRETS_A_PLACE) for place in PLACES}
+        key = letters(random, 40)
+        planted["key"] = [("the opaque key of the calls", (key, key))]
         said = {place: " ".join(surrounded(text, random) for _, (text, _) in found) for place, found in planted.items()}
-        outcome.trials += SECRETS_A_PLACE * len(PLACES)
+        said = {place: text if place == "key" else f"{text} {key}" for place, text in said.items()} | {"key": key}
+        outcome.trials += SECRETS_A_PLACE * len(PLACES) + 1
         for name, written in _written(said).items():
             for place, found in planted.items():
                 for kind, (_, part) in found:

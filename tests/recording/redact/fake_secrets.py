@@ -25,8 +25,8 @@ def fake_secrets(random: Random) -> dict[str, tuple[str, str]]:
     rules = [(rule.kind, rule.words[0], rule.pattern, rule.context) for rule in _OWN_RULES]
     rules += [(rule["kind"], rule["words"][0], rule["pattern"], rule.get("context", False)) for rule in data["rules"]]
     made: dict[str, tuple[str, str]] = {}
-    for number, (kind, *rule) in enumerate(rules):
-        made[f"{kind} {number}" if kind in made else kind] = _of_rule(*rule, random)
+    for number, (kind, word, pattern, context) in enumerate(rules):
+        made[f"{kind} {number}" if kind in made else kind] = _of_rule(word, pattern, context, random)
     return made | {kind: _special(kind, random) for kind in ("bearer-token", *SPECIAL_KINDS)}
 
 

@@ -106,9 +106,9 @@ class TakeOver:
             problem = f"it is a {type(found).__name__}, not a function"
         self.tools.notes.append({"tool": tool, "function": f"{module.__name__}:{path}", "problem": problem})
 
-    # Nobody tells when a script has defined its functions, which it may call before any model asks for one. So the lines
-    # of the script are traced until it has defined those that are tools: nothing that it calls is. A debugger or another
-    # tracer keeps its place, and then it is the first connection before which they are taken over.
+    # No hook tells when a script has defined its functions, and it may call them before any model asks for one. So the
+    # lines of the script are traced until those that are tools are defined. What the script calls is not traced. If a
+    # debugger traces already, the functions are taken over before the first connection instead.
     def _watch_main(self, event: str, arguments: Any) -> None:
         """Take over functions of the script that runs, which may be named by its file or its module."""
         if not self._functions:
