@@ -7,7 +7,6 @@ from abc import abstractmethod
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TypeAlias
 
 import msgspec
@@ -17,6 +16,7 @@ from offbook.clock import run
 from offbook.errors import InputError, RecordingMismatchError
 from offbook.events import CallRecorded, Event, ReplayMissed, ReplayServed
 from offbook.messages import Reply, Request
+from offbook.private_folder import PrivateFolder
 from offbook.providers.provider import Provider
 from offbook.pytest_plugin.http_doubles import HttpDoubles, marker_advice
 from offbook.pytest_plugin.markers import RecordingPlan
@@ -163,7 +163,7 @@ class PendingRecording(Transaction):
         start = store.load() if store.exists() else Document()
         if record != "new":
             start.entries, start.tools = {}, {}
-        self._folder = TemporaryDirectory(prefix="offbook-")
+        self._folder = PrivateFolder()
         self.location = str(Path(self._folder.name) / "recording.json")
         super().__init__(store, open_store(self.location), start=start, mode=record, found=found)
 

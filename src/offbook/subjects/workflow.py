@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from msgspec.structs import replace
@@ -24,6 +23,7 @@ from offbook.explore.settings import DEFAULT_SETTINGS, ExploreSettings
 from offbook.faults import FaultPlan
 from offbook.messages import JsonObject
 from offbook.pipeline import Harnessed, Live, open_pipeline
+from offbook.private_folder import PrivateFolder
 from offbook.providers.provider import Provider
 from offbook.recording.match.continuation import Continuation
 from offbook.recording.stores.locate import open_store
@@ -91,7 +91,7 @@ class WorkflowSubject(IsolatedSubject):
     def run_here(self, plan: FaultPlan, continuation: Continuation) -> Run:
         if not plan.can_crash:
             return self._run_life(plan, continuation)
-        with TemporaryDirectory(prefix="offbook-") as folder:
+        with PrivateFolder() as folder:
             store = RunStore(folder)
             first, has_crashed = run_until_crash(partial(self._run_first_life, plan, continuation, store))
             if not has_crashed:

@@ -23,8 +23,10 @@ from offbook.messages import JsonObject, Request
 from offbook.providers.aws_signature import SIGNED_SCHEME
 from offbook.recording.format.wire_record import PLAIN_HTTP, WEBSOCKET, wire_text
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules, canonical_bytes, identify
+from offbook.recording.redact.rules import note_credentials
 from offbook.schema_errors import explain_msgspec_error
 from offbook.vendors import (
+    CREDENTIAL_HEADERS,
     CREDENTIAL_QUERY,
     MIN_WEAK_CREDENTIAL_CHARS,
     SECRET_QUERY,
@@ -87,6 +89,21 @@ def credentials_of(request: HttpRequest) -> tuple[str, ...]:
             found += _basic_password(rest) if scheme.lower() == "basic" else []
             found += _SIGNATURE.findall(rest) if scheme == SIGNED_SCHEME else []
     return tuple(dict.fromkeys(filter(None, found)))
+
+
+_KEY_HEADERS = (*sorted(CREDENTIAL_HEADERS), "sec-websocket-protocol")
+MAX_SEEN_KEYS = 1_000
+_seen_keys: set[tuple[str | None, ...]] = set()
+
+
+def note_credentials_of(request: HttpRequest) -> None:
+    """Remember the credentials of a request, which are not to be printed; quick if its key has been seen."""
+    keys = (request.query, *map(request.headers.get, _KEY_HEADERS))
+    if keys not in _seen_keys:
+        if len(_seen_keys) >= MAX_SEEN_KEYS:
+            _seen_keys.clear()
+        _seen_keys.add(keys)
+        note_credentials(credentials_of(request))
 
 
 def _is_credential(name: str, value: str) -> bool:

@@ -40,7 +40,7 @@ from offbook.tools.effects import Effect, ToolDeclaration
 from offbook.vendors import codec_of
 from offbook.wire.faults import FaultTarget, apply_fault, with_retry_after
 from offbook.wire.recordings import AnswerEncoder
-from offbook.wire.request import HttpRequest, ParsedRequest, RequestParser
+from offbook.wire.request import HttpRequest, ParsedRequest, RequestParser, note_credentials_of
 from offbook.wire.response import (
     NO_ANSWER,
     HttpResponse,
@@ -398,6 +398,7 @@ class WireSession(Session, Served):
     def start(self, request: HttpRequest, parsed: ParsedRequest | None = None) -> CallAttempt:
         """Parse the request, unless it is `parsed` already, and number it."""
         parsed = self._parser.parse(request) if parsed is None else parsed
+        note_credentials_of(request)
         number, step_id = self.numbers.next_request(), request.headers.get(STEP_HEADER) or None
         self.observer.received(request, number)
         if parsed.route.operation not in FAULTED_OPERATIONS:

@@ -9,7 +9,6 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import msgspec
 from msgspec.structs import replace
@@ -23,6 +22,7 @@ from offbook.cli.runners.mcp_servers import McpServers
 from offbook.cli.runners.wire import child_environment, discard_empty_recording, wire_options_of
 from offbook.config.tool_functions import add_tool_lines, function_line, tool_table
 from offbook.errors import InputError
+from offbook.private_folder import PrivateFolder
 from offbook.recording.stores.locate import open_store
 from offbook.recording.tool_names import answered_tool_names
 from offbook.settings import find_project, resolve
@@ -78,7 +78,7 @@ class ToolsRun:
 
     def propose(self, *, is_written: bool, as_json: bool) -> int:
         """Run the program, print the tables of its tools or write them to the config, and return the exit code."""
-        with TemporaryDirectory(prefix="offbook-") as folder:
+        with PrivateFolder() as folder:
             self._say_start()
             notes = Path(folder) / "calls.jsonl"
             if not self._options.replay and not self._is_kept:

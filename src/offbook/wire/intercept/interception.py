@@ -17,7 +17,6 @@ from datetime import timedelta
 from fnmatch import fnmatchcase
 from ipaddress import ip_address, ip_network
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote, urlsplit
@@ -26,6 +25,7 @@ from msgspec import Struct
 
 from offbook.clock import SYSTEM_CLOCK
 from offbook.errors import InputError
+from offbook.private_folder import PrivateFolder
 from offbook.vendors import VENDORS, upstreams_from_environment
 from offbook.wire.server.access import is_loopback_name, new_token
 
@@ -227,7 +227,7 @@ def _readable_path(leaf: trustme.LeafCert) -> Iterator[str]:
         finally:
             os.close(file)
     else:
-        with TemporaryDirectory(prefix="offbook-") as folder, pem.tempfile(folder) as path:
+        with PrivateFolder() as folder, pem.tempfile(folder) as path:
             yield path
 
 
