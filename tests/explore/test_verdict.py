@@ -466,6 +466,7 @@ def test_a_run_that_gave_up_leaves_a_part_behind(verdict, effects, error):
 CHARGED = Effect(tool="charge_card", arguments={"order": 7, "euros": 30})
 SHIPPED = Effect(tool="ship", arguments={"order": 7})
 INVOICES = tuple(Effect(tool="book_invoice", arguments={"number": number}) for number in ("R-1", "R-2"))
+NUMBERED = tuple(Effect(tool="book_invoice", arguments={"number": number}) for number in (1, 2))
 
 
 @pytest.mark.parametrize(
@@ -479,6 +480,10 @@ INVOICES = tuple(Effect(tool="book_invoice", arguments={"number": number}) for n
         ("failed partway", (CHARGED, SHIPPED), None, {"ok": False, "charge": True}),
         ("failed partway", INVOICES, "^Partial", "Partial: 1 of 2 booked. Not booked: R-2. Please book it by hand."),
         ("left behind", INVOICES, "^Partial", "Partial: nothing was booked. Please book all invoices again."),
+        ("failed partway", NUMBERED, "^Partial", "Partial: 1 of 2 booked. Not booked: 2. Please book it by hand."),
+        ("left behind", NUMBERED, "^Partial", "Partial: nothing was booked. Please book both again."),
+        ("failed partway", INVOICES, "^一部", "一部のみ完了。請求書R-1は記帳済みです。"),
+        ("left behind", INVOICES, "^一部", "一部のみ完了。請求書R-10は記帳済みです。"),
     ],
 )
 def test_a_result_that_gives_up_names_what_stands_in_other_words(verdict, effects, gave_up, result):
@@ -520,6 +525,7 @@ def test_a_value_that_other_tools_have_does_not_name_an_effect():
     ("verdict", "result", "clean"),
     [
         ("missing effect", "Order 42 is refunded. We are closed tomorrow.", "Order 42 is refunded."),
+        ("missing effect", "注文42の返金が完了しました。またどうぞ。", "注文42の返金が完了しました。ありがとう。"),
         ("missing effect", "Auftrag 42 ist erstattet! Bis bald.", "Auftrag 42 ist erstattet. Schönen Tag."),
         ("missing effect", {"text": "a", "refunded": True}, {"text": "b", "refunded": True}),
         ("missing effect", "Guten Tag.\nErstattet: R-9.", "Hallo.\nErstattet: R-9."),

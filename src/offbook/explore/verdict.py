@@ -531,7 +531,10 @@ class _Claims:
             return True
         known = result_text([each.arguments for each in standing])
         listed = [
-            any(_has_word(self._said, each) and not _has_word(known, each) for each in _own_values(lacking, self._run))
+            any(
+                _has_word(self._said, each) and not _has_word(known, each)
+                for each in _own_values(lacking, self._run, min_digits=1)
+            )
             for lacking in missing
             if lacking.tool == effect.tool
         ]
@@ -801,12 +804,15 @@ def _is_error(fault: AnyPlannedFault) -> bool:
     return isinstance(fault, FailedCall) or hasattr(fault, "status_code") or "loses_answer" in fault.traits
 
 
-_TOKEN = re.compile(r"[\w-]*\d[\w-]*")
+# Between the words of some scripts stands no space: `フライトLH-77は予約済み` has the word `LH-77`.
+_UNSPACED = "\u0e00-\u0e7f\u3005-\u30ff\u3400-\u9fff\uac00-\ud7af\uff66-\uff9f"
+_SIGN = rf"[^\W{_UNSPACED}]"
+_TOKEN = re.compile(rf"(?:{_SIGN}|-)*\d(?:{_SIGN}|-)*")
 _NAME_PART = re.compile(r"[^\W_]+?(?=[A-Z]|_|$)")
 
 
 def _has_word(text: str, word: str) -> bool:
-    return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.IGNORECASE) is not None
+    return re.search(rf"(?<!{_SIGN}){re.escape(word)}(?!{_SIGN})", text, re.IGNORECASE) is not None
 
 
 def _values_of(effect: Effect, *, min_digits: int = 2) -> set[str]:
@@ -824,19 +830,21 @@ def _returned_ids(effect: Effect, run: Run) -> set[str]:
 def _names_effect(text: str, effect: Effect, run: Run) -> bool:
     """Return whether a text names the effect: its tool, or a value that no other tool has had or returned."""
     tool = effect.tool.rpartition(".")[2]
-    if re.search(rf"(?<!\w){'[ _-]?'.join(map(re.escape, re.split('[ _-]', tool)))}(?!\w)", text, re.IGNORECASE):
+    name = "[ _-]?".join(map(re.escape, re.split("[ _-]", tool)))
+    if re.search(rf"(?<!{_SIGN}){name}(?!{_SIGN})", text, re.IGNORECASE):
         return True
     return any(_has_word(text, each) for each in _own_values(effect, run))
 
 
-def _own_values(effect: Effect, run: Run) -> set[str]:
+def _own_values(effect: Effect, run: Run, *, min_digits: int = 2) -> set[str]:
     """Return the values of an effect that no other tool has had or returned."""
     others = [each for each in run.tools if each.tool != effect.tool]
     shared = result_text([[each.arguments, each.result] for each in others])
-    return {each for each in _values_of(effect) | _returned_ids(effect, run) if not _has_word(shared, each)}
+    own = _values_of(effect, min_digits=min_digits) | _returned_ids(effect, run)
+    return {each for each in own if not _has_word(shared, each)}
 
 
-_LETTERS = re.compile(r"[^\W\d_]+")
+_LETTERS = re.compile(rf"[^\W\d_{_UNSPACED}]+|[{_UNSPACED}]+")
 _STEM_LENGTH = 4
 """How many letters two words have in common, at least, if they are about the same: `refund` and `refunded`."""
 
@@ -854,7 +862,7 @@ def _speaks_of(effect: Effect, clean: Run, claim: Claim) -> bool:
     returned. A field that is no more than the value of an argument may merely say what was asked for.
     """
     words = {part.casefold() for part in _NAME_PART.findall(effect.tool.rpartition(".")[2]) if len(part) > 2}
-    if any(word.startswith(part) for word in re.findall(r"\w+", claim.text) for part in words):
+    if any(word.startswith(part) for word in re.findall(rf"{_SIGN}+", claim.text) for part in words):
         return True
     asked, returned = _values_of(effect), _returned_ids(effect, clean)
     is_echo = claim.text.rpartition(": ")[2].strip('"') in {each.casefold() for each in asked}
