@@ -499,6 +499,32 @@ def test_a_field_that_repeats_what_was_asked_for_claims_no_effect():
     assert assess(fired_run(result={"order": 42, "status": "done", "n": 1}), clean).title == "missing effect"
 
 
+CALLED = Effect(tool="call_a_person", arguments={"order": 42})
+GAVE_UP = RunFailure("gave up", "exit 1", "")
+MAY_REMAIN = {"call_a_person": ToolDeclaration(side_effect=True, may_remain=True)}
+MISUSED = ToolDeclaration(side_effect=True, undoes="book_flight")
+
+
+@pytest.mark.parametrize(
+    ("title", "run"),
+    [
+        ("undecided", {"effects": (BOOKED, CALLED), "error": GAVE_UP}),
+        ("undecided", {"effects": (BOOKED, CALLED), "error": DECLARED}),
+        ("undecided", {"effects": (BOOKED, CALLED), "result": {"ok": False}}),
+        ("wrong effect", {"effects": (BOOKED, CALLED), "result": {"ok": True}}),
+        ("wrong effect", {"effects": (BOOKED, CALLED, CALLED), "error": GAVE_UP}),
+        ("wrong effect", {"effects": (replace(BOOKED, arguments={}),), "error": GAVE_UP}),
+        ("wrong effect", {"effects": (BOOKED, CALLED), "error": UNDECLARED}),
+        ("wrong effect", {"effects": (CALLED,), "error": GAVE_UP, "declarations": {"call_a_person": MISUSED}}),
+        ("failed partway", {"effects": (CALLED,), "error": GAVE_UP, "declarations": MAY_REMAIN}),
+        ("left behind", {"effects": (BOOKED, CALLED), "error": GAVE_UP, "declarations": MAY_REMAIN}),
+    ],
+)
+def test_what_only_a_run_that_gives_up_does_is_wrong_if_it_is_known_to_be_no_remedy(title, run):
+    clean = clean_run(result={"ok": True}, effects=(BOOKED, PAID))
+    assert assess(fired_run(**{"result": None, **run}), clean).title == title
+
+
 def test_an_effect_that_may_remain_is_not_left_behind():
     declared = UNDOES | {"book_hotel": ToolDeclaration(side_effect=True, may_remain=True)}
     clean = clean_run(effects=(BOOKED, PAID), declarations=declared)

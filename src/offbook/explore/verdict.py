@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from functools import partial, wraps
+from functools import cached_property, partial, wraps
 from typing import Literal, get_args
 
 import msgspec
@@ -365,7 +365,12 @@ class _Claims:
         for often in _how_often(observed):
             yield Assessment("repeated effect", (often, *self._instructions), "certain")
         yield from _possible_repeats(inferred, ", as far as the conversation shows", self._advice)
-        for effect in difference.other:
+        remedies = self._remedies(difference)
+        for effect in remedies:
+            text = f"{effect} ran, and the run gave up: it may take something back, or tell somebody"
+            declare = f"-o undoes={effect.tool}=TOOL, or [tools.{effect.tool}] may_remain = true"
+            yield Assessment("undecided", (text, f"declare it: {declare}"))
+        for effect in (each for each in difference.other if each not in remedies and not self._is_last_word(each)):
             if not self._is_observed(effect.tool) or self._was_approved(effect):
                 continue
             ran = f"{effect.beside(difference.missing)} ran; without the fault it does not"
@@ -375,6 +380,36 @@ class _Claims:
         undeclared = () if self._has_same_state else compare_effects(runs, clean, {}, stable=self._stable).repeated
         yield from _possible_repeats(undeclared, "", _declaration_advice)
         yield from self._obeyed()
+
+    def _remedies(self, difference: EffectDifference) -> list[Effect]:
+        """Return what ran once in a run that gave up, by undeclared tools that the clean run does not use.
+
+        A booking may be cancelled like that, or a person called. Nobody has said so, and nobody the contrary.
+        """
+        if not self._gave_up_in_the_end or self._instructions or self._has_fired("asks_for_more"):
+            return []
+        known = {each.tool for each in self._clean.effects}
+        often = Counter(map(_call_identity, self._run.effects))
+        return [
+            each
+            for each in difference.other
+            if each.tool not in known
+            and each.source == "observed"
+            and often[_call_identity(each)] == 1
+            and not self._declarations.get(each.tool, UNDECLARED).undoes
+            and not self._may_remain(each.tool)
+        ]
+
+    def _is_last_word(self, effect: Effect) -> bool:
+        """Return whether an effect may stand when a run gives up, and this run has."""
+        return self._gave_up_in_the_end and self._may_remain(effect.tool)
+
+    @cached_property
+    def _gave_up_in_the_end(self) -> bool:
+        error = self._run.error
+        if error is not None:
+            return error.kind != "undeclared"
+        return not self._run.hung and self._run.result != self._clean.result and self._says_it_gave_up
 
     def _unseen(self) -> Iterator[Assessment]:
         """Yield the tools with an effect that may have run where nobody sees it.
@@ -504,6 +539,8 @@ class _Claims:
         A run that was cancelled has not given up, and one whose call got no result cannot know what stands.
         """
         if any(planned.fault.type == "cancelled" for planned in self._faults):
+            return []
+        if self._remedies(self._effect_difference()):  # which may have taken back what else would stand
             return []
         run = self._run
         net = net_effects(self._effects, self._declarations)
