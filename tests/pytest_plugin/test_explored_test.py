@@ -379,7 +379,10 @@ ANSWERS = {{}}
 
 async def agent(provider):
     if "hello" not in ANSWERS:
-        ANSWERS["hello"] = await provider.complete(HI, "m", step_id="hello")
+        try:
+            ANSWERS["hello"] = await provider.complete(HI, "m", step_id="hello")
+        except ConnectionError:
+            pass
     return ANSWERS["hello"].content
 
 @pytest.mark.explore(recording="run.json", faults="connection_reset", budget=1{more})
@@ -393,7 +396,7 @@ def test_what_a_module_remembers_hides_no_case_unless_all_run_in_one_process(exp
     explored.test(REMEMBERS.format(more=more))
     result = explored.run()
     result.assert_outcomes(**outcomes)
-    assert ("crashed: ProviderConnectionError" in printed_output(result)) is (more == "")
+    assert ("crashed: KeyError" in printed_output(result)) is (more == "")
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,9 @@ def recording_explore_function(tmp_path):
     return file
 
 
+ONCE = " attempt=1"
+
+
 async def careless(harness):
     first = await harness.provider.complete([{"role": "user", "content": "Hi"}], "m", step_id="hello")
     last = await harness.gateway.complete([{"role": "user", "content": first.content}], "m", step_id="bye")
@@ -85,11 +88,11 @@ def test_a_function_is_replayed_with_each_fault_at_each_place(recording_explore_
     exploration = explore_function(careless, recording_explore_function, faults=["connection_reset", "timeout"])
     assert exploration.subject == "careless"
     assert exploration.clean.result == "Bye!"
-    assert {str(each.case) for each in exploration.findings} == {
-        "step=hello call=1 attempt=1: connection_reset",
-        "step=hello call=1: connection_reset",
-        "step=hello call=1 attempt=1: timeout 60000",
-        "step=hello call=1: timeout 60000",
+    assert {str(each.case): each.title for each in exploration.results} == {
+        f"step={step} call=1{attempt}: {fault}": "recovered" if (step, attempt) == ("bye", ONCE) else "failed cleanly"
+        for step in ("hello", "bye")
+        for attempt in (ONCE, "")
+        for fault in ("connection_reset", "timeout 60000")
     }
 
 
