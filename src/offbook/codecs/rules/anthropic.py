@@ -1,4 +1,4 @@
-"""What Anthropic's messages refuse."""
+"""Refusals of Anthropic's messages API."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ THINKING = ("thinking", "redacted_thinking")
 
 
 def _breach(place: str, reason: str, words: str) -> Breach:
-    """Return a breach whose message names its place, as those of this API do."""
+    """Return a breach whose message names its place, as this API's messages do."""
     return Breach(place, reason, f"{place}: {words}")
 
 

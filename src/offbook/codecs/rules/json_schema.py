@@ -1,4 +1,4 @@
-"""The subset of JSON Schema that OpenAI takes where a schema is strict."""
+"""The subset of JSON Schema that OpenAI accepts for strict schemas."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ _REFUSED: Final = ("allOf", "not", "dependentRequired", "dependentSchemas", "if"
 
 
 class SchemaBreach(Struct, frozen=True):
-    """What leaves the subset: its place below the schema, like `.properties.body`, and the reason in both words."""
+    """A violation of the subset: its place below the schema, like `.properties.body`, and the reason in our words and
+    the vendor's.
+    """
 
     place: str
     reason: str
@@ -22,7 +24,7 @@ class SchemaBreach(Struct, frozen=True):
 
 
 def strict_schema_breach(schema: JsonObject) -> SchemaBreach | None:
-    """Return the first part of a schema that a strict one must not have; None if there is none."""
+    """Return the first violation in a strict schema, or None."""
     given = schema.get("type")
     if given != "object" and "$ref" not in schema:
         shown = "None" if given is None else f'"{given}"'
