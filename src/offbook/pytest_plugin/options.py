@@ -33,7 +33,7 @@ EXPLORE_MARKER_HELP = (
 
 
 class PluginOptions(NamedTuple):
-    """The options of the command line. `record` is None if it is not given."""
+    """The command-line options. `record` is None by default."""
 
     record: RecordOption | None
     keep_failed: bool

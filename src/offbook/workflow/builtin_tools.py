@@ -64,7 +64,7 @@ class AllowedHost(Struct, frozen=True):
 class AllowedHosts:
     """Decides which hosts and addresses may be contacted.
 
-    An allowed name with an address that is not public needs that address allowed too, except `localhost`.
+    A name that resolves to a non-public address, except `localhost`, needs that address allowed as well.
     """
 
     def __init__(self, allow: Sequence[str]) -> None:

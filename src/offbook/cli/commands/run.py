@@ -136,7 +136,7 @@ def _mode(record: str | None, record_mode: RecordMode | None, mock_responses: st
 def override_config(
     definition: WorkflowDefinition, provider: MockableProviderName | None, model: str | None
 ) -> WorkflowDefinition:
-    """Return the workflow with another provider and model in its config. Those of steps stay."""
+    """Return the workflow with another provider and model in its config. Those of steps do not change."""
     from msgspec.structs import replace
 
     from offbook.errors import InputError

@@ -1,4 +1,4 @@
-"""offbook serve: serves the vendors' APIs from a recording, or records them, until it is stopped."""
+"""offbook serve: serves the vendors' APIs from a recording, or records them, until stopped."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def run_tests(
 
 
 def run_on_change(run: Callable[[], int], changes: Iterable[object]) -> int:
-    """Run now and after every change, until interrupted or until there are no more changes. Return the last exit code.
+    """Run now and after every change, until interrupted or until changes end. Return the last exit code.
 
     A problem with the files is printed, and the next change is awaited.
     """

@@ -107,7 +107,7 @@ def _format_of(output: str | None) -> Literal["text", "mermaid", "svg"]:
     """Return the format of a file by its suffix.
 
     Raises:
-        InputError: there is no format for it.
+        InputError: the suffix is unknown.
     """
     from pathlib import Path
 

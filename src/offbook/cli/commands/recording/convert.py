@@ -1,4 +1,4 @@
-"""offbook recording import, export: recordings from the files of other tools, and as HAR or spans."""
+"""offbook recording import and export: reads other tools' files, and writes HAR or spans."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from offbook.text import pluralize
 
 
 class OnConflict(StrEnum):
-    """How to merge a key that several recordings have."""
+    """The way to merge a key that several recordings have."""
 
     append = "append"
     first = "first"

@@ -1,4 +1,4 @@
-"""offbook recording verify: asks the live APIs again what was recorded, and reports what has drifted."""
+"""offbook recording verify: repeats recorded requests at the live APIs, and reports drift."""
 
 from __future__ import annotations
 
@@ -120,10 +120,10 @@ def _describe_plan(plan: VerificationPlan, prices: PriceTable, budget: float | N
 
 
 def _confirm(what: str, *, is_confirmed: bool) -> None:
-    """Say what is about to happen, and ask for it on a terminal, unless it is confirmed already.
+    """Announce the calls, and ask for confirmation on a terminal, unless it was given.
 
     Raises:
-        InputError: nobody can be asked, or the answer is no.
+        InputError: there is no terminal, or the answer is no.
     """
     import sys
 
