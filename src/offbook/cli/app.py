@@ -284,7 +284,7 @@ class MainGroup(LazyGroup):
     }
     table: ClassVar = {
         "demo": LazyCommand("demo", "demo", "Show replay, faults and exploration, offline and in seconds."),
-        "init": LazyCommand("init", "init", "Write a small project with an agent, a recording and tests."),
+        "init": LazyCommand("init", "init", "Create a small project with an agent, a recording and tests."),
         "run": LazyCommand("run", "run", "Run a workflow: live, recorded or mocked."),
         "replay": LazyCommand("replay", "replay", "Run a program or a workflow from a recording, offline."),
         "exec": LazyCommand("exec", "execute", "Record or replay the model and tool calls of any program."),
@@ -298,7 +298,7 @@ class MainGroup(LazyGroup):
         "settings": LazyCommand("settings", "settings", "List the options of offbook.toml and their values."),
         "prompts": LazyCommand("test", "prompts", "Show the prompts of simulated users and judges."),
         "runs": LazyCommand("run", "runs", "List the stored runs, or prune them."),
-        "resume": LazyCommand("run", "resume", "Resume a run that was interrupted or failed."),
+        "resume": LazyCommand("run", "resume", "Resume an interrupted or failed run."),
         "validate": LazyCommand("workflow_file", "validate", "Check workflow files and the files that they include."),
         "graph": LazyCommand("workflow_file", "graph", "Draw a workflow as text, Mermaid or SVG."),
         "schema": LazyCommand("workflow_file", "schema", "Print the JSON schema of a kind of file."),
@@ -405,15 +405,15 @@ class RecordingGroup(LazyGroup):
         "show": LazyCommand("recording.show", "show", "List the exchanges of a recording, or show one key in full."),
         "check": LazyCommand("recording.check", "check", "Check that recordings can be replayed and hold no secrets."),
         "diff": LazyCommand("recording.diff", "diff", "Show the differences between two recordings, call by call."),
-        "verify": LazyCommand("recording.verify", "verify", "Ask the live APIs again, and report what has drifted."),
+        "verify": LazyCommand(
+            "recording.verify", "verify", "Repeat the recorded calls at the live APIs, and report drift."
+        ),
         "approve": LazyCommand("recording.approve", "approve", "Make the tool calls of a recording the golden ones."),
         "merge": LazyCommand("recording.edit", "merge", "Merge recordings into one."),
         "copy": LazyCommand("recording.edit", "copy", "Copy a recording to another store."),
         "redact": LazyCommand("recording.edit", "redact", "Remove secrets from recordings, in place."),
-        "import": LazyCommand(
-            "recording.convert", "import_traces", "Make a recording of what another tool has written."
-        ),
-        "export": LazyCommand("recording.convert", "export", "Write a recording in the format of other tools."),
+        "import": LazyCommand("recording.convert", "import_traces", "Import another tool's recording."),
+        "export": LazyCommand("recording.convert", "export", "Export a recording to another tool's format."),
         "prune": LazyCommand("recording.edit", "prune", "Remove old, failed or unwanted exchanges from recordings."),
     }
 
@@ -426,10 +426,10 @@ class McpGroup(LazyGroup):
         "serve": LazyCommand("mcp", "serve", "Stand in for MCP servers from a recording."),
         "mock": LazyCommand("mcp", "mock", "Serve tools over MCP without a recording."),
         "verify": LazyCommand(
-            "mcp", "verify", "Ask a live MCP server what was recorded, and compare.", "PROGRAM_SETTINGS"
+            "mcp", "verify", "Repeat the recorded requests at a live MCP server, and compare.", "PROGRAM_SETTINGS"
         ),
         "check": LazyCommand("mcp", "check", "Check the MCP servers of recordings, and their texts."),
-        "diff": LazyCommand("mcp", "diff", "Show what of the MCP servers of two recordings moved."),
+        "diff": LazyCommand("mcp", "diff", "Compare what the MCP servers of two recordings offer."),
     }
 
 

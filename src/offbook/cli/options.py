@@ -20,10 +20,8 @@ Recording: TypeAlias = Annotated[
 Recordings: TypeAlias = Annotated[
     list[str], typer.Argument(help="Recordings: path.json, sqlite:///path.db, or redis://host/0?prefix=offbook.")
 ]
-AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
-DryRun: TypeAlias = Annotated[
-    bool, typer.Option("--dry-run", "-n", help="Print what would change, and change nothing.")
-]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+DryRun: TypeAlias = Annotated[bool, typer.Option("--dry-run", "-n", help="Print the changes without making them.")]
 Patterns: TypeAlias = Annotated[
     list[str], typer.Option("--pattern", help="Another regular expression for secrets. Repeatable.")
 ]
@@ -46,7 +44,7 @@ Trace: TypeAlias = Annotated[
     str | None, typer.Option("--trace", help="Write each event to this file, as a line of JSON.")
 ]
 Declared: TypeAlias = Annotated[
-    str, typer.Option("--declared", help="Errors that the agent may raise: NAME,…; for a program, also exit codes.")
+    str, typer.Option("--declared", help="Errors that the agent may raise: NAME,…; for a program, exit codes as well.")
 ]
 Metrics: TypeAlias = Annotated[
     str | None,
@@ -63,11 +61,11 @@ Otel: TypeAlias = Annotated[
     typer.Option("--otel", metavar="URL", help="Send OpenTelemetry spans and metrics here: http://127.0.0.1:4318."),
 ]
 RUNS_DIR = ".offbook/runs"
-RunsDir: TypeAlias = Annotated[str, typer.Option(envvar="OFFBOOK_RUNS_DIR", help="Where runs are stored.")]
+RunsDir: TypeAlias = Annotated[str, typer.Option(envvar="OFFBOOK_RUNS_DIR", help="The folder of stored runs.")]
 Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="Print failures only.")]
-RealTime: TypeAlias = Annotated[bool, typer.Option("--real-time", help="Wait as long as the recorded answers took.")]
+RealTime: TypeAlias = Annotated[bool, typer.Option("--real-time", help="Wait for the recorded latencies.")]
 StrictUnused: TypeAlias = Annotated[
-    bool, typer.Option("--strict-unused", help="Exit with 3 if an exchange of the recording was not used.")
+    bool, typer.Option("--strict-unused", help="Exit with 3 if a recorded exchange was not used.")
 ]
 
 HtmlReport: TypeAlias = Annotated[
@@ -78,7 +76,7 @@ ShardOption: TypeAlias = Annotated[
     typer.Option(
         "--shard",
         metavar="K/N",
-        help="Run one of N parts of the run: 3/16. offbook merge makes one report of the json=PATH reports of all.",
+        help="Run one of N parts of the run: 3/16. offbook merge joins their json=PATH reports.",
     ),
 ]
 
@@ -89,8 +87,8 @@ RecordModeOption: TypeAlias = Annotated[
     typer.Option(
         "--record-mode",
         metavar="MODE",
-        help="append: add every call; once: replay what is there; new: add what is missing; all: replace "
-        "what is called; fresh: replace everything.",
+        help="append: add every call; once: record only if there is no recording; new: add missing calls; all: replace "
+        "repeated calls; fresh: replace everything.",
     ),
 ]
 Upstreams: TypeAlias = Annotated[
@@ -102,11 +100,11 @@ LatencyModelOption: TypeAlias = Annotated[
     typer.Option(
         "--latency-model",
         metavar="MODEL",
-        help="How long answers take: --latency-ms (constant), around it (normal), or as recorded (replay).",
+        help="The latency of answers: --latency-ms (constant), around it (normal), or as recorded (replay).",
     ),
 ]
 LatencyMs: TypeAlias = Annotated[
-    float, typer.Option("--latency-ms", min=0, help="How long an answer takes, in milliseconds.")
+    float, typer.Option("--latency-ms", min=0, help="The latency of an answer, in milliseconds.")
 ]
 
 

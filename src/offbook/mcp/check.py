@@ -110,7 +110,7 @@ class _TextCheck:
     def _problems(self, text: str) -> Iterator[str]:
         if hidden := _HIDDEN.findall(text):
             names = ", ".join(dict.fromkeys(f"U+{ord(each):04X}" for each in hidden))
-            yield f"has characters that nobody sees: {shorten(names, _EXCERPT_CHARS)}"
+            yield f"has invisible characters: {shorten(names, _EXCERPT_CHARS)}"
         seen = _HIDDEN.sub("", text)
         for name, pattern in INSTRUCTIONS.items():
             if found := pattern.search(seen):

@@ -162,7 +162,7 @@ class McpHub:
         server = self._server_at(request.path)
         if server is None:
             known = ", ".join(f"{self.prefix}/{quote(name)}" for name in self._configs)
-            return whole_response(404, f"no such MCP server; there is {known}\n".encode(), content_type="text/plain")
+            return whole_response(404, f"no such MCP server; known: {known}\n".encode(), content_type="text/plain")
         return (
             None
             if self.is_live or self._takes_time(server, session)

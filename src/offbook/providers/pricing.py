@@ -162,7 +162,7 @@ class PriceTable:
             InputError: no price is known.
         """
         if provider not in self.free_providers and self.find(model, provider=provider) is None:
-            reason = f"no price is known for model {model!r}, so that no budget in US dollars can stop its calls"
+            reason = f"no price is known for model {model!r}, so a budget in US dollars cannot stop its calls"
             raise InputError(reason, source=f"provider {provider}", hint=_hint(model))
 
     def find(self, model: str, *, provider: str = "", at: datetime | None = None) -> Price | None:

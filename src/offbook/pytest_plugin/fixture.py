@@ -82,7 +82,7 @@ NOTHING_EXPLORED = (
     "remove mark.explore"
 )
 NOTHING_USED = (
-    "the test takes the fixture offbook and does not use it, so that nothing is replayed\n"
+    "the test takes the fixture offbook and does not use it, so nothing is replayed\n"
     "  hint: use offbook.provider, offbook.http_client(), offbook.tools(…) or offbook.intercept(); or mark the test "
     "instead: @pytest.mark.offbook"
 )

@@ -44,14 +44,14 @@ _PYTEST_SETTINGS = ("pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "s
 def init(
     folder: Annotated[str, typer.Argument(help="The folder of the project; created if missing.")] = "",
     sdk: Annotated[
-        str | None, typer.Option("--sdk", metavar="KIND", help=f"What it is about: {', '.join(KINDS)}.")
+        str | None, typer.Option("--sdk", metavar="KIND", help=f"The kind of project: {', '.join(KINDS)}.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:
-    """Write a small project with an agent, a recording and tests.
+    """Create a small project with an agent, a recording and tests.
 
-    The project has an agent of the kind that you choose, a recording, tests and a CI workflow, and its tests pass at
-    once. If one of the files exists, nothing is written and the exit code is 2, unless --force is given.
+    The project has an agent of the chosen kind, a recording, tests and a CI workflow. The tests pass at once. If a file
+    exists, nothing is written and the exit code is 2, unless --force is given.
 
     [bold]Examples[/bold]
 

@@ -26,9 +26,8 @@ def merge(
 ) -> None:
     """Merge the reports of shards into one.
 
-    The shards are those of one run of `offbook explore` or `offbook test` with --shard. Reports and exit code are those
-    of the run without --shard. Exits with 2 if a shard is missing, is there twice, ended early, or belongs to
-    another run.
+    Merges the shards of one run of `offbook explore` or `offbook test`. Reports and exit code are those of the run
+    without --shard. Exits with 2 if a shard is missing, appears twice, ended early, or belongs to another run.
 
     [bold]Examples[/bold]
 

@@ -363,7 +363,7 @@ def _describe_cache(cache: CacheCounts) -> str:
 
 
 _DISTRUST_HINT = (
-    "it does not read SSL_CERT_FILE, REQUESTS_CA_BUNDLE, NODE_EXTRA_CA_CERTS or the like: have it trust the file that "
+    "it does not read SSL_CERT_FILE, REQUESTS_CA_BUNDLE, NODE_EXTRA_CA_CERTS or similar: make it trust the file that "
     "SSL_CERT_FILE names, or use a base URL"
 )
 

@@ -135,7 +135,7 @@ def _with_fork(options: ExecArguments) -> ExecArguments:
         raise InputError(reason, source="--record", hint="name another")
     if options.record_mode is None and store.exists() and store.load().size:
         hint = "--record-mode fresh replaces it, and --record PATH writes another"
-        raise InputError("the recording of the fork is there already", source=store.location, hint=hint)
+        raise InputError("the recording of the fork exists already", source=store.location, hint=hint)
     return options
 
 

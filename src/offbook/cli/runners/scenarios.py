@@ -84,7 +84,7 @@ def parse_mode(record: str | None, replay: str | None) -> Live | Record | Replay
         InputError: both are given, or the folder to replay does not exist.
     """
     if record is not None and replay is not None:
-        raise InputError("--record and --replay exclude each other", hint="leave one of them out")
+        raise InputError("--record and --replay exclude each other", hint="use only one of them")
     if replay is not None:
         if replay.endswith("/") and not Path(replay).is_dir():
             hint = did_you_mean_file(replay, f"record it: offbook test --record {replay}")
@@ -102,7 +102,7 @@ def check_record_mode(mode: RecordMode | None, *, record: str | None, is_watched
     if record is None and mode is not None:
         raise InputError("--record-mode requires --record", hint="add --record PATH")
     if record is not None and mode is None and is_watched:
-        raise InputError("--watch records again and again", hint="add --record-mode all, which replaces what is called")
+        raise InputError("--watch records again and again", hint="add --record-mode all, which replaces repeated calls")
     return mode
 
 

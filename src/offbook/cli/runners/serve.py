@@ -163,7 +163,7 @@ def check_independent(options: ServeArguments) -> None:
         reason = "several processes can only add to a recording: they do not see what others record"
         raise InputError(reason, source=f"--record-mode {options.record_mode}", hint="use append, or one process")
     if given := events_of(options).given:
-        raise InputError("each process has events of its own", source=given[0], hint=hint)
+        raise InputError("each process has its own events", source=given[0], hint=hint)
     plan = options.fault_plan()
     if plan.chaos is not None:
         raise InputError(

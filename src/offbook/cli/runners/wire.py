@@ -367,7 +367,7 @@ class ExitPolicy(Struct, frozen=True):
             return ExitDecision(MISMATCH, "the command made no call to the server", _no_call_hint(tally.network))
         if not has_reached(self.options.live_from_call, tally):
             made = pluralize(tally.totals.calls, "call")
-            reason = f"call {self.options.live_from_call} was never made, so that nothing was live: the run made {made}"
+            reason = f"call {self.options.live_from_call} was never made, so nothing was live: the run made {made}"
             return ExitDecision(FAILED, reason, "name an earlier call, or run the command as it was recorded")
         if tally.got_no_answer:
             return ExitDecision(FAILED, _NO_ANSWER, _NO_ANSWER_HINT)
@@ -432,6 +432,6 @@ _NO_ANSWER_HINT = (
     " SDK); then record again with --record-mode fresh"
 )
 _TIME_LIMIT_HINT = (
-    "a call with a timeout or a stall lasts as long as its client waits, with most SDKs ten minutes: let it wait"
-    " for less, or give a longer time_limit"
+    "a timeout or a stall lasts until the client gives up, after ten minutes with most SDKs: set a shorter timeout"
+    " in the client, or a longer time_limit"
 )

@@ -243,9 +243,7 @@ async def _run(
         is_replay = isinstance(options.mode, Replay | Mock) and options.mode.path is not None
         if is_replay and definition.tools and not opened.replays_tools and not options.is_quiet:
             names = ", ".join(definition.tools)
-            print_message(
-                "note: ", f"the recording has no tool calls, so that tools run for real: {names}", is_err=True
-            )
+            print_message("note: ", f"the recording has no tool calls, so tools run for real: {names}", is_err=True)
         engine = WorkflowEngine(
             definition,
             opened.gateway,

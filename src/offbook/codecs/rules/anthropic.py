@@ -118,7 +118,7 @@ def unique_call_ids(body: JsonObject) -> Iterator[Breach]:
     for place, block in _blocks(body):
         if block.get("type") == "tool_use":
             if (call_id := text(block.get("id"))) in seen:
-                yield _breach(place, f"tool call {call_id!r} is there twice", "`tool_use` ids must be unique")
+                yield _breach(place, f"tool call {call_id!r} appears twice", "`tool_use` ids must be unique")
             seen.add(call_id)
 
 

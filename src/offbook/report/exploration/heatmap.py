@@ -94,7 +94,7 @@ VERDICT_STYLES: dict[str, VerdictStyle] = {
     "wrong effect": VerdictStyle(
         "≠", "#", "bold white on red", "it changed something that it should not, or otherwise"
     ),
-    "missing effect": VerdictStyle("∅", "o", "bold white on red", "it claims to have changed what it has not"),
+    "missing effect": VerdictStyle("∅", "o", "bold white on red", "it claims a change that it did not make"),
     "left behind": VerdictStyle("⊣", "L", "bold white on red", "it gave up, and left what it had changed, unnamed"),
     "refused by the API": VerdictStyle(
         "⊘", "x", "bold white on red", "it sent what the real API refuses, and did not get out of it"
@@ -109,8 +109,8 @@ VERDICT_STYLES: dict[str, VerdictStyle] = {
     "bad retry": VerdictStyle(
         "»", "s", "bold red", "it sent a call again too often, too soon, in vain or without its conversation"
     ),
-    "crashed": VerdictStyle("!", "!", "bold red", "an error that nobody has caught ended it"),
-    "undecided": VerdictStyle("?", "?", "cyan", "it went where nobody could see: an unrecorded request, or a tool"),
+    "crashed": VerdictStyle("!", "!", "bold red", "an uncaught error ended it"),
+    "undecided": VerdictStyle("?", "?", "cyan", "it went out of sight: an unrecorded request, or a tool"),
     "failed partway": VerdictStyle(
         "÷", "/", "blue", "it gave up after it had changed something, and did not hide that"
     ),

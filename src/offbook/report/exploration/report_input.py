@@ -281,7 +281,7 @@ def exploration_notes(exploration: Exploration) -> Iterator[str]:
         yield f"by fault: {_listed([f'{each.cases:,} of {each.fault}' for each in left])}"
     untried = [each.fault for each in left if not each.tried]
     if untried:
-        yield f"not tried at all, for the budget is too small: {_listed(untried)}"
+        yield f"not tried at all, because the budget is too small: {_listed(untried)}"
     families = {each.case.family for each in exploration.results}
     for family in dict.fromkeys(each.family for each in left if each.family not in families):
         yield f"no fault of the family {family!r} was tried"

@@ -71,7 +71,7 @@ def golden_path(recording: str | os.PathLike[str]) -> Path:
         InputError: the recording is not a file.
     """
     if "://" in os.fspath(recording):
-        raise InputError("there is no file beside this recording", source=os.fspath(recording), hint="name the file")
+        raise InputError("there is no file next to this recording", source=os.fspath(recording), hint="name the file")
     return Path(recording).with_suffix(".golden")
 
 

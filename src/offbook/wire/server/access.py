@@ -54,7 +54,7 @@ class AccessRefusal(NamedTuple):
     message: str
 
 
-_WRONG_KEY = AccessRefusal(401, "the API key is not that of this server")
+_WRONG_KEY = AccessRefusal(401, "the API key does not fit this server")
 _NO_TOKEN = AccessRefusal(
     401,
     "the token of this server is missing: use the whole address that it gave out, like http://127.0.0.1:4010/t/TOKEN; "

@@ -26,7 +26,7 @@ from offbook.wire.websocket.turn import (
     with_turn,
 )
 
-_NOT_LIVE = "a session that began with recorded answers is not continued at the real API: record it anew"
+_NOT_LIVE = "a session that began with recorded answers is not continued at the real API: record it again"
 
 
 class ReplayedSession:

@@ -49,7 +49,7 @@ class ToolModule(Struct, frozen=True):
             return importlib.import_module(self.name)
         except (Exception, SystemExit) as error:
             if isinstance(error, ModuleNotFoundError) and f"{self.name}.".startswith(f"{error.name}."):
-                hint = did_you_mean(self.name, _modules_in(self.folder), kind="modules beside the workflow")
+                hint = did_you_mean(self.name, _modules_in(self.folder), kind="modules next to the workflow")
                 raise InputError(f"there is no module {self.name!r}", source=source, hint=hint) from None
             where = _failure_location(error, self.folder.resolve())
             reason = f"importing {self.name} fails, in {where}: {type(error).__name__}: {error}"

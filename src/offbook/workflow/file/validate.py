@@ -181,7 +181,7 @@ def _check_template(reference: StepReference, path: DocumentPath, known: Readabl
     for match in _DOUBLE_BRACES.finditer(reference.text):
         if match[1].partition(".")[0] in names:
             hint = f"write {{{match[1]}}}; {{{{ is a literal brace"
-            report.add(place, f"{match[0]!r} is not a placeholder, and would be sent as it is", hint=hint)
+            report.add(place, f"{match[0]!r} is not a placeholder, and would be sent unchanged", hint=hint)
     for value_path in template.paths:
         if value_path[0] in names:
             _check_path(value_path, place, known, report)

@@ -143,9 +143,9 @@ def check(
 ) -> None:
     """Check that recordings can be replayed and hold no secrets.
 
-    Also checks that each wire record agrees with the fields beside it, and that the real API would accept each request
-    that was written by hand. Of a folder, every *.json in it and below is
-    checked, with a line for each. Exits with 1 if there is a problem, with 2 if a file cannot be read as a recording.
+    Also checks that wire records agree with their exchanges' fields, and that the real API would accept each
+    hand-written request. In a folder, every *.json is checked and listed. Exits with 1 if there is a problem, with 2 if
+    a file cannot be read as a recording.
 
     [bold]Examples[/bold]
 
