@@ -286,7 +286,7 @@ class OverusedExchange(Struct, frozen=True):
 
 
 def describe_exchange(exchange: Exchange | ToolExchange) -> str:
-    """Describe an exchange: `gpt-4o: What is the weather?`, `GET /v1/models`, or its answer if no request is recorded.
+    """Describe an exchange: `gpt-4o: What is the weather?`, `GET /v1/models`, or its answer without a recorded request.
 
     A tool call is described by its arguments. Control characters are escaped.
     """

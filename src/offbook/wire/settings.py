@@ -47,7 +47,7 @@ BlockNetwork: TypeAlias = Annotated[bool, Option("Refuse connections to all host
 
 
 class WireArguments(Struct, frozen=True, kw_only=True):
-    """What `exec` and `serve` share: how calls are answered, broken or recorded. `[record]` holds for both."""
+    """The common options of `exec` and `serve`: answers, faults and recording. `[record]` applies to both."""
 
     section: ClassVar[str] = "exec"
 
@@ -146,7 +146,7 @@ class WireArguments(Struct, frozen=True, kw_only=True):
 
     @property
     def recording(self) -> str:
-        """The recording that is replayed or written."""
+        """The replayed or written recording."""
         return self.replay or self.record or ""
 
     @property
@@ -156,12 +156,12 @@ class WireArguments(Struct, frozen=True, kw_only=True):
 
     @property
     def live_from_call(self) -> int | None:
-        """The number of the call from which on the real APIs answer, and not the recording."""
+        """The number of the first call that the real APIs answer instead of the recording."""
         return None
 
     @property
     def answers_alone(self) -> bool:
-        """Whether there is neither a recording nor a real API: the default answers every call."""
+        """Whether the default answers every call, without a recording and a real API."""
         return False
 
     def fault_plan(self) -> FaultPlan:
@@ -200,7 +200,9 @@ class WireArguments(Struct, frozen=True, kw_only=True):
             raise InputError("a recording is a file named *.json", source=self.record, hint=hint)
 
     def fitting(self, given: Self) -> Self:
-        """Return the options without those of the config that do not fit this run. `given` are those without any."""
+        """Return the options without those of the config that do not apply to this run. `given` are the options without
+        the config.
+        """
         return replace(self, **{name: getattr(given, name) for name in self._unfit()})
 
     def _unfit(self) -> set[str]:
@@ -268,7 +270,7 @@ class ExecArguments(WireArguments, frozen=True, kw_only=True):
 
     @property
     def network(self) -> NetworkOptions:
-        """What is intercepted, and what is blocked."""
+        """The intercepted and blocked hosts."""
         from offbook.wire.intercept.program_network import NetworkOptions  # noqa: PLC0415
 
         return NetworkOptions(intercepts=self.intercept, hosts=self.intercept_hosts, blocks=self.block_network)
