@@ -326,7 +326,7 @@ def _responses_path(config: ConfigDefinition, mode: Mock | Replay, folder: Path)
             f"{config.responses_file} leaves the folder of the workflow",
             source="config",
             place="responses_file",
-            hint="to use it all the same, name it yourself: offbook replay FLOW --recording PATH",
+            hint="to use it anyway, name it yourself: offbook replay FLOW --recording PATH",
         )
     return f"{scheme}{separator}{folder / path}"
 

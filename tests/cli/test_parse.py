@@ -168,7 +168,7 @@ def paying(write):
         ("tool=refnd: tool_lost", "tool: no step calls a tool 'refnd'\n  hint: did you mean 'refund'?"),
         ("tool=xyz: tool_lost", "hint: tools: audit, refund"),
         ("tool=refund step=pay: tool_lost", "step: a tool call does not have this"),
-        ("step=pay: tool_lost", "tool_lost is a fault of tools, and the site has no tool\n  hint: add the tool"),
+        ("step=pay: tool_lost", "tool_lost is a tool fault, and the site has no tool\n  hint: add the tool"),
     ],
 )
 @pytest.mark.parametrize("command", [["run"], ["replay", "--recording", "run.json"]], ids=["run", "replay"])

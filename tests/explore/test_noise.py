@@ -58,7 +58,7 @@ def test_all_else_is_compared(first, second, other):
 
 def test_what_cannot_be_masked_is_said():
     (text,) = noise_of("amber", "violet").describe()
-    assert text.startswith("made twice without a fault, the run has two results that differ")
+    assert text.startswith("the results of two runs without a fault differ")
     assert not noise_of("amber", "amber")
 
 

@@ -250,7 +250,7 @@ def test_a_file_that_cannot_be_written_is_refused(tmp_path):
         (
             PlannedFault(At(), ToolLost()),
             "faults[0].at.tool",
-            "tool_lost is a fault of tools, and the site has no tool",
+            "tool_lost is a tool fault, and the site has no tool",
         ),
         (PlannedFault(At(tool="a"), Timeout()), "faults[0].at.tool", "timeout is a fault of models, not of tools"),
         (PlannedFault(At(tool="a", step_id="b"), ToolLost()), "faults[0].at.step_id", "a tool call does not have this"),

@@ -740,4 +740,4 @@ def test_an_explored_test_may_say_what_state_is(project):
     result = project.run("-k", "lost and not always")
     result.assert_outcomes(failed=1, deselected=2)
     project.test(PAYS_TWICE.replace("state=balance", "state=3"))
-    project.run().stdout.fnmatch_lines(["*mark.explore: state: expected a function that is not async, got 3*"])
+    project.run().stdout.fnmatch_lines(["*mark.explore: state: expected a synchronous function, got 3*"])

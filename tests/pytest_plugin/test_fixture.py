@@ -282,7 +282,7 @@ def test_wrong_site(offbook):
     )
     result = project.record()
     result.assert_outcomes(passed=2, failed=1)
-    assert "tool_lost is a fault of tools, and the site has no tool" in printed_output(result)
+    assert "tool_lost is a tool fault, and the site has no tool" in printed_output(result)
     entries = json.loads((project.folder / "recordings/test_it/test_loses.json").read_text())["_tools"]["add"]
     assert [exchange["result"] for exchange in entries] == [3, 3, 3]
     project.run("-k", "loses or then_on").assert_outcomes(passed=2)

@@ -55,19 +55,17 @@ class AgentSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     on_divergence: Annotated[
         OnDivergence,
         Option(
-            "What answers a request that was never recorded: explore continues as different models might, stop ends "
+            "The answer to an unrecorded request: explore continues as different models might, stop ends "
             "the run, default uses default_response, live calls the model."
         ),
     ] = "explore"
-    default_response: Annotated[str, Option("The answer of on_divergence = default, which it implies.")] = (
-        DEFAULT_RESPONSE
-    )
+    default_response: Annotated[str, Option("The answer for on_divergence = default. Implies it.")] = DEFAULT_RESPONSE
     lenient_requests: Annotated[bool, Option(LENIENT_REQUESTS)] = False
     declared: Declared = ()
     deadline_s: Annotated[
         Annotated[float, Meta(ge=0.001)] | None,
         Option(
-            "Seconds that a run may take on its virtual clock; for a program, seconds that it may wait for an answer.",
+            "The time limit of a run on its virtual clock, in seconds; for a program, of one wait for an answer.",
             key="deadline",
             metavar="SECONDS",
             unset="20 for each answer that a program waits for, 3600 on the virtual clock",
@@ -96,7 +94,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     gave_up: Annotated[
         str | None,
         Option(
-            "A result that this pattern matches says that the run has given up.",
+            "A run whose result matches this pattern has given up.",
             "--gave-up",
             metavar="REGEX",
             panel=REPORTS,
@@ -164,8 +162,8 @@ class ExploreSettings(AgentSettings, frozen=True, kw_only=True, omit_defaults=Tr
     results: Annotated[
         tuple[str, ...],
         Option(
-            "Files that the program writes, as names or patterns: they are part of its result. They are in the working "
-            "directory, or in '$TMPDIR/…'.",
+            "Files that are part of the program's result, as names or patterns, in the working directory or in "
+            "'$TMPDIR/…'.",
             was="--result",
             metavar="FILE",
         ),
@@ -178,14 +176,14 @@ class ExploreSettings(AgentSettings, frozen=True, kw_only=True, omit_defaults=Tr
         str | None,
         Option(
             "A file or folder in which the program leaves its state, or a command that prints it: an equal end state "
-            "overrules other effects, and another one is a finding.",
+            "overrules other effects, and a different one is a finding.",
             metavar="COMMAND|FILE",
         ),
     ] = None
     runs_tools: Annotated[
         bool,
         Option(
-            "Run tools for real: those of a program, and those that are not recorded.",
+            "Run tools for real: a program's, and those that are not recorded.",
             "--run-tools",
             key="run_tools",
             panel=RUNS,
@@ -194,7 +192,7 @@ class ExploreSettings(AgentSettings, frozen=True, kw_only=True, omit_defaults=Tr
     crashes: Annotated[
         bool,
         Option(
-            "Also kill the program or the workflow at each call, and start it again.",
+            "Also kill the program or the workflow at each call, and restart it.",
             "--crash",
             key="crash",
             panel=CASES,
@@ -356,7 +354,7 @@ class ExploreArguments(ExploreSettings, frozen=True, kw_only=True):
         ),
     ] = None
     allow_partial: Annotated[
-        bool, Option("Exit with 0 instead of 4 although a budget has left cases out, if the others have no finding.")
+        bool, Option("Exit with 0 instead of 4 if a budget left cases out and the others have no finding.")
     ] = False
     fault: Annotated[
         tuple[str, ...],
@@ -375,7 +373,11 @@ class ExploreArguments(ExploreSettings, frozen=True, kw_only=True):
     list_cases: Annotated[
         bool,
         Option(
-            "List the cases, and run only the run without a fault.", "--list", key="list", panel=CASES, is_per_run=True
+            "List the cases after the run without a fault, without running them.",
+            "--list",
+            key="list",
+            panel=CASES,
+            is_per_run=True,
         ),
     ] = False
     shard: Annotated[
@@ -395,7 +397,7 @@ class ExploreArguments(ExploreSettings, frozen=True, kw_only=True):
     workers: Annotated[
         int | str,
         Option(
-            "How many cases run at once (by default as many as there are cores), or a Ray cluster.",
+            "The number of concurrent cases (one per core by default), or a Ray cluster.",
             "--workers",
             metavar="N|auto|ray|ray://…",
             panel=RUNS,
@@ -429,9 +431,7 @@ class ExploreArguments(ExploreSettings, frozen=True, kw_only=True):
         str | None,
         Option("A folder to write each finding to, as a file that pytest runs.", metavar="FOLDER", is_path=True),
     ] = None
-    as_json: Annotated[
-        bool, Option("Print JSON, for machines.", "--json", key="json", panel=REPORTS, is_per_run=True)
-    ] = False
+    as_json: Annotated[bool, Option("Print JSON.", "--json", key="json", panel=REPORTS, is_per_run=True)] = False
     quiet: Annotated[bool, Option("Print failures only.", "--quiet -q", panel=REPORTS)] = False
 
     def fitting(self, given: Self, *, file: str | None) -> Self:

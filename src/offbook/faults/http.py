@@ -123,7 +123,7 @@ class HttpError(Fault, frozen=True, tag="http_error"):
                 raise InputError(f"{name!r} is not the name of a header", place="headers")
             if not _HEADER_VALUE.fullmatch(value):
                 raise InputError(
-                    f"{value!r} cannot be in a header: it is not one line of Latin-1", place=f"headers.{name}"
+                    f"{value!r} cannot be in a header: it is not a single line of Latin-1", place=f"headers.{name}"
                 )
 
     def said(self, mark: str) -> str:

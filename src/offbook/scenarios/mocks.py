@@ -419,7 +419,7 @@ class MockedTools:
         self._unanswered.append(error)
 
     def note_call(self, tool: str, args: JsonObject, *, result: Any, error: str | None) -> None:
-        """Add a call to the trajectory that something else has answered, such as an MCP server."""
+        """Add a call to the trajectory that something other than a mock answered, such as an MCP server."""
         self._end(self._begin(tool, args)[1], result=result, error=error)
 
     async def resolve(self, tool: str, args: Mapping[str, Any]) -> Any:

@@ -253,7 +253,7 @@ class ToolDeclaration(Struct, frozen=True, kw_only=True):
         if self.read_only and (self.side_effect or self.undoes is not None):
             other = "side_effect" if self.side_effect else f"undoes={self.undoes!r}"
             reason = f"read_only contradicts {other}: a tool that only reads changes nothing"
-            raise InputError(reason, source=tool, place="read_only", hint="leave one of them out")
+            raise InputError(reason, source=tool, place="read_only", hint="use only one of them")
         if self.undoes == tool:
             raise InputError("it cannot undo itself", source=tool, place="undoes", hint="name the other tool")
         if self.failed is not None:

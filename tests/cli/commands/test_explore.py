@@ -88,7 +88,8 @@ def test_a_budget_runs_the_most_telling_case_of_each_fault_and_says_what_it_left
     assert code == 1
     assert "partial: 3 of 8 cases, 1 finding: 1 repeated effect, 2 recovered; the budget left out 5 cases\n" in out
     assert (
-        "\nnot tried at all, for the budget is too small: timeout, always; tool_error, always; tool_lost, always" in out
+        "\nnot tried at all, because the budget is too small: timeout, always; tool_error, always; tool_lost, always"
+        in out
     )
     report = json.loads(run(*options, "--budget", "3", "--json")[1])
     assert {case["cells"][0]["column"] for case in report["explored"]} == {"timeout", "tool_lost", "tool_error"}

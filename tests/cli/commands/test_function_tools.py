@@ -253,7 +253,7 @@ def test_a_module_that_is_never_loaded_is_named(project, write):
     assert "never fired: refund was not taken over" in err
     code, _, err = project("explore", "--replay", "run.json", *PROGRAM)
     assert code == 2
-    assert "recorded, but not taken over in this run, so that the program ran it for real: refund" in err
+    assert "recorded, but not taken over in this run, so the program ran it for real: refund" in err
 
 
 def test_a_call_whose_arguments_do_not_fit_raises_as_ever_and_is_no_call_of_the_tool(project, write):

@@ -269,7 +269,7 @@ def test_an_unknown_field_is_refused_with_the_name_that_was_meant(entry, place, 
 
 def test_an_unknown_field_that_is_like_no_other_is_refused_with_the_list():
     error = refused('{"a": {"fault": {"type": "connection_reset", "zzz": 1}}}')
-    assert error.hint == "it has no fields beside type"
+    assert error.hint == "it has no fields besides type"
     assert refused('{"a": {"zzz": 1}}').hint.startswith("fields: chunks, content,")
 
 

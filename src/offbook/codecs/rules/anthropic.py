@@ -1,4 +1,4 @@
-"""What Anthropic's messages refuse."""
+"""Refusals of Anthropic's messages API."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TAGS = (
 
 
 def _breach(place: str, reason: str, words: str) -> Breach:
-    """Return a breach whose message names its place, as those of this API do."""
+    """Return a breach whose message names its place, as this API's messages do."""
     return Breach(place, reason, f"{place}: {words}")
 
 
@@ -135,7 +135,7 @@ def unique_call_ids(body: JsonObject) -> Iterator[Breach]:
     for place, block in _blocks(body):
         if block.get("type") == "tool_use":
             if (call_id := text(block.get("id"))) in seen:
-                yield _breach(place, f"tool call {call_id!r} is there twice", "`tool_use` ids must be unique")
+                yield _breach(place, f"tool call {call_id!r} appears twice", "`tool_use` ids must be unique")
             seen.add(call_id)
 
 

@@ -1,4 +1,4 @@
-"""What Bedrock's Converse refuses, whichever model it is."""
+"""Refusals of Bedrock Converse that hold for every model."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def calls_have_results(body: JsonObject) -> Iterator[Breach]:
 
 
 def _following(messages: list[Any], position: int) -> Iterator[object]:
-    """Yield the messages of the user after an assistant's turn: messages of one role that follow each other are one."""
+    """Yield the user messages after an assistant turn. Consecutive messages of one role count as one."""
     roles = [a_dict(message).get("role") for message in messages]
     after = next((place for place in range(position, len(roles)) if roles[place] != "assistant"), len(roles))
     for place in range(after, len(roles)):
@@ -209,7 +209,7 @@ def tool_names(body: JsonObject) -> Iterator[Breach]:
 
 
 def _name_constraint(value: str, pattern: str) -> str:
-    """Return the constraint of a name or an id that it breaks; empty if it breaks none."""
+    """Return the constraint that a name or an id violates, or ""."""
     if len(value) > MAX_LENGTH:
         return f"Member must have length less than or equal to {MAX_LENGTH}"
     if not value:

@@ -1,4 +1,4 @@
-"""What Gemini refuses. Turns of one role that follow each other count as one."""
+"""Refusals of Gemini. Consecutive turns of one role count as one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_NAME = 128
 
 
 class _Turn(Struct, frozen=True):
-    """The contents of one role that follow each other, by their parts. `place` is the position of the first."""
+    """The parts of consecutive contents of one role. `place` is the position of the first."""
 
     place: int
     role: str

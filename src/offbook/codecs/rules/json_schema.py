@@ -1,4 +1,4 @@
-"""The subset of JSON Schema that OpenAI takes: for all functions, and where a schema is strict."""
+"""The subset of JSON Schema that OpenAI accepts: for all functions, and for strict schemas."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ _REFUSED: Final = (
 
 
 class SchemaBreach(Struct, frozen=True):
-    """What leaves the subset: its place below the schema, like `.properties.body`, and the reason in both words."""
+    """A violation of the subset: its place below the schema, like `.properties.body`, and the reason in our words and
+    the vendor's.
+    """
 
     place: str
     reason: str
@@ -46,7 +48,7 @@ def function_schema_breach(schema: JsonObject) -> SchemaBreach | None:
 
 
 def strict_schema_breach(schema: JsonObject) -> SchemaBreach | None:
-    """Return the first part of a schema that a strict one must not have; None if there is none."""
+    """Return the first violation in a strict schema, or None."""
     given = schema.get("type")
     if given != "object" and "$ref" not in schema:
         shown = "None" if given is None else f'"{given}"'

@@ -1,4 +1,4 @@
-"""What OpenAI's chat completions refuse."""
+"""Refusals of OpenAI's chat completions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SDK = "openai-python 3.49.0: types/chat/completion_create_params.py"
 
 ROLES = ("system", "assistant", "user", "function", "tool", "developer")
 NAME = re.compile(r"[a-zA-Z0-9_.-]+")
-"""A dot is refused by some models and accepted by others, so it is accepted here."""
+"""A dot is accepted here, because some models accept it."""
 
 NAME_PATTERN = "^[a-zA-Z0-9_-]+$"
 _DECIMALS = ("temperature", "top_p", "frequency_penalty", "presence_penalty")
@@ -39,7 +39,7 @@ def empty_array(param: str) -> Breach:
 
 
 def too_long(param: str, *, most: int, length: int, kind: str = "string") -> Breach:
-    """Return the breach of a string or an array that is too long."""
+    """Return the breach of a string or array that is too long."""
     article = "an array" if kind == "array" else "a string"
     message = (
         f"Invalid '{param}': {kind} too long. Expected {article} with maximum length {most}, "
@@ -50,7 +50,7 @@ def too_long(param: str, *, most: int, length: int, kind: str = "string") -> Bre
 
 
 def out_of_range(param: str, value: float, *, least: float | None = None, most: float | None = None) -> Breach:
-    """Return the breach of a number that is below the `least` or above the `most`."""
+    """Return the breach of a number below `least` or above `most`."""
     kind = "decimal" if param in _DECIMALS else "integer"
     side, sign, bound = ("below minimum", ">=", least) if most is None else ("above maximum", "<=", most)
     code = f"{kind}_{'below_min' if most is None else 'above_max'}_value"
@@ -217,7 +217,7 @@ def number_of_tools(body: JsonObject) -> Iterator[Breach]:
 
 
 def name_breach(name: str, param: str) -> Breach | None:
-    """Return the breach of a name of a function, if it is too long or has other characters."""
+    """Return the breach of a function name that is too long or has invalid characters."""
     if len(name) > MAX_NAME:
         return too_long(param, most=MAX_NAME, length=len(name))
     if NAME.fullmatch(name):
@@ -342,7 +342,7 @@ def ranges(body: JsonObject) -> Iterator[Breach]:
 
 
 def ranges_of(body: JsonObject, ranges: dict[str, tuple[int, int | None]]) -> Iterator[Breach]:
-    """Yield the numbers of a request that are out of their ranges."""
+    """Yield the out-of-range numbers of a request."""
     for name, (least, most) in ranges.items():
         value = body.get(name)
         if not isinstance(value, int | float) or isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""What OpenAI's responses refuse."""
+"""Refusals of OpenAI's responses."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def parse_document(data: bytes, *, source: str) -> Document:
 
 
 def _is_as_rendered(data: bytes, outer: dict[str, Raw]) -> bool:
-    """Return whether each value follows the one before as we render them, so that no key is there twice.
+    """Return whether each value follows the one before as we render them, so that no key appears twice.
 
     That looks at the keys alone: counting lines takes longer than parsing the file.
     """

@@ -27,7 +27,7 @@ _HINT = "write one with the reporter json=exploration.json"
 
 
 class ChangeReport(Struct, frozen=True):
-    """A case whose verdict or reason has changed, as JSON; None where a budget left it out or it did not exist."""
+    """A case with a changed verdict or reason, as JSON. None is a case that a budget left out or that did not exist."""
 
     case: str
     before: str | None
@@ -38,14 +38,16 @@ class ChangeReport(Struct, frozen=True):
 
 
 class ComparisonReport(Struct, frozen=True):
-    """What differs from an earlier exploration, as JSON."""
+    """The differences from an earlier exploration, as JSON."""
 
     same: int
     changes: tuple[ChangeReport, ...]
 
 
 class ExploredCaseReport(Struct, frozen=True, kw_only=True):
-    """A case and its result, as JSON. `case` is the text of its faults, `same_as` the id of one whose run it shares."""
+    """A case and its result, as JSON. `case` is the text of its faults, `same_as` the id of the case whose run it
+    shares.
+    """
 
     id: str
     case: str
@@ -61,10 +63,10 @@ class ExploredCaseReport(Struct, frozen=True, kw_only=True):
 
 
 class ShardReport(Struct, frozen=True, kw_only=True):
-    """What `offbook merge` needs of a shard in addition to its cases, as JSON.
+    """The data of a shard that `offbook merge` needs besides its cases, as JSON.
 
-    `run` is the same in all shards of a run, `cases` how many they have together. `not_tried` are the cases that a
-    budget left out, as texts.
+    `run` is the same in all shards of a run, `cases` their total number. `not_tried` are the texts of the cases that a
+    budget left out.
     """
 
     shard: str
@@ -76,7 +78,7 @@ class ShardReport(Struct, frozen=True, kw_only=True):
 
 
 class ExplorationReport(Struct, frozen=True, kw_only=True):
-    """An exploration, as JSON, and what it came from. Only that of a shard has `shard`."""
+    """An exploration and its origin, as JSON. Only a shard has `shard`."""
 
     version: int
     subject: str
@@ -98,7 +100,7 @@ class ExplorationReport(Struct, frozen=True, kw_only=True):
 
 
 class _StoredCase(Struct, frozen=True, kw_only=True):
-    """What is read back of a case; the rest follows from it."""
+    """The stored part of a case that is read back. The rest is derived."""
 
     id: str
     verdict: Verdict | FormerVerdict
@@ -112,7 +114,7 @@ class _StoredCase(Struct, frozen=True, kw_only=True):
 
 
 class _StoredExploration(Struct, frozen=True, kw_only=True):
-    """What is read back of an exploration."""
+    """The stored part of an exploration that is read back."""
 
     subject: str
     clean: Run

@@ -351,9 +351,7 @@ class ProgramSubject:
         inferred = dict.fromkeys(tool.tool for tool in observer.inferred_tools(observed=self._taken))
         names = [name for name in inferred if name in recorded and not self._is_of_mcp(name)]
         if names:
-            reason = (
-                f"recorded, but not taken over in this run, so that the program ran it for real: {', '.join(names)}"
-            )
+            reason = f"recorded, but not taken over in this run, so the program ran it for real: {', '.join(names)}"
             hint = f'say where it is, [tools.{names[0]}] function = "module:name", or allow it: --run-tools'
             noted = " ".join(unknown_tools(self._settings.tools, {*recorded, *inferred}))
             raise InputError(reason, source="explore", hint=noted or hint)

@@ -165,8 +165,8 @@ _KNOWN_ERRORS: tuple[tuple[str, type[InputError], str, str], ...] = (
     (
         "used memory > 'maxmemory'",
         RecordingUnavailableError,
-        "the server has no memory left",
-        "raise its maxmemory, record with ttl= so that exchanges expire, or remove a recording that nobody needs",
+        "the server is out of memory",
+        "raise its maxmemory, record with ttl= so that exchanges expire, or remove an unused recording",
     ),
     ("READONLY", InputError, "the server is a read-only replica", "name the primary"),
     ("MovedError", InputError, "another node of the cluster has it", "name the node that has the prefix"),
