@@ -23,6 +23,7 @@ from offbook.recording.match.cursor import (
     PositionCursor,
     SharedCursor,
     SharedToolCursor,
+    is_named_in,
 )
 from offbook.recording.stores.store import Claim, SharedPosition
 from offbook.session.call import Call
@@ -285,12 +286,13 @@ class RecordedTools(Source[ToolExchange]):
         if match is None or match.mismatch is None or match.stored is None:
             return match or MISSING_TOOL
         key = match.stored.key
-        prints = () if fingerprint else self._alike.fingerprints(key, arguments)
-        for each in prints:
+        found = [] if fingerprint else self._alike.find(key, arguments)
+        for each, difference in found:
             alike = self._cursor.match_key(key, "step_id", each)
             if alike is not None and alike.mismatch is None:
-                return alike
-        for each in (own, *prints) if is_mcp_key(tool) else ():
+                is_named = alike.stored is not None and is_named_in(alike.stored.exchange, difference)
+                return match if is_named else replace(alike, but_for=difference.kinds)
+        for each in (own, *dict(found)) if is_mcp_key(tool) else ():
             last = self.index.last(key=key, fingerprint=each)
             if last is not None:
                 return ExchangeMatch("step_id", last)
