@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Set
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic
 
@@ -22,6 +23,7 @@ from offbook.recording.match.cursor import (
     PositionCursor,
     SharedCursor,
     SharedToolCursor,
+    is_named_in,
 )
 from offbook.recording.stores.store import Claim, SharedPosition
 from offbook.session.call import Call
@@ -39,13 +41,18 @@ MISSING_TOOL: ExchangeMatch[ToolExchange] = ExchangeMatch("default", mismatch="m
 class Source(Served, Generic[E]):
     """Recorded exchanges that answer calls, each as often as a replay may use it."""
 
-    def __init__(self, cursor: Cursor[E]) -> None:
-        self._cursor = cursor
+    def __init__(self, tape: Tape, cursor: Cursor[E]) -> None:
+        self.tape, self._cursor, self._began = tape, cursor, datetime.now(UTC)
 
     def use(self, match: ExchangeMatch[E]) -> None:
         """Count a match as served."""
         if match.stored is not None:
             self._cursor.use(match.stored)
+        self._note_difference(match)
+
+    def _note_difference(self, match: ExchangeMatch[E]) -> None:
+        if match.but_for:
+            self.tape.but_for[match.but_for] += 1
 
     def serve(self, match: ExchangeMatch[E], tool: str = "") -> None:
         """Count a match as served to a model call, or to a call of `tool`; give it back if a fault loses it."""
@@ -80,8 +87,7 @@ class RecordedModels(Source[Exchange]):
     """
 
     def __init__(self, tape: Tape, cursor: Cursor[Exchange] | None = None) -> None:
-        super().__init__(Cursor(tape.reader) if cursor is None else cursor)
-        self.tape = tape
+        super().__init__(tape, Cursor(tape.reader) if cursor is None else cursor)
 
     def find(self, call: Call, step: str | None) -> ExchangeMatch[Exchange]:
         """Return what answers a call of a step. It counts as served when it is passed to `use`.
@@ -101,7 +107,8 @@ class RecordedModels(Source[Exchange]):
         match = self._match(call, step)
         if match.mismatch is None:
             return match
-        other = self.tape.alike.match(self._cursor, None if call.request is None else step, orjson.loads(call.fields))
+        own_step, fields = None if call.request is None else step, orjson.loads(call.fields)
+        other = self.tape.alike.match(self._cursor, own_step, fields, self._began)
         if other is None and match.mismatch == "missing" and call.protocol and call.request is not None:
             other = self.tape.cross_protocol.find(call, self._cursor)
         is_better = other is not None and (other.mismatch is None or self.tape.strict)
@@ -200,6 +207,7 @@ class ClaimedModels(RecordedModels):
             super().use(match)
         else:
             self._claimed.discard(match.stored.id)
+            self._note_difference(match)
 
     def give_back(self, match: ExchangeMatch[Exchange]) -> None:
         if match.stored is not None and match.stored.id in self._claimed:
@@ -247,8 +255,8 @@ class RecordedTools(Source[ToolExchange]):
         alike: AlikeArguments | None = None,
         finds_servers: bool = True,
     ) -> None:
-        self.tape, self.index = tape, tape.reader.tools
-        super().__init__(Cursor(self.index) if cursor is None else cursor)
+        self.index = tape.reader.tools
+        super().__init__(tape, Cursor(self.index) if cursor is None else cursor)
         self._alike, self._finds_servers = alike or tape.alike_arguments, finds_servers
 
     def note_defaults(self, tool: str, defaults: JsonObject) -> None:
@@ -278,12 +286,13 @@ class RecordedTools(Source[ToolExchange]):
         if match is None or match.mismatch is None or match.stored is None:
             return match or MISSING_TOOL
         key = match.stored.key
-        prints = () if fingerprint else self._alike.fingerprints(key, arguments)
-        for each in prints:
+        found = [] if fingerprint else self._alike.find(key, arguments)
+        for each, difference in found:
             alike = self._cursor.match_key(key, "step_id", each)
             if alike is not None and alike.mismatch is None:
-                return alike
-        for each in (own, *prints) if is_mcp_key(tool) else ():
+                is_named = alike.stored is not None and is_named_in(alike.stored.exchange, difference)
+                return match if is_named else replace(alike, but_for=difference.kinds)
+        for each in (own, *dict(found)) if is_mcp_key(tool) else ():
             last = self.index.last(key=key, fingerprint=each)
             if last is not None:
                 return ExchangeMatch("step_id", last)

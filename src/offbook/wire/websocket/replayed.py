@@ -46,7 +46,7 @@ class ReplayedSession:
     ) -> None:
         self._connection, self._session, self._source = connection, session, source
         self._request, self._handshake = request, handshake
-        self._matcher = SessionMatcher(source.tape.websocket_turns, handshake.request_hash)
+        self._matcher = SessionMatcher(source.tape.websocket_turns, handshake.request_hash, source.tape.but_for)
         self._is_over = False
 
     def receive(self, message: Message) -> None:

@@ -62,7 +62,7 @@ def parse_handshake(request: HttpRequest, rules: NormaliseRules = NO_RULES) -> T
 
 def with_turn(handshake: TurnRequest, turn: Turn) -> TurnRequest:
     """Return a recorded exchange of a session as a call."""
-    return replace(handshake, request_hash=turn.fingerprint, fields=bytes(turn.request), is_message=True)
+    return replace(handshake, request_hash=turn.fingerprint, fields=bytes(turn.exchange.request), is_message=True)
 
 
 def with_sent(handshake: TurnRequest, fields: JsonObject, fingerprint: str) -> TurnRequest:
