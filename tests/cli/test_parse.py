@@ -306,6 +306,8 @@ def test_a_file_that_is_no_state_is_bad_input(tmp_path, text, said):
 def test_a_file_that_is_not_there_is_bad_input(tmp_path):
     with pytest.raises(InputError, match="No such file"):
         state(file=str(tmp_path / "state.json"))
+    with pytest.raises(InputError, match=r"for one key: --set 'name=Ada L'"):
+        state(file="name=Ada L")
 
 
 def test_commands_take_settings_and_a_file(run, greet, write):

@@ -185,8 +185,8 @@ SITES = "fields: attempt, call, chunk, since, step, tool, workflow"
         (
             "everywhere: stream_truncate raise=Boom",
             "raise",
-            "unknown value 'Boom'",
-            "one of: ConnectionError, TimeoutError, clean, cut, error_event, malformed; for example 'everywhere: ",
+            "'Boom' is no exception of Python, httpx or offbook",
+            "clean, cut, error_event, malformed, or an exception like ConnectionError, ValueError or httpx.ReadError; ",
         ),
         ("chunk=3: slow_drip", "chunk", "slow_drip does not fire inside a stream", "use stream_truncate"),
         (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
@@ -161,7 +162,8 @@ def _read_state_file(file: str) -> JsonObject:
         check_keys(data)
         state = orjson.loads(data)
     except OSError as error:
-        raise InputError(error.strerror or str(error), source=file, hint=did_you_mean_file(file)) from None
+        hint = f"--state takes a JSON file; for one key: --set {shlex.quote(file)}" if "=" in file else ""
+        raise InputError(error.strerror or str(error), source=file, hint=hint or did_you_mean_file(file)) from None
     except RepeatedKeyError as error:
         raise InputError(str(error), source=file) from None
     except orjson.JSONDecodeError as error:

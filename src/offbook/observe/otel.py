@@ -37,7 +37,9 @@ try:
     from opentelemetry.metrics import Histogram, MeterProvider, get_meter
     from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider, get_tracer, set_span_in_context
 except ImportError as error:
-    reason, hint = "opentelemetry-api is not installed", "pip install 'offbook[observability]'"
+    from offbook.installed import install_hint
+
+    reason, hint = "opentelemetry-api is not installed", install_hint("observability")
     raise InputError(reason, source="OtelSink", hint=hint) from error
 
 CAPTURE_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"

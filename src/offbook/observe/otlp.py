@@ -18,7 +18,9 @@ try:
     from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
 except ImportError as error:
-    reason, hint = "opentelemetry-exporter-otlp-proto-http is not installed", "pip install 'offbook[observability]'"
+    from offbook.installed import install_hint
+
+    reason, hint = "opentelemetry-exporter-otlp-proto-http is not installed", install_hint("observability")
     raise InputError(reason, source="OtlpSink", hint=hint) from error
 
 TIMEOUT_S = 5.0

@@ -29,9 +29,15 @@ PLAN: pytest.StashKey[RecordingPlan] = pytest.StashKey()
 PASSED = pytest.StashKey[bool]()
 USAGE: pytest.StashKey[RecordingUsage] = pytest.StashKey()
 SAME_CAUSE = "for the same cause as"
-"""The beginning of the reason of an item that is expected to fail like another one."""
+"""The beginning of the reason of an item that fails as another one has."""
 REPORT_ATTRIBUTE = "offbook"
 """The report attribute for the usage of the recording. Reports of workers keep it."""
+
+
+def same_cause_as(report: pytest.TestReport) -> str:
+    """Return the item that has failed before for the same cause; empty if there is none."""
+    _, found, first = str(getattr(report, "wasxfail", "")).partition(f"{SAME_CAUSE} ")
+    return first if found else ""
 
 
 def has_passed(item: pytest.Item) -> bool:
@@ -57,14 +63,22 @@ class RecordingSummary:
 
     def __init__(self) -> None:
         self._usages: list[dict[str, object]] = []
-        self._same_cause = 0
+        self._same_cause = Counter[str]()
         self._is_interrupted = False
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         usage = getattr(report, REPORT_ATTRIBUTE, None)
         if usage is not None:
             self._usages.append(usage)
-        self._same_cause += SAME_CAUSE in getattr(report, "wasxfail", "")
+        if first := same_cause_as(report):
+            self._same_cause[first] += 1
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_report_teststatus(
+        self, report: pytest.TestReport
+    ) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
+        """Count an item whose cause is known in a group of its own, and not among failures that are expected."""
+        return ("grouped", "=", ("GROUPED", {"red": True})) if same_cause_as(report) else None
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         self._is_interrupted = bool(session.shouldstop or session.shouldfail)
@@ -87,9 +101,9 @@ class RecordingSummary:
             failed = f" of which {count:,} failed," if (count := self._sum("failed")) else ""
             live = f"{recorded:,} recorded live,{failed}"
             yield f"{pluralize(served, 'call')} served from recordings, {live} {missed:,} missed"
-        if self._same_cause:
-            same = f"{pluralize(self._same_cause, 'item')} xfailed (x), for the same cause as one that failed"
-            yield f"{same}; -rx names which, --runxfail shows them all"
+        for first, count in self._same_cause.items():
+            verb = "fails" if count == 1 else "fail"
+            yield f"{pluralize(count, 'item')} {verb} {SAME_CAUSE} {first}, grouped (=); --runxfail shows them"
         if approved := self._sum("approved"):
             yield f"{pluralize(approved, 'golden trajectory', 'golden trajectories')} approved"
         if dropped := self._sum("dropped"):

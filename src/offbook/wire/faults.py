@@ -213,7 +213,7 @@ def _(fault: StreamTruncate, target: FaultTarget) -> HttpResponse:
         return clean
     sent = fault.paced(split_events(clean)) if clean.is_streamed else _first_half(clean)
     last_ms = sent[-1][0] if sent else 0.0
-    match fault.ending:
+    match fault.ending_on_wire:
         case "clean":
             return replace(clean, frames=sent, end_ms=last_ms)
         case "error_event":
@@ -262,7 +262,7 @@ def _in_pieces(data: bytes) -> tuple[Frame, ...]:
 def end_as_recorded(fault: AnyFault, answer: HttpResponse) -> HttpResponse:
     """Return the bytes of a call that failed midway, ended as the fault says."""
     match fault:
-        case StreamTruncate(ending=ending) if ending in _ENDINGS:
+        case StreamTruncate(ending_on_wire=ending) if ending in _ENDINGS:
             silent_ms = float("inf") if ending == "TimeoutError" else answer.end_ms
             return replace(answer, ending=_ENDINGS[ending], end_ms=silent_ms)
         case _:

@@ -149,8 +149,9 @@ def _check(folder: Path, files: dict[str, Traversable], *, force: bool) -> None:
 
 def _write(folder: Path, files: dict[str, Traversable], kind: Kind) -> None:
     from offbook.errors import InputError
+    from offbook.installed import requirement
 
-    values = {OFFBOOK: _requirement(), PACKAGES: "\n".join(kind.packages), KEY: kind.key}
+    values = {OFFBOOK: requirement(), PACKAGES: "\n".join(kind.packages), KEY: kind.key}
     for name, template in files.items():
         text = template.read_text(encoding="utf-8")
         for placeholder, value in values.items():
@@ -160,25 +161,3 @@ def _write(folder: Path, files: dict[str, Traversable], kind: Kind) -> None:
             (folder / name).write_text(text.rstrip() + "\n", encoding="utf-8")
         except OSError as error:
             raise InputError(f"cannot write {name}: {error.strerror}", source=str(folder)) from None
-
-
-def _requirement() -> str:
-    """Return the requirement that installs this offbook: its source if it has one, else its version.
-
-    An editable install stays editable.
-    """
-    import json
-    from importlib.metadata import PackageNotFoundError, distribution
-
-    from offbook import __version__
-
-    try:
-        source = json.loads(distribution("offbook").read_text("direct_url.json") or "{}")
-    except PackageNotFoundError:
-        source = {}
-    if "url" not in source:
-        return f"offbook=={__version__}"
-    if source.get("dir_info", {}).get("editable"):
-        return f"--editable {source['url']}"
-    vcs = source.get("vcs_info", {})
-    return f"offbook @ {vcs['vcs']}+{source['url']}@{vcs['commit_id']}" if vcs else f"offbook @ {source['url']}"

@@ -116,7 +116,7 @@ def run(
 
 
 def _mode(record: str | None, record_mode: RecordMode | None, mock_responses: str | None, replay: str | None) -> Mode:
-    from offbook.cli.options import require_record_mode
+    from offbook.cli.options import note_recorded
     from offbook.errors import InputError
     from offbook.pipeline import Live, Mock, Record, Replay
 
@@ -130,7 +130,10 @@ def _mode(record: str | None, record_mode: RecordMode | None, mock_responses: st
         return Replay(replay)
     if mock_responses is not None:
         return Mock(mock_responses)
-    return Live() if record is None else Record(record, require_record_mode(record, record_mode))
+    if record is None:
+        return Live()
+    note_recorded(record, record_mode)
+    return Record(record, record_mode or "append")
 
 
 def override_config(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from signal import SIGHUP, SIGINT, SIGTERM
+from signal import SIGINT
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -360,11 +360,13 @@ class ExitPolicy(Struct, frozen=True):
             return self._success(tally)
         if tally.got_no_answer:
             return ExitDecision(end.code, _NO_ANSWER, _NO_ANSWER_HINT)
-        is_explained = tally.totals.tries or self.options.quiet or self.options.allow_no_calls or end.code in _STOPPED
+        is_interrupted = end.code == SIGNALLED + SIGINT
+        is_explained = tally.totals.tries or self.options.quiet or self.options.allow_no_calls or is_interrupted
         return ExitDecision(end.code) if is_explained else self._early_end(end, tally)
 
     def _early_end(self, end: ChildExit, tally: WireTally) -> ExitDecision:
-        reason = "the command failed, and made no call to the server"
+        by = f" by signal {end.code - SIGNALLED}" if end.code > SIGNALLED else ""
+        reason = f"the command {'was ended' if by else 'failed'}{by}, and made no call to the server"
         return ExitDecision(end.code, reason, f"if it got that far, {_no_call_hint(tally.network)}")
 
     def _success(self, tally: WireTally) -> ExitDecision:
@@ -428,7 +430,6 @@ def _no_call_hint(network: NetworkTally | None) -> str:
 
 SHOWN_HOSTS = 5
 _FAULT_OPTIONS = ("--fault", "--plan", "--replay", "--recording")  # easily written behind the command
-_STOPPED = tuple(SIGNALLED + number for number in (SIGINT, SIGTERM, SIGHUP))
 _BASE_URL_HINT = (
     "let its clients take their base URL from OPENAI_BASE_URL, ANTHROPIC_BASE_URL, GOOGLE_GEMINI_BASE_URL, OLLAMA_HOST"
     " or OFFBOOK_URL, as SDKs do by default, or try --intercept; add -o allow_no_calls=true if it makes no calls"

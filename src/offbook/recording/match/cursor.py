@@ -127,6 +127,11 @@ class Cursor(Generic[E]):
         """Count the exchange as served."""
         self._used[stored.id] = self._used.get(stored.id, 0) + 1
 
+    def rewind(self) -> None:
+        """Count no exchange as served."""
+        self._used.clear()
+        self._after.clear()
+
     def is_used(self, stored: StoredExchange[E]) -> bool:
         """Return whether the exchange was served."""
         return stored.id in self._used

@@ -135,7 +135,9 @@ class Authority:
         try:
             import trustme  # noqa: PLC0415 - only interception needs it
         except ImportError:
-            hint = "pip install 'offbook[intercept]'"
+            from offbook.installed import install_hint  # noqa: PLC0415
+
+            hint = install_hint("intercept")
             raise InputError("interception needs the package trustme", source="--intercept", hint=hint) from None
         self._authority = trustme.CA.from_pem(*_new_authority(domains))
         self.pem: bytes = self._authority.cert_pem.bytes()

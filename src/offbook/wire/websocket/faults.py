@@ -40,7 +40,7 @@ def _(fault: StreamTruncate, target: FaultTarget) -> HttpResponse:
     if clean.status != SWITCHING_PROTOCOLS:
         return apply_fault(fault, target)
     cut = _cut(fault, clean)
-    match fault.ending:
+    match fault.ending_on_wire:
         case "clean":
             return closed(cut, CloseMessage(NORMAL_CLOSURE))
         case "cut":

@@ -32,8 +32,9 @@ def import_redis() -> Any:
     try:
         import redis  # noqa: PLC0415 - an extra, and only recordings in Redis need it
     except ImportError as error:
-        reason, hint = "redis is not installed", "pip install 'offbook[redis]'"
-        raise InputError(reason, source="redis://", hint=hint) from error
+        from offbook.installed import install_hint  # noqa: PLC0415
+
+        raise InputError("redis is not installed", source="redis://", hint=install_hint("redis")) from error
     return redis
 
 
