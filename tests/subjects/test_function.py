@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from offbook import effect, explore_function, tool
+from offbook import effect, explore_function, reached, tool
 from offbook.errors import InputError
 from offbook.explore.explorer import Explorer
 from offbook.explore.options import Deadlines, Divergence, ExploreOptions, select_variants
@@ -288,3 +288,18 @@ def test_a_tool_that_returns_an_error_has_changed_nothing(recording):
         ("failed", "done"),
     }
     assert "wrong effect" not in exploration.counts
+
+
+def test_what_a_function_has_reached_is_known_of_its_run(recording):
+    async def falls_back(harness):
+        try:
+            return (await harness.provider.complete(user("Hi"), "m", step_id="s")).content
+        except ConnectionError:
+            reached("fallback")
+            return "Later."
+
+    exploration = explore_function(falls_back, recording, faults="connection_reset")
+    assert exploration.clean.reached == ()
+    assert [each.run.reached for each in exploration.results] == [("fallback",)] * 2
+    assert "fallback" in exploration.results[0].run.places
+    assert exploration.results[0].run.effects == ()

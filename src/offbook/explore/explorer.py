@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from functools import cached_property
 from typing import Protocol
 
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase, HeatmapCell, OrderCases, cases_of, order_cases, probe_plan, require_case
+from offbook.explore.causes import Discovery, QuietRule, discovery_of
 from offbook.explore.noise import Noise, noise_between, state_noise
 from offbook.explore.options import ExploreOptions, broken_invariants
 from offbook.explore.pairs import Pairs, Waves, expected_cases
@@ -149,7 +151,8 @@ class Exploration(Struct, frozen=True):
 
     `left_out` is what the budget left out, by fault, `left_groups` by group, and `not_tried` has the texts of those
     cases; an exploration that was loaded from a report does not have the texts. `left_orders` is the number of orders
-    of calls that were too many to try. `elsewhere` are the cases of other shards.
+    of calls that were too many to try. `elsewhere` are the cases of other shards. `discovery` says how the causes of
+    the findings were found; it is empty for shards.
     """
 
     subject: str
@@ -160,6 +163,7 @@ class Exploration(Struct, frozen=True):
     not_tried: frozenset[str] = frozenset()
     left_orders: int = 0
     elsewhere: tuple[FaultCase, ...] = ()
+    discovery: Discovery = Discovery()
 
     @property
     def left(self) -> int:
@@ -318,11 +322,11 @@ class Explorer:
         self._executor, self._pace = executor or SerialExecutor(subject), pace or Pace()
         self._on_begin, self._on_case = on_begin, on_case
         self._budget = parse_budget(options.budget)
-        check_shard(self._budget, options.shard)
+        check_shard(self._budget, options.shard, until_quiet=options.until_quiet)
         self._clock = clock
         self._deadline = BudgetDeadline(self._budget.time_s, clock, start_s=start_s)
         self._clean: Run | None = None
-        self._known = KnownRuns()
+        self._known, self._quiet, self._order = KnownRuns(), QuietRule(options.until_quiet), list[str]()
         self._own_ids, self._shown = set[str](), 0
         self._sampled: dict[str, ExecutedCase] = {}
 
@@ -407,13 +411,17 @@ class Explorer:
             run = [case for case in wave if self._is_own(case) or (pairs.are_wanted and case.group != "pairs")]
             self._expect(run, waves)
             has_run = False
-            for each in self._run_or_share(run):
-                has_run = True
-                if each.case.group != "pairs":
-                    pairs.add(each.case, each.run, is_finding=each.is_finding)
-                if self._is_own(each.case):
-                    yield each
-            if self._deadline.has_passed or (run and not has_run):
+            alone, others = self._known.split(run)
+            order = [case.id for case in (*alone, *others)]
+            self._order += order
+            with closing(self._run_or_share(alone, others)) as results:
+                for each in self._quiet.limit(order, results):
+                    has_run = True
+                    if each.case.group != "pairs":
+                        pairs.add(each.case, each.run, is_finding=each.is_finding)
+                    if self._is_own(each.case):
+                        yield each
+            if self._deadline.has_passed or self._quiet.is_over or (run and not has_run):
                 return
 
     def _is_own(self, case: FaultCase) -> bool:
@@ -479,14 +487,21 @@ class Explorer:
             left_groups=left_out_groups(cases, tried),
             not_tried=frozenset(str(case) for case in cases if case.id not in ids),
             elsewhere=tuple(elsewhere),
+            discovery=self._discovery(results),
         )
+
+    def _discovery(self, results: Sequence[CaseResult]) -> Discovery:
+        if self._options.shard is not None:
+            return Discovery()
+        places = {case: place for place, case in enumerate(self._order)}
+        ordered = sorted(results, key=lambda each: places.get(each.case.id, -1))
+        return discovery_of(ordered, stopped_after=self._quiet.stopped_after)
 
     def _schedule(self) -> CaseSchedule:
         return schedule(self.cases, rows_near_effects(self.clean))
 
-    def _run_or_share(self, cases: Sequence[FaultCase]) -> Iterator[CaseResult]:
-        """Run the cases; last those that may share a run with another one, if they do not."""
-        alone, others = self._known.split(cases)
+    def _run_or_share(self, alone: Sequence[FaultCase], others: Sequence[FaultCase]) -> Generator[CaseResult]:
+        """Run the cases; last the `others`, which may share a run with one of them, if they do not."""
         yield from self._run(alone)
         different = []
         for case in others:
@@ -535,7 +550,12 @@ class Explorer:
             (
                 run,
                 assess(
-                    run, self.clean, invariants=options.invariants, optional=options.optional, gave_up=options.gave_up
+                    run,
+                    self.clean,
+                    invariants=options.invariants,
+                    optional=options.optional,
+                    gave_up=options.gave_up,
+                    max_recovery_calls=options.max_recovery_calls,
                 ),
             )
             for run in runs

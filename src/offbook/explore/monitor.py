@@ -303,6 +303,7 @@ class RunMonitor(RaisingHost):
             marks=harness.marks,
             overlaps=harness.overlaps,
             unknown_reads=harness.unknown_reads or UNSET,
+            reached=harness.reached,
             took_s=round(self._took_s if case is None else case.clock.passed_s, 6),
             paths=harness.recovery_paths,
         )

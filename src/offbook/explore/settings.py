@@ -350,6 +350,22 @@ class ExploreArguments(ExploreSettings, frozen=True, kw_only=True):
         ),
     ] = False
     pairs: Annotated[bool, Option("Also try a second fault after each.")] = False
+    until_quiet: Annotated[
+        Annotated[int, Meta(ge=1)] | None,
+        Option("Stop when so many cases in a row have found no new cause of a finding.", metavar="CASES"),
+    ] = None
+    must_reach: Annotated[
+        tuple[str, ...],
+        Option(
+            "Steps, tools, recovery paths (retry, fallback) or names of offbook.reached that a case has to reach; "
+            "exit with 1 otherwise.",
+            has_names=True,
+        ),
+    ] = ()
+    max_recovery_calls: Annotated[
+        Annotated[int, Meta(ge=0)] | None,
+        Option("How many further calls a run may make after a fault; more are a finding.", metavar="CALLS"),
+    ] = None
     budget: Annotated[
         int | str | None,
         Option(

@@ -235,15 +235,17 @@ def assess(
     invariants: Sequence[Invariant] = (),
     optional: Collection[str] = (),
     gave_up: GaveUp | None = None,
+    max_recovery_calls: int | None = None,
 ) -> Assessment:
     """Return the verdict on a run, compared with the clean run.
 
     `optional` names the steps and tools that a run may go on without. `gave_up` tells of a result whether the run has
-    given up.
+    given up. More than `max_recovery_calls` further calls are a finding.
     """
     invariants = [_on_whole(run, each) for each in invariants]
     run, clean = _without_noise(run, clean), _without_noise(clean, clean)
     known = _as_far_as_known(run, list(_Claims(run, clean, invariants, frozenset(optional), gave_up)))
+    known += _dear_recovery(run, clean, max_recovery_calls)
     claims = sorted(known, key=lambda claim: claim.severity)
     worst = claims[0]
     also = [claim for claim in claims if claim.verdict == worst.verdict or claim.verdict in FINDINGS]
@@ -933,6 +935,13 @@ def _how_often(repeated: Sequence[tuple[Effect, int, int]]) -> Iterator[str]:
         effects.setdefault((times, expected), []).append(str(effect))
     for (times, expected), names in effects.items():
         yield f"{' and '.join(names)} ran {_times(times)} instead of {_times(expected)}"
+
+
+def _dear_recovery(run: Run, clean: Run, most: int | None) -> Iterator[Assessment]:
+    further = len(run.calls) - len(clean.calls)
+    if most is not None and run.fired and further > most:
+        text = f"it took {pluralize(further, 'further call')}, and max_recovery_calls allows {most}"
+        yield Assessment("bad retry", (text,), "storm")
 
 
 def _times(count: int) -> str:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from offbook.clock import refuse_in_loop
 from offbook.errors import InputError, OffbookError
 from offbook.explore.cases import FaultCase, cases_of, require_case
+from offbook.explore.causes import cause_of
 from offbook.explore.explorer import CaseResult, next_continuation, with_noise
 from offbook.explore.harness import Harness
 from offbook.explore.monitor import RunMonitor
@@ -32,7 +33,6 @@ from offbook.pytest_plugin.markers import ExploreMarker, explore_marker_of, reco
 from offbook.pytest_plugin.options import OFFBOOK
 from offbook.pytest_plugin.summary import SAME_CAUSE, USAGE
 from offbook.recording.stores.locate import open_store
-from offbook.report.exploration.report_input import cause_of
 from offbook.session.log import Log, Served
 from offbook.subjects.regression import load_regression, reproduce
 from offbook.text import closest_name, did_you_mean

@@ -36,7 +36,7 @@ from offbook.session.script import ModelScript, OnMiss, Script, ScriptedModels, 
 from offbook.session.session import NO_FAULTS, Session
 from offbook.session.sources import RecordedModels, RecordedTools
 from offbook.text import shorten
-from offbook.tools.effects import Effect, ToolDeclaration
+from offbook.tools.effects import Effect, ToolDeclaration, split_reached
 from offbook.vendors import codec_of
 from offbook.wire.faults import FaultTarget, apply_fault, with_retry_after
 from offbook.wire.recordings import AnswerEncoder
@@ -305,9 +305,9 @@ class WireSession(Session, Served):
     program's own tools, if it asks for them.
 
     `diverged` is the first miss of a model call: other calls, such as for a list of models, change no conversation.
-    `effects` are the side effects that the program reported over HTTP, `refused_effects` the unreadable reports.
-    `on_call` is called with each answered call. `explored_run` is set for a run of an exploration, and `observer` is
-    its observer.
+    `effects` are the side effects that the program reported over HTTP, `reached` the places, `refused_effects` the
+    unreadable reports. `on_call` is called with each answered call. `explored_run` is set for a run of an exploration,
+    and `observer` is its observer.
     """
 
     needs_numbers = False
@@ -345,6 +345,7 @@ class WireSession(Session, Served):
         self.misses: deque[Miss] = deque(maxlen=MAX_CALLS)
         self.diverged = ""
         self.effects: list[Effect] = []
+        self.reached: list[str] = []
         self.refused_effects: deque[InputError] = deque(maxlen=MAX_CALLS)
         self.call_count, self.cost_usd = 0, 0.0
         self.outcomes: Counter[WireOutcome] = Counter()
@@ -533,7 +534,9 @@ class WireSession(Session, Served):
         """
         if len(self.effects) + len(effects) > MAX_EFFECTS:
             raise InputError(f"a session has at most {MAX_EFFECTS:,} effects", hint="use a session for each run")
+        effects, reached = split_reached(effects)
         self.effects += effects
+        self.reached += reached
         self.observer.reported(effects)
         is_killed = self.crash_after_effects(effect.tool for effect in effects)
         if is_killed:

@@ -136,6 +136,23 @@ def test_an_exploration_that_left_cases_out_is_partial(run, project):
     assert run(*partial, "-o", "allow_partial=true")[0] == 0
 
 
+def test_an_exploration_that_became_quiet_is_whole(run, project):
+    project.workflow(REFUND)
+    code, out, _ = run("explore", *FLOW, "--faults", "connection_reset,tool_lost", "-o", "until_quiet=2")
+    assert code == 0
+    assert re.search(r"^2 of \d cases, 0 findings", out, re.MULTILINE)
+    assert "stopped: 2 cases in a row found no new cause (until_quiet)" in out
+
+
+def test_a_place_that_no_case_reaches_is_a_failure(run, project):
+    project.workflow(REFUND)
+    explore = ("explore", *FLOW, "--faults", "connection_reset", "-o")
+    assert run(*explore, "must_reach=refund,retry")[0] == 0
+    code, _, err = run(*explore, "must_reach=refnd")
+    assert code == 1
+    assert "must_reach: no case has reached 'refnd'; did you mean 'refund'?" in err
+
+
 def test_a_quiet_comparison_says_what_is_worse(run, project):
     project.workflow(REFUND)
     compare = ("explore", *FLOW, "--faults", "tool_lost", "--fail-on", "hung", "--quiet")

@@ -127,8 +127,10 @@ def exploration_exit_code(
     fail_on: Collection[str],
     before: Exploration | None = None,
     allow_partial: bool = False,
+    must_reach: Sequence[str] = (),
 ) -> int:
-    """Return 1 if a verdict is among the titles of `fail_on` or, with an earlier exploration, if one got worse.
+    """Return 1 if a verdict is among the titles of `fail_on` or, with an earlier exploration, if one got worse; also if
+    no case has reached one of the places of `must_reach`.
 
     A budget that left cases out is no success unless allowed; one that left all of them out never is.
     """
@@ -139,7 +141,13 @@ def exploration_exit_code(
         has_failed = bool(compare_explorations(before, exploration).worse)
     else:
         has_failed = any(each.title in fail_on for each in exploration.results)
-    if has_failed or not exploration.left or allow_partial:
+    places = set[str]().union(*(each.run.places for each in exploration.results))
+    for name in (each for each in must_reach if each not in places):
+        hint = did_you_mean(name, sorted(places), kind="places that were reached")
+        message = "; ".join(filter(None, [f"no case has reached {name!r}", hint]))
+        print_message("must_reach: ", message, style="bold red", is_err=True)
+        has_failed = True
+    if has_failed or not exploration.left or allow_partial or exploration.discovery.stopped_after:
         return FAILED if has_failed else FINE
     hint = "a larger --budget runs them, -o allow_partial=true makes this a success"
     print_message("partial: ", f"the budget left out {pluralize(exploration.left, 'case')}; {hint}", is_err=True)

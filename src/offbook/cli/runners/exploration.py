@@ -274,6 +274,8 @@ class _Exploration:
             gave_up=gave_up_by(self._settings.gave_up),
             unchecked=frozenset(self._settings.tools),
             shard=self._shard,
+            until_quiet=options.until_quiet,
+            max_recovery_calls=options.max_recovery_calls,
         )
         self._announce()
         return Explorer(
@@ -410,7 +412,11 @@ class _Exploration:
             return FAILED
         allow_partial = self._options.allow_partial or self._shard is not None  # of a shard, `merge` says it
         return exploration_exit_code(
-            exploration, fail_on=self._fail_on, before=self._before, allow_partial=allow_partial
+            exploration,
+            fail_on=self._fail_on,
+            before=self._before,
+            allow_partial=allow_partial,
+            must_reach=self._options.must_reach,
         )
 
 

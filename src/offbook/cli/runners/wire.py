@@ -31,7 +31,7 @@ from offbook.recording.stores.locate import open_store
 from offbook.session.log import Log
 from offbook.settings import arguments_of
 from offbook.text import pluralize
-from offbook.tools.effects import EFFECTS_VARIABLE, Effect, read_effect_lines
+from offbook.tools.effects import EFFECTS_VARIABLE, Effect, read_effect_lines, split_reached
 from offbook.vendors import (
     keys_from_environment,
     named_base_urls,
@@ -163,7 +163,7 @@ class EffectReports:
                 raise problem
         data = self._file.read_bytes() if self._file.exists() else b""
         in_file = read_effect_lines(data, source=EFFECTS_VARIABLE, is_cut_off=is_cut_off)
-        return [*in_file, *(effect for session in server.sessions for effect in session.effects)]
+        return [*split_reached(in_file)[0], *(effect for session in server.sessions for effect in session.effects)]
 
     def __enter__(self) -> Self:
         return self

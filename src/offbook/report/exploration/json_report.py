@@ -9,8 +9,10 @@ from msgspec import UNSET, Struct, UnsetType
 
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase, HeatmapCell
+from offbook.explore.causes import Discovery
 from offbook.explore.compare import ExplorationComparison
 from offbook.explore.explorer import CaseResult, Coverage, Exploration, coverage_of
+from offbook.explore.recovery import Recovery, RecoverySummary, Spread, recovery_of, spread_of, summarize_recovery
 from offbook.explore.run import Run
 from offbook.explore.schedule import LeftOutFault, LeftOutGroup, in_case_order
 from offbook.explore.verdict import TITLES, FormerVerdict, Reason, Verdict, stored_assessment
@@ -59,6 +61,7 @@ class ExploredCaseReport(Struct, frozen=True, kw_only=True):
     faults: tuple[PlannedFault, ...]
     cells: tuple[HeatmapCell, ...]
     same_as: str | None
+    recovery: Recovery
     run: Run
 
 
@@ -94,6 +97,9 @@ class ExplorationReport(Struct, frozen=True, kw_only=True):
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     coverage: Coverage
+    discovery: Discovery
+    recovery: RecoverySummary | None
+    spread: tuple[Spread, ...]
     comparison: ComparisonReport | None
     clean: Run
     explored: tuple[ExploredCaseReport, ...]
@@ -122,6 +128,7 @@ class _StoredExploration(Struct, frozen=True, kw_only=True):
     left_out: tuple[LeftOutFault, ...] = ()
     left_groups: tuple[LeftOutGroup, ...] = ()
     left_orders: int = 0
+    discovery: Discovery = Discovery()
     is_complete: bool = True
     shard: ShardReport | None = None
     origin: ReportOrigin = NO_ORIGIN
@@ -145,6 +152,9 @@ def exploration_json(report_input: ReportInput) -> bytes:
         rows=tuple(exploration.rows),
         columns=tuple(exploration.columns),
         coverage=coverage_of(exploration),
+        discovery=exploration.discovery,
+        recovery=summarize_recovery(exploration),
+        spread=tuple(spread_of(exploration)),
         comparison=comparison_report(report_input.comparison),
         clean=exploration.clean,
         explored=(),
@@ -239,6 +249,7 @@ def _exploration(kept: _StoredExploration, source: str) -> Exploration:
         left_out=kept.left_out,
         left_groups=kept.left_groups,
         left_orders=kept.left_orders,
+        discovery=kept.discovery,
     )
 
 
@@ -254,6 +265,7 @@ def _case_report(explored: CaseResult, report_input: ReportInput) -> ExploredCas
         faults=explored.case.lines,
         cells=explored.case.cells,
         same_as=explored.same_as or None,
+        recovery=recovery_of(explored.run, report_input.exploration.clean),
         run=explored.run,
     )
 

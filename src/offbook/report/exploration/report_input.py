@@ -11,13 +11,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.explore.cases import FaultCase
+from offbook.explore.causes import cause_of, evidence_cause, first_line
 from offbook.explore.compare import ExplorationComparison, VerdictChange, compare_explorations
 from offbook.explore.explorer import CaseResult, Exploration
+from offbook.explore.recovery import describe_recovery, describe_spread
 from offbook.explore.results import pattern_like
 from offbook.explore.run import Run, RunFailure
 from offbook.explore.schedule import in_case_order
 from offbook.explore.verdict import FINDING_TITLES, Assessment
-from offbook.faults.site import MARK_LETTERS
 from offbook.shard import RunIdentity, Shard
 from offbook.text import pluralize
 
@@ -131,7 +132,7 @@ class FindingGroup(Struct, frozen=True):
         """The event of the finding, on one line."""
         causes = self._causes()
         if len(causes) == 1 or self.assessment.verdict != "crashed":
-            return _first_line(self.results[0])
+            return first_line(self.results[0])
         errors = Counter(line.partition(":")[0] for line, _ in causes)
         return f"it ended with an error that is not declared: {', '.join(errors)}"
 
@@ -148,8 +149,8 @@ class FindingGroup(Struct, frozen=True):
         """Return the first line of each cause with its number of cases."""
         lines: dict[str, str] = {}
         for each in self.results:
-            lines.setdefault(_cause(each), _first_line(each))
-        counts = Counter(map(_cause, self.results))
+            lines.setdefault(evidence_cause(each), first_line(each))
+        counts = Counter(map(evidence_cause, self.results))
         return [(line, counts[cause]) for cause, line in lines.items()]
 
 
@@ -158,18 +159,9 @@ def group_findings(exploration: Exploration) -> list[FindingGroup]:
     return _grouped(exploration, lambda each: cause_of(each)[1])
 
 
-def cause_of(result: CaseResult) -> tuple[str, str]:
-    """Return the common title and cause of a group of findings.
-
-    Errors that ended a run before any change share a group without a cause.
-    """
-    merely_ended = result.verdict == "crashed" and not result.run.effects
-    return result.title, "" if merely_ended else _cause(result)
-
-
 def causes_of_findings(exploration: Exploration) -> list[FindingGroup]:
     """Return the findings by their causes: each error that ended a run is one."""
-    return _grouped(exploration, _cause)
+    return _grouped(exploration, evidence_cause)
 
 
 def _grouped(exploration: Exploration, cause: Callable[[CaseResult], str]) -> list[FindingGroup]:
@@ -177,18 +169,6 @@ def _grouped(exploration: Exploration, cause: Callable[[CaseResult], str]) -> li
     for each in exploration.findings:
         causes.setdefault((each.title, cause(each)), []).append(each)
     return [FindingGroup(tuple(explored)) for explored in causes.values()]
-
-
-_PARTICULARS = re.compile(rf"\b(?:call \d+|HTTP \d+|\d+ times|(?:fault|injected)-[{MARK_LETTERS}]+)\b")
-
-
-def _cause(result: CaseResult) -> str:
-    """Return the first line of the evidence without case-specific parts: call numbers, marks."""
-    return _PARTICULARS.sub("…", _first_line(result))
-
-
-def _first_line(result: CaseResult) -> str:
-    return next(iter(result.evidence), "").partition("\n")[0]
 
 
 _CLASS = re.compile(r"(?:\w+\.)*([A-Z]\w*)(?=:|$)")
@@ -216,10 +196,12 @@ def exploration_totals(exploration: Exploration) -> str:
     """`44 cases, 13 findings: 1 repeated effect, 12 crashed, 31 recovered`, or `partial: 44 of 90 cases, …`"""
     counts = verdict_counts(exploration)
     found = pluralize(len(exploration.findings), "finding")
-    left = f"; the budget left out {pluralize(exploration.left, 'case')}" if exploration.left else ""
+    is_partial = exploration.left > 0 and not exploration.discovery.stopped_after
+    left = f"; the budget left out {pluralize(exploration.left, 'case')}" if is_partial else ""
     left += f"; {pluralize(exploration.left_orders, 'order')} of calls left out" if exploration.left_orders else ""
     ran = len(exploration.results)
-    cases = f"partial: {ran:,} of {pluralize(ran + exploration.left, 'case')}" if exploration.left else ""
+    of = f"{ran:,} of {pluralize(ran + exploration.left, 'case')}"
+    cases = f"partial: {of}" if is_partial else of if exploration.left else ""
     return f"{cases or pluralize(ran, 'case')}, {found}{counts and f': {counts}'}{left}"
 
 
@@ -260,6 +242,18 @@ def _unjudged_results(exploration: Exploration) -> list[tuple[str, int]]:
     return [(pattern, count) for pattern, count in patterns.most_common() if pattern]
 
 
+MEASURED_CASES = 20
+"""How many cases an exploration has at least whose measures say something."""
+
+
+def _measures(exploration: Exploration) -> Iterator[str]:
+    """Yield how the causes were found, what recovery took, and how far faults spread."""
+    if len(exploration.results) >= MEASURED_CASES or exploration.discovery.stopped_after:
+        yield from exploration.discovery.describe(left=exploration.left)
+        yield from describe_recovery(exploration)
+        yield from describe_spread(exploration)
+
+
 MAX_LEFT_OUT = 12
 
 
@@ -268,7 +262,7 @@ LEFT_OUT_HINT = "for the rest: a larger --budget, or a --shard for each of sever
 
 def exploration_notes(exploration: Exploration) -> Iterator[str]:
     """Yield notes on the totals: what to declare, what is not compared, what the budget left out, which cases share
-    runs.
+    runs, and what faults cost.
 
     Left-out cases are counted by group and by fault. Faults and families without a single case are named.
     """
@@ -285,13 +279,14 @@ def exploration_notes(exploration: Exploration) -> Iterator[str]:
     families = {each.case.family for each in exploration.results}
     for family in dict.fromkeys(each.family for each in left if each.family not in families):
         yield f"no fault of the family {family!r} was tried"
-    if left:
+    if left and not exploration.discovery.stopped_after:
         yield LEFT_OUT_HINT
     for noun, lines in (("case", 1), ("pair", 2)):
         results = tuple(each for each in exploration.results if len(each.case.lines) == lines)
         cases, runs = replace(exploration, results=results).shared
         if cases:
             yield f"{pluralize(cases, noun)} share {pluralize(runs, 'run')}: a lasting fault that was met only once"
+    yield from _measures(exploration)
 
 
 def left_out_by_group(exploration: Exploration) -> str:
@@ -331,7 +326,11 @@ def comparison_totals(comparison: ExplorationComparison) -> str:
     unknown = len(comparison.left_out)
     were = "was" if unknown == 1 else "were"
     findings = f"; {pluralize(unknown, 'earlier finding')} {were} not tried" if unknown else ""
-    return f"compared with before: {worse:,} worse, {others}, {comparison.same:,} the same{not_tried}{findings}"
+    dearer = pluralize(comparison.dearer, "case")
+    recovery = f"; {dearer} needed more calls to recover" if comparison.dearer else ""
+    return (
+        f"compared with before: {worse:,} worse, {others}, {comparison.same:,} the same{not_tried}{findings}{recovery}"
+    )
 
 
 def describe_change(change: VerdictChange) -> str:
