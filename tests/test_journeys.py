@@ -31,7 +31,7 @@ LIMITS = {
     "One HTTP request": 21,
     "Record one streamed call": 37,
     "One MCP tool call in replay": 22,
-    "One pytest test that records": 40,
+    "One pytest test that records": 41,
     "One explored case of a program": 101,
     "Explore one case": 65,
     "One scenario conversation": 17,
