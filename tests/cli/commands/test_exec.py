@@ -996,3 +996,26 @@ def test_a_config_beside_the_script_that_is_not_read_is_noted(execute, tmp_path)
     (tmp_path / "shop/agent.py").write_text("")
     err = execute("--replay", "run.json", "--", sys.executable, "shop/agent.py")[2]
     assert "note: shop/offbook.toml is not read: a config is looked for in the working folder, and above it\n" in err
+
+
+DETACHES = """
+import subprocess, sys
+stays = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+null = subprocess.DEVNULL
+subprocess.Popen(stays, start_new_session=True, stdin=int(sys.argv[1]), stdout=null, stderr=null)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="needs /proc")
+@pytest.mark.parametrize("detached", [True, False])
+def test_a_process_that_the_program_leaves_running_is_named(write, run_programs, detached):
+    write("run.json", '{"_version": 2, "any": {"content": "Hi"}}')
+    write("detaches.py", DETACHES if detached else "")
+    reader, writer = os.pipe()
+    os.set_inheritable(reader, True)
+    try:
+        _, _, err = run_programs("exec", "--replay", "run.json", "--", sys.executable, "detaches.py", str(reader))
+    finally:
+        os.close(writer)  # it ends
+        os.close(reader)
+    assert ("still running after the program has ended:" in err) is detached

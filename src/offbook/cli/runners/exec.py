@@ -41,7 +41,7 @@ from offbook.recording.tool_names import answered_tool_names, recorded_tool_name
 from offbook.recording.transaction import keep_recording, kept_beside
 from offbook.settings import unknown_tools
 from offbook.text import format_usd, pluralize
-from offbook.tools.child_process import program_hint
+from offbook.tools.child_process import describe_left_running, program_hint
 from offbook.vendors import agent_variables, named_base_urls
 from offbook.wire.intercept.program_network import ProgramNetwork
 from offbook.wire.proxy.upstream import missing_key_advice
@@ -222,8 +222,10 @@ def _run(command: list[str], options: ExecArguments, *, report: WireReportFile) 
         if options.record is not None and (end.is_late or end.code != FINE):
             keep_recording(open_store(options.record))  # one that is to be replaced stays as it was
         reported = effects.read(server, is_cut_off=end.is_late or end.code > SIGNALLED)
+        left = "" if options.open else describe_left_running(server.url)
     tally = tally_wire_calls(server, usage, options.fault_plan(), reported)
     tally = replace(tally, network=network.tally, cache=mcp.cache_counts(tally.cache))
+    tally = replace(tally, remarks=[*tally.remarks, left]) if left else tally
     if options.mcp is None and not options.run_tools and not any(Path(word).name == "offbook" for word in command[:3]):
         tally = _with_unseen(tally, options, command)
     return end, replace(tally, ignored_mcp=mcp.are_ignored(unused_tools))

@@ -65,6 +65,7 @@ from offbook.subjects.program.process import (
 )
 from offbook.subjects.program.python_command import parse_python_command
 from offbook.subjects.program.results import NO_PRODUCTS, Products, ProgramProducts
+from offbook.tools.child_process import describe_left_running
 from offbook.tools.effects import EFFECTS_URL_VARIABLE, EFFECTS_VARIABLE, Effect, prefer_reported, split_reached
 from offbook.vendors import (
     DUMMY_KEY,
@@ -381,6 +382,8 @@ class ProgramSubject:
         """Kill the running programs, stop the server, and restore the result files."""
         self.stop()
         self._forks.close()
+        if left := describe_left_running(self._server.url):
+            self._notices.warn(left)
         self._server.stop()
         self._network.close()
         self._products.close()
