@@ -230,6 +230,14 @@ def test_an_exact_replay_answers_equal_requests_alone(face, replaying):
     assert run.ask(FOLDERS[0], "greet") == said("one")
 
 
+@over("home folders")
+def test_what_a_mask_of_the_recording_matches_does_not_count(face, replaying):
+    rules = {"_meta": {"normalise": {"mask": ["(?<=run )[0-9a-f]+"]}}}
+    run = replaying(face, {"greet": [Entry("one", "look into run 17ab")]}, more=rules)
+    assert run.ask("look at run 93cd", "greet").kind == "miss"
+    assert run.ask("look into run 93cd", "greet") == said("one")
+
+
 @over("an environment")
 def test_what_a_program_says_of_its_run_does_not_count(face, replaying):
     old, new = (f"<env>session id: {each}</env> Who are you?" for each in IDS)

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import termios
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import get_args
 
@@ -132,6 +133,26 @@ def test_a_program_is_answered_from_the_recording(execute):
     assert code == 0
     assert out == "Hello!\nBye!\n"
     assert err == "offbook: 2 calls, 2 served (run.json)\n"
+
+
+@pytest.fixture
+def of_january(execute, record):
+    """`asked.json`, which was recorded on January 5th, 2026, and says so."""
+    path = Path(record("asked.json", question="Today's date is 2026-01-05.", first="Fine."))
+    path.write_text(re.sub(r'"recorded_at": "[^"]*"', '"recorded_at": "2026-01-05T12:00:00.000Z"', path.read_text()))
+    return f"Today's date is {datetime.now(UTC):%Y-%m-%d}."
+
+
+def test_what_differed_and_did_not_count_is_counted(execute, of_january):
+    code, out, err = execute("--replay", "asked.json", "--report", "r.json", "--", *ASK, of_january)
+    assert (code, out) == (0, "Fine.\n")
+    assert "matched: 1 call but for a date or time\n" in err
+    assert json.loads(Path("r.json").read_text())["but_for"] == {"a date or time": 1}
+
+
+def test_an_exact_replay_answers_equal_requests_alone(execute, of_january):
+    assert execute("--exact", "--replay", "asked.json", "--", *ASK, of_january)[:2] == (3, "status 422\n")
+    assert execute("--exact", "--replay", "asked.json", "--", *ASK, "Today's date is 2026-01-05.")[0] == 0
 
 
 def test_calls_are_events_and_metrics(execute):

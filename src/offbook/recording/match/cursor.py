@@ -21,7 +21,13 @@ from offbook.messages import JsonObject, Response
 from offbook.recording.format.document import E
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.keys import is_fingerprint
-from offbook.recording.match.fingerprint import NormaliseRules, canonical_bytes, normalise_fields, without_nulls
+from offbook.recording.match.fingerprint import (
+    NormaliseRules,
+    apply_rules,
+    canonical_bytes,
+    normalise_fields,
+    without_nulls,
+)
 from offbook.recording.match.harmless import Comparison, HarmlessDifference, PlainText, without_temporary_names
 from offbook.recording.match.moments import UNKNOWN_TIMES, RunTimes
 from offbook.recording.redact.rules import has_rules_in_force, mask_text
@@ -358,8 +364,8 @@ class AlikeRequests:
 
     def _plain(self, fields: JsonObject) -> JsonObject:
         if "messages" in fields:
-            fields = normalise_fields(fields | {"messages": without_nulls(fields["messages"])}, self._rules)
-        return fields
+            return normalise_fields(fields | {"messages": without_nulls(fields["messages"])}, self._rules)
+        return apply_rules(fields, self._rules)
 
 
 def plain_text(rules: NormaliseRules) -> PlainText:
@@ -432,8 +438,9 @@ class AlikeArguments:
             for stored in self._calls_of(key):
                 meaning = self.recorded_meaning(stored)
                 if meaning is not None and stored.fingerprint is not None:
+                    meaning = self._normalised(meaning)
                     known.setdefault(self._hash(meaning), {})[stored.fingerprint] = meaning
-        own, found = self.meaning(key, arguments), list[tuple[str, HarmlessDifference]]()
+        own, found = self._normalised(self.meaning(key, arguments)), list[tuple[str, HarmlessDifference]]()
         for fingerprint, meaning in self._known[key].get(self._hash(own), {}).items():
             compared = Comparison(UNKNOWN_TIMES, plain_text(self._rules))
             if compared.is_same_value(meaning, own):
@@ -452,6 +459,10 @@ class AlikeArguments:
 
     def note_served(self, stored: StoredExchange[ToolExchange]) -> None:
         """Note what a caller has been given."""
+
+    def _normalised(self, meaning: JsonObject) -> JsonObject:
+        cleaned: JsonObject = apply_rules({"arguments": meaning}, self._rules).get("arguments", {})
+        return cleaned
 
     def _calls_of(self, key: str) -> Iterator[StoredExchange[ToolExchange]]:
         stored = self._index.repeating(key) or self._index.find(key=key, fingerprint=None, after=-1)
