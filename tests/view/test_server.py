@@ -53,7 +53,10 @@ def test_runs_come_in_pages_searched_filtered_and_sorted(ask):
 
 
 def test_runs_are_found_by_what_was_said_called_and_failed(ask):
-    assert ids(ask("/api/runs", q="it is lost find_order", kind="recording")) == ["refund-tuesday.json", "refund-monday.json"]
+    assert ids(ask("/api/runs", q="it is lost find_order", kind="recording")) == [
+        "refund-tuesday.json",
+        "refund-monday.json",
+    ]
     assert ids(ask("/api/runs", q="http_error", kind="recording")) == ["refund-tuesday.json"]
 
 
