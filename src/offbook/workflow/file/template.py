@@ -23,7 +23,7 @@ class Template(Struct, frozen=True):
     """A string with placeholders.
 
     A placeholder is a path of keys and list positions, `{state.items.0.name}` or `{state.items[0].name}`: no format,
-    no conversion, no attribute. `{{` and `}}` are literal braces. Placeholders in the filled-in values are not expanded.
+    no conversion, no attribute. `{{` and `}}` are literal braces. Placeholders in filled-in values are not expanded.
     """
 
     parts: tuple[str | ValuePath, ...]
