@@ -211,14 +211,14 @@ class ScriptedModels(RecordedModels):
         """Whether this is the first run, which writes the script."""
         return self._run.is_first
 
-    def look_up(self, call: Call, step: str | None) -> ExchangeMatch[Exchange]:
+    def _look_up(self, call: Call, step: str | None) -> ExchangeMatch[Exchange]:
         if self.has_ended:
             return MISSING
         key = (step or "", call.request_hash)
         scripted = self._run.next_answer(key)
         if scripted is not None:
             return scripted
-        match = super().look_up(call, step)
+        match = super()._look_up(call, step)
         is_answer = match.mismatch is None
         if is_answer and self._run.accepts(key, None if match.stored is None else match.stored.fingerprint):
             is_model_call = self._run.is_first and call.request is not None
@@ -275,7 +275,8 @@ class ScriptedModels(RecordedModels):
         if self.on_miss == "default":
             return ExchangeMatch("default")
         answer = self.script.conversations.answer(step or "", call.request, self._continuation, self._mark)
-        return ExchangeMatch("default", answer.stored, given=answer.response if answer.stored is None else None)
+        match = ExchangeMatch("default", answer.stored, given=answer.response if answer.stored is None else None)
+        return match.with_folders(call.renames)
 
     def end(self) -> None:
         """Answer nothing any more: a run that was stopped must not go on, even if it has swallowed the refusal."""

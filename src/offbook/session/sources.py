@@ -25,7 +25,8 @@ from offbook.recording.match.cursor import (
     SharedToolCursor,
     is_named_in,
 )
-from offbook.recording.match.fingerprint import agentloom_fingerprints
+from offbook.recording.match.fingerprint import NO_RULES, agentloom_fingerprints
+from offbook.recording.match.folders import other_homes
 from offbook.recording.stores.store import Claim, SharedPosition
 from offbook.session.call import Call
 from offbook.session.log import Log, LoggedCursor, Served
@@ -108,6 +109,22 @@ class RecordedModels(Source[Exchange]):
         return match
 
     def look_up(self, call: Call, step: str | None) -> ExchangeMatch[Exchange]:
+        """Return what answers a call with the folders of this run, or else why nothing does.
+
+        Raises:
+            RecordingMismatchError: the answer names a folder, and it is not known which one of this run that is.
+        """
+        return self._with_folders(call, self._look_up(call, step))
+
+    def _with_folders(self, call: Call, match: ExchangeMatch[Exchange]) -> ExchangeMatch[Exchange]:
+        renames, stored = call.renames, match.stored
+        if stored is None or match.mismatch is not None or stored.fingerprint is None or not self.tape.rules.home_paths:
+            return match.with_folders(renames)
+        if stored.fingerprint != call.request_hash or self.tape.rules is not NO_RULES:
+            renames = renames.plus(other_homes(bytes(stored.exchange.request), call.fields))
+        return match.with_folders(renames)
+
+    def _look_up(self, call: Call, step: str | None) -> ExchangeMatch[Exchange]:
         """Return what answers a call, or else why nothing does."""
         match = self._match(call, step)
         if match.mismatch is None:
@@ -172,7 +189,7 @@ class CachedModels(RecordedModels):
         super().__init__(tape, SharedCursor(cache.reader))
         self._cache = cache
 
-    def look_up(self, call: Call, step: str | None) -> ExchangeMatch[Exchange]:
+    def _look_up(self, call: Call, step: str | None) -> ExchangeMatch[Exchange]:
         found = MISSING
 
         def is_answered() -> bool:
@@ -203,7 +220,7 @@ class ClaimedModels(RecordedModels):
         super().__init__(tape, PositionCursor(tape.reader))
         self._position, self._claimed = position, set[int]()
 
-    def look_up(self, call: Call, step: str | None) -> ExchangeMatch[Exchange]:
+    def _look_up(self, call: Call, step: str | None) -> ExchangeMatch[Exchange]:
         for count in AHEAD:
             found = self._look_ahead(call, step, count)
             left = {
@@ -241,14 +258,14 @@ class ClaimedModels(RecordedModels):
 
     def _look_ahead(self, call: Call, step: str | None, count: int) -> list[ExchangeMatch[Exchange]]:
         """Return what answers the call, and what would if that had been served, up to so many."""
-        found = [super().look_up(call, step)]
+        found = [super()._look_up(call, step)]
         with self._cursor.supposing() as suppose:
             while len(found) < count and self._is_answer(found[-1]):
                 stored = found[-1].stored
                 if stored is None or self._cursor.is_used(stored):
                     break
                 suppose(stored)
-                found.append(super().look_up(call, step))
+                found.append(super()._look_up(call, step))
         return found
 
 

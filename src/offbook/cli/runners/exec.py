@@ -36,6 +36,7 @@ from offbook.cli.runners.wire import (
 )
 from offbook.errors import InputError
 from offbook.messages import tool_results
+from offbook.recording.match.folders import NOWHERE, FolderMap, RunFolders
 from offbook.recording.stores.locate import open_store
 from offbook.recording.tool_names import answered_tool_names, recorded_tool_names
 from offbook.recording.transaction import keep_recording, kept_beside
@@ -201,7 +202,7 @@ def _run(command: list[str], options: ExecArguments, *, report: WireReportFile) 
         McpServers(options, os.environ, sink=sink) as mcp,
         ProgramNetwork(options.network, os.environ) as network,
         WireServer(
-            replace(wire_options, sink=sink),
+            replace(wire_options, sink=sink, folders=_folders(options)),
             port=options.port,
             token="" if options.open else network.token,
             mount=mcp.hub,
@@ -227,6 +228,12 @@ def _run(command: list[str], options: ExecArguments, *, report: WireReportFile) 
     if options.mcp is None and not options.run_tools and not any(Path(word).name == "offbook" for word in command[:3]):
         tally = _with_unseen(tally, options, command)
     return end, replace(tally, ignored_mcp=mcp.are_ignored(unused_tools))
+
+
+def _folders(options: ExecArguments) -> FolderMap:
+    """Return the folders of the program, by their names in the recording that it makes."""
+    today = RunFolders.of(os.environ, work=Path.cwd())
+    return FolderMap(today if options.record else NOWHERE, today)
 
 
 def _with_unseen(tally: WireTally, options: ExecArguments, command: Sequence[str]) -> WireTally:
