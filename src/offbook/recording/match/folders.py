@@ -19,7 +19,7 @@ import orjson
 from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.codecs.framing import splitter_for
+from offbook.codecs.framing import escape_line_breaks, splitter_for
 from offbook.decoding import convert
 from offbook.errors import RecordingFormatError, RecordingMismatchError
 from offbook.messages import JsonObject
@@ -270,8 +270,9 @@ class _Document(Struct, frozen=True):
 
     @classmethod
     def of(cls, text: str) -> _Document:
-        for first, last in ((0, len(text) - 1), (text.find("{"), text.rfind("}"))):
-            if 0 <= first < last and text[first] in "{[ \t\r\n":
+        whole = len(text) - len(text.lstrip()), len(text.rstrip()) - 1
+        for first, last in (whole, (text.find("{"), text.rfind("}"))):
+            if 0 <= first < last and text[first] in "{[":
                 try:
                     value = orjson.loads(text[first : last + 1])
                 except orjson.JSONDecodeError:
@@ -284,13 +285,13 @@ class _Document(Struct, frozen=True):
         """Return the text with another value; the same text if it has that value."""
         if isinstance(value, str):
             return value
-        data = orjson.dumps(value).decode()
-        is_same = data == orjson.dumps(_Document.of(self.text).value).decode()
-        return self.text if is_same else f"{self.before}{data}{self.after}"
+        data = orjson.dumps(value)
+        is_same = data == orjson.dumps(_Document.of(self.text).value)
+        return self.text if is_same else f"{self.before}{escape_line_breaks(data).decode()}{self.after}"
 
 
 class FolderMap(Struct, frozen=True, dict=True):
-    """The folders of a run (`today`) by those of the recording that answers it (`recorded`), and the other way round."""
+    """The folders of a run (`today`) by those of the recording that answers it (`recorded`), and the other way."""
 
     recorded: RunFolders = NOWHERE
     today: RunFolders = NOWHERE
