@@ -769,7 +769,7 @@ class WireSession(Session, Served):
         return self.note(attempt, vendor_refusal(codec, refusal), CallOutcome("missed"))
 
     def _answer_miss(self, attempt: CallAttempt, error: RecordingMismatchError) -> HttpResponse:
-        error = self.faults.explain(error.replace(hint=error.hint or _MISS_HINTS[error.kind]), attempt.site)
+        error = self.faults.explain(error.replace(hint=_MISS_HINTS[error.kind]), attempt.site)
         self._report_miss(attempt, error)
         scripted = self.source if isinstance(self.source, ScriptedModels) else None
         match = None if scripted is None else scripted.continued(attempt.parsed, attempt.step_id)

@@ -232,9 +232,9 @@ NO_RENAMES: Renames = Renames()
 
 def _unknown_folder(folder: str) -> RecordingMismatchError:
     return RecordingMismatchError(
-        f"the recorded answer names the folder {folder}, and this run has several folders in its place, or none",
+        f"the recorded answer names the folder {folder}, and this run has several folders in its place, or none: "
+        "record it again here, or run it in the folders of the recording",
         kind="drifted",
-        hint="record it again here, or run it with the folders that were recorded",
     )
 
 
