@@ -121,7 +121,7 @@ class RecordedModels(Source[Exchange]):
         if stored is None or match.mismatch is not None or stored.fingerprint is None or not self.tape.rules.home_paths:
             return match.with_folders(renames)
         if stored.fingerprint != call.request_hash or self.tape.rules is not NO_RULES:
-            renames = renames.plus(other_homes(bytes(stored.exchange.request), call.fields))
+            renames = renames.plus(other_homes(bytes(stored.exchange.request), call.fields) | match.folders)
         return match.with_folders(renames)
 
     def _look_up(self, call: Call, step: str | None) -> ExchangeMatch[Exchange]:

@@ -280,7 +280,8 @@ class ExploredRun(Struct, frozen=True):
     """One run of an exploration: see `ScriptedModels`. The parts of its answers are due on `clock`.
 
     If the run also has calls outside HTTP, `numbers` and `fault_log` are those of all its calls. `tool_script` is the
-    script of a program's function tools, `declarations` are the declarations about its tools, `folders` those of the run.
+    script of a program's function tools, `declarations` are the declarations about its tools, `folders`
+    the folders of the run.
     """
 
     script: ModelScript

@@ -39,8 +39,8 @@ class ExchangeMatch(Struct, Generic[E], frozen=True, gc=False):
 
     `but_for` names what differs and does not count, like `a time`: it is empty if the requests are equal.
     In an exploration, `script_key` is the place of the answer in the script, and `fields` are what the clean run has
-    asked there. `given` is the response to a request that was never recorded. `renamed` is what was recorded with the
-    folders of this run, if they have other names.
+    asked there. `given` is the response to a request that was never recorded. `folders` are recorded names of
+    folders with those that the request has, and `renamed` is what was recorded with the folders of this run.
     """
 
     matched_by: MatchedBy
@@ -50,6 +50,7 @@ class ExchangeMatch(Struct, Generic[E], frozen=True, gc=False):
     fields: bytes = b""
     given: Response | None = None
     but_for: tuple[str, ...] = ()
+    folders: dict[str, str] = {}
     renamed: E | None = None
 
     @property
@@ -314,7 +315,7 @@ class AlikeRequests:
         for fingerprint, difference in self.find(fields, began):
             match = cursor.match(step_id, fingerprint)
             if match.mismatch is None and not (match.stored and is_named_in(match.stored.exchange, difference)):
-                return replace(match, but_for=difference.kinds)
+                return replace(match, but_for=difference.kinds, folders=difference.folders)
         return None
 
     def find(self, fields: JsonObject, began: datetime) -> list[tuple[str, HarmlessDifference]]:
