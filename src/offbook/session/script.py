@@ -418,9 +418,13 @@ class ScriptedTools(RecordedTools):
         """
         if is_mcp_key(tool):
             return super().find(tool, arguments, fingerprint)
+        if self.folders.is_needed:
+            arguments, _ = self.as_recorded(arguments)
         if self._models.has_ended:
             raise self.refusal(tool, arguments, MISSING_TOOL)
-        match = self._after_effect(tool, arguments, fingerprint) or self.look_up(tool, arguments, fingerprint)
+        later = self._after_effect(tool, arguments, fingerprint)
+        renames = self.folders.renames()
+        match = self.look_up(tool, arguments, fingerprint) if later is None else later.with_folders(renames)
         if match.mismatch is None:
             return match
         refusal = self.refusal(tool, arguments, match)
@@ -428,7 +432,7 @@ class ScriptedTools(RecordedTools):
         if self._run.is_first or self._models.on_miss in ("stop", "live"):
             self._models.end()
             raise refusal
-        return self.continued(tool, arguments, refusal)
+        return self.continued(tool, arguments, refusal).with_folders(renames)
 
     # After an effect whose answer was lost, an agent that reads back must not be told that nothing has happened: it
     # would be accused of the repeat that this leads to.
@@ -483,14 +487,14 @@ class ScriptedTools(RecordedTools):
         self.continued_by = NEAREST_RESULT
         return ExchangeMatch("default", nearest_success(self.index, tool, arguments))
 
-    def look_up(self, tool: str, arguments: JsonObject, fingerprint: str = "") -> ExchangeMatch[ToolExchange]:
+    def _look_up(self, tool: str, arguments: JsonObject, fingerprint: str = "") -> ExchangeMatch[ToolExchange]:
         if is_mcp_key(tool):
-            return super().look_up(tool, arguments, fingerprint)
+            return super()._look_up(tool, arguments, fingerprint)
         key = (tool, fingerprint or hash_arguments(arguments))
         scripted = self._run.next_answer(key)
         if scripted is not None:
             return scripted
-        match = super().look_up(tool, arguments, fingerprint)
+        match = super()._look_up(tool, arguments, fingerprint)
         is_by_hand = match.stored is None or match.stored.fingerprint is None
         if match.mismatch is None and (self._run.is_first or not is_by_hand):
             return replace(match, script_key=key)

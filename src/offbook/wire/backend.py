@@ -22,7 +22,7 @@ from offbook.faults.log import FaultLog
 from offbook.recording.call_cache import CacheCounts
 from offbook.recording.latency import Latency
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules
-from offbook.recording.match.folders import SAME_FOLDERS, FolderMap, FolderNotes
+from offbook.recording.match.folders import SAME_FOLDERS, FolderMap, FolderNotes, RunFolders
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import PositionedReader
 from offbook.session.log import Log, Served
@@ -352,6 +352,8 @@ class WireBackend:
         given = self._options.folders
         today = given.today if explored_run is None else explored_run.folders
         recorded = given.recorded if tape is None else tape.folders.or_else(given.recorded)
+        if self._options.exact:  # a copy of a folder is another one in each run, and no difference
+            recorded = RunFolders(work=recorded.work if given.recorded.work else ())
         folders = FolderMap(recorded, today)
         return folders if folders.is_needed else SAME_FOLDERS
 
@@ -388,6 +390,12 @@ class WireBackend:
         )
 
     def _tool_source(self, session: WireSession) -> RecordedTools | None:
+        source = self._open_tool_source(session)
+        if source is not None:
+            source.folders = session.folders
+        return source
+
+    def _open_tool_source(self, session: WireSession) -> RecordedTools | None:
         """Return the source of recorded results for a session's tools."""
         if session.tool_script is not None:
             from offbook.wire.tools import SessionTools  # noqa: PLC0415 - only explored programs have scripts

@@ -362,8 +362,11 @@ class FolderNotes:
         self._folders, self.named = folders, NOWHERE
 
     def rename(self, exchange: E) -> E:
-        """Return what is to be recorded of an exchange. Raises like `Renames.text`."""
-        return self._folders.to_record.exchange(exchange)
+        """Return what is to be recorded of an exchange."""
+        names = self._folders.to_record
+        if isinstance(exchange, ToolExchange) and isinstance(exchange.arguments, dict):
+            exchange = cast("E", replace(exchange, arguments=names.value(exchange.arguments)))
+        return names.exchange(exchange)
 
     def note(self, exchange: AnyExchange, meta: JsonObject) -> JsonObject | None:
         """Return the metadata of a recording with the folders that an exchange names; None if it has them."""
