@@ -24,6 +24,7 @@ from offbook.explore.options import CRASH_VARIANTS, MCP_VARIANTS, PROGRAM_VARIAN
 from offbook.explore.run import (
     CASE_VARIABLE,
     ErrorKind,
+    ModelCall,
     Run,
     RunFailure,
     ToolRun,
@@ -339,7 +340,7 @@ class ProgramSubject:
             diverged=self._diverged(session),
             continued_by=session.continued_by,
             hung=hung,
-            aliases=self._aliases(session.name, files) | ({} if working is None else {str(working): "$PWD"}),
+            aliases=self._aliases(session.name, files) | _working_aliases(session, working),
             products=NO_PRODUCTS,
         )
 
@@ -360,6 +361,8 @@ class ProgramSubject:
             self._products.check_clean(ended.products)
             if self._mcp is not None:
                 self._mcp.check_reached()
+            if self._working is not None:
+                self._notices.remark("the result is what a run changes in its folder; what it prints is not compared")
         tool_count = len(ended.observer.tool_calls) + len(ended.observer.program_tools)
         most = max_calls_after(len(ended.observer.calls) + tool_count)
         self._taken = frozenset(call.tool for call in ended.observer.program_tools)
@@ -477,7 +480,8 @@ class ProgramSubject:
         }
 
     def _run_of(self, ended: _EndedRun) -> Run:
-        calls, session, aliases = ended.observer.calls, ended.session, ended.aliases
+        session, aliases = ended.session, ended.aliases
+        calls = [_asking(each, aliases) for each in ended.observer.calls] if self._working else ended.observer.calls
         retries = ended.observer.retries
         taken = self._taken | {call.tool for call in ended.observer.program_tools}
         inferred = ended.observer.inferred_tools(observed=taken)
@@ -491,7 +495,7 @@ class ProgramSubject:
             result=None if ended.hung else result | written,
             broken=ended.products.broken,
             error=self._error(ended.exit, aliases),
-            calls=calls,
+            calls=tuple(calls),
             tools=(*self._observed_tools(ended.observer, aliases), *inferred_runs(tools, self._declarations)),
             effects=(*observed, *self._effects([_with_aliases(each, aliases) for each in ended.reported], tools)),
             unseen=tuple(each for each in unseen_calls(tools) if each.tool not in self._reporting),
@@ -542,6 +546,16 @@ class ProgramSubject:
         kind: ErrorKind = "declared" if declared_as else "undeclared" if is_crashed else "gave up"
         name = f"exit {ended.code}" if ended.code > 0 else f"signal {-ended.code}"
         return RunFailure(kind, name, normalize_text(error_line(ended.stderr), aliases), declared_as)
+
+
+def _working_aliases(session: WireSession, working: Path | None) -> dict[str, str]:
+    """Return the name of a working folder in all runs, by what this run and its recording call it."""
+    return {} if working is None else dict.fromkeys((str(working), *session.folders.recorded.work), "$PWD")
+
+
+def _asking(call: ModelCall, aliases: Mapping[str, str]) -> ModelCall:
+    """Return a model call with the names that are the same in every run in what its answer asks for."""
+    return replace(call, asks_for=tuple((tool, normalize_texts(args, aliases)) for tool, args in call.asks_for))
 
 
 def _with_aliases(call: _Call, aliases: Mapping[str, str]) -> _Call:
