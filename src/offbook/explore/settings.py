@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from offbook.errors import InputError
 from offbook.settings import Option, ToolSettings
 from offbook.text import compile_pattern, did_you_mean
-from offbook.wire.settings import EXACT, LENIENT_REQUESTS, BaseUrlVars, BlockNetwork, Intercept, InterceptHosts
+from offbook.wire.settings import EXACT, LENIENT_REQUESTS, BaseUrlVars, BlockNetwork, Intercept, InterceptHosts, Workdir
 
 if TYPE_CHECKING:
     from offbook.explore.options import Deadlines, Divergence
@@ -215,6 +215,7 @@ class ExploreSettings(AgentSettings, frozen=True, kw_only=True, omit_defaults=Tr
             is_path=True,
         ),
     ] = ()
+    workdir: Workdir = None
     fresh: Annotated[bool, Option("Start a Python or Node program anew for every case, in real time.")] = False
     base_url_vars: BaseUrlVars = ()
     intercept: Intercept = False
@@ -473,4 +474,14 @@ class ExploreArguments(ExploreSettings, frozen=True, kw_only=True):
         return replace(self, **{name: getattr(given, name) for name in unfit})
 
 
-_PROGRAM_OPTIONS = ("effects", "results", "check", "state_of", "keep", "intercept", "intercept_hosts", "block_network")
+_PROGRAM_OPTIONS = (
+    "effects",
+    "results",
+    "check",
+    "state_of",
+    "keep",
+    "workdir",
+    "intercept",
+    "intercept_hosts",
+    "block_network",
+)
