@@ -82,7 +82,7 @@ class Source(Served, Generic[E]):
 
     @property
     def log(self) -> Log:
-        return Log([LoggedCursor(self._cursor)])
+        return Log([LoggedCursor(self._cursor, but_for=self.tape.but_for)])
 
 
 class RecordedModels(Source[Exchange]):
@@ -377,7 +377,7 @@ class RecordedTools(Source[ToolExchange]):
 
     def log_of(self, servers: Iterable[str]) -> Log:
         """Return what was served of the tools of these MCP servers."""
-        return Log(LoggedCursor(self._cursor, prefix=f"{server}.") for server in servers)
+        return Log(LoggedCursor(self._cursor, prefix=f"{server}.", but_for=self.tape.but_for) for server in servers)
 
 
 class CachedTools(RecordedTools):
