@@ -8,8 +8,11 @@ import os
 import stat
 from pathlib import Path
 
-_SAFE = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+from offbook.system import os_flag
+
+_NO_FOLLOW = os_flag("O_NOFOLLOW")
+_SAFE = os_flag("O_CLOEXEC") | os_flag("O_NONBLOCK") | os_flag("O_NOCTTY") | os_flag("O_BINARY")
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW | os_flag("O_CLOEXEC") | os_flag("O_BINARY")
 _DESCRIPTORS = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 _KINDS = {
     stat.S_IFIFO: "a named pipe",
@@ -39,7 +42,7 @@ def open_regular(path: str | os.PathLike[str], flags: int, mode: int = 0o666, *,
         OSError: the file cannot be opened, or is not a regular file.
     """
     try:
-        fd = os.open(path, flags | _SAFE | (0 if follow else os.O_NOFOLLOW), mode)
+        fd = os.open(path, flags | _SAFE | (0 if follow else _NO_FOLLOW), mode)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO):
             _check_kind(path, Path(path).stat(follow_symlinks=follow).st_mode)

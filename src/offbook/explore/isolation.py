@@ -8,7 +8,6 @@ child. So it is safe to fork while other threads run, as those of pytest-xdist d
 from __future__ import annotations
 
 import faulthandler
-import fcntl
 import gc
 import os
 import random
@@ -27,6 +26,7 @@ from typing import ClassVar, NoReturn
 from msgspec import Struct
 
 from offbook.clock import VIRTUAL_EPOCH
+from offbook.errors import InputError
 from offbook.tools.child_process import kill_group
 from offbook.virtual_time import TimeReferences, VirtualTime
 
@@ -216,6 +216,8 @@ def _beyond_standard_files(file: int) -> int:
     """Return a file under a number above 2: lower ones are free if this process was started without them."""
     if file > 2:
         return file
+    import fcntl  # noqa: PLC0415 - Windows has none
+
     moved = fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 3)
     os.close(file)
     return moved
@@ -240,6 +242,10 @@ def fork_quietly() -> int:
         else:
             print_error(event)
 
+    if not hasattr(os, "fork"):
+        raise InputError(
+            "cases run in forked processes, which Windows does not have", hint="run it in WSL or a container"
+        )
     with _forking:
         print_error, sys.unraisablehook = sys.unraisablehook, keep
         try:

@@ -47,10 +47,10 @@ def program_hint(name: str) -> str:
     return near if is_other else f"type: … -- {interpreter} {shlex.quote(name)}"
 
 
-def kill_group(leader: int, number: signal.Signals = signal.SIGKILL) -> None:
+def kill_group(leader: int, number: signal.Signals | None = None) -> None:
     """Send a signal, by default SIGKILL, to a process group. Does nothing if nothing is left of the group."""
     with suppress(ProcessLookupError, PermissionError):  # macOS reports a group of ended processes as not permitted
-        os.killpg(leader, number)
+        os.killpg(leader, signal.SIGKILL if number is None else number)
 
 
 ENDING_GRACE_S, LOOK_S = 0.5, 0.02

@@ -18,6 +18,7 @@ from offbook.errors import InputError
 from offbook.messages import JsonObject
 from offbook.recording.format.document import AnyExchange, Document
 from offbook.recording.format.exchange import Exchange, ToolExchange, is_conditional
+from offbook.system import on_fork, os_flag
 from offbook.text import did_you_mean_file
 
 E_co = TypeVar("E_co", bound=AnyExchange, covariant=True)
@@ -327,7 +328,7 @@ def create_sibling(path: Path) -> Path:
     while True:
         sibling = path.with_name(f"{path.name}.fresh-{next(numbers)}")
         try:
-            os.close(os.open(sibling, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
+            os.close(os.open(sibling, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os_flag("O_CLOEXEC"), mode))
         except FileExistsError:  # of a run that is in progress, or was killed
             continue
         return sibling
@@ -383,7 +384,7 @@ def _release_after_fork() -> None:
     _forking.release()
 
 
-os.register_at_fork(before=_close_before_fork, after_in_parent=_release_after_fork, after_in_child=_release_after_fork)
+on_fork(before=_close_before_fork, after=_release_after_fork)
 
 
 def log_warning(logger: str, message: str, *values: object) -> None:

@@ -6,7 +6,6 @@ command has the placeholder `{keep}`, each run has a copy instead, and the folde
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from threading import Lock
 
 from offbook.errors import InputError
 from offbook.private_folder import PrivateFolder
+from offbook.system import lock_file
 
 PLACEHOLDER = "{keep}"
 _BACKUP, _COPY, _OLD, _LOCK = ".offbook-backup", ".offbook-copy", ".offbook-old", ".offbook-lock"
@@ -109,7 +109,7 @@ class _SharedFolder:
         with _readable_errors(self.name):
             lock = os.open(self._beside(_LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(lock, wait=False)
         except BlockingIOError:
             os.close(lock)
             raise InputError("another exploration keeps this folder", source=f"--keep {self.name}") from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shlex
 import shutil
@@ -28,6 +27,7 @@ from offbook.subjects.program.process import (
     ProgramProcess,
     check_command,
 )
+from offbook.system import lock_file
 from offbook.text import shorten
 from offbook.working_folder import WorkingFolder
 
@@ -140,7 +140,7 @@ class SharedFiles:
         try:
             self._backup.mkdir(exist_ok=True)
             lock = os.open(self._backup, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(lock, wait=False)
         except BlockingIOError:
             os.close(lock)
             hint = "wait for its end, or explore in another folder, or let the program write to $TMPDIR"
