@@ -1,4 +1,4 @@
-"""The record of one run: its calls, the chunks of its streams, how it ended, and the sites at which it can fail."""
+"""The record of one run: its calls, the chunks of its streams, its ending, and its possible fault sites."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MAX_TOOL_PLACES = 8
 
 
 class ChunkKinds:
-    """Tells the kinds of the chunks of one stream, in order."""
+    """Determines the kinds of one stream's chunks, in order."""
 
     def __init__(self) -> None:
         self._scans: dict[int, _JsonScan] = {}
@@ -52,7 +52,7 @@ class ChunkKinds:
 
 
 class _JsonScan:
-    """Reads JSON piece by piece, and knows whether it is inside a key or a value."""
+    """Reads JSON piece by piece, and tracks whether it is inside a key or a value."""
 
     def __init__(self) -> None:
         self._open: list[str] = []
@@ -60,7 +60,7 @@ class _JsonScan:
 
     @property
     def place(self) -> _ToolChunk:
-        """Where the JSON so far ends."""
+        """The place at the end of the JSON so far."""
         if self._in_string:
             return "tool_key" if self._expects_key else "tool_value"
         return "tool_value" if self._in_scalar else "tool_call"
@@ -94,10 +94,10 @@ class _JsonScan:
 
 
 def places_in(chunks: Sequence[ChunkKind]) -> Iterator[tuple[str, int]]:
-    """Yield the places in a stream by name, as the number of chunks before them.
+    """Yield the named places in a stream, as numbers of chunks before them.
 
-    They are before it starts, inside text, inside tool calls, and before its end. Inside tool calls, all are if they
-    are few; else the first and the last one, and one each inside a key and a value of the arguments.
+    They are before it starts, inside text, inside tool calls, and before its end. Inside tool calls, a few are all
+    used; of many, the first and the last, and one each inside a key and a value of the arguments.
     """
     yield "start", 0
     texts = [place for place, kind in enumerate(chunks) if kind == "text"]
@@ -180,8 +180,8 @@ class ToolRun(Struct, frozen=True, kw_only=True):
     """One call of a tool. `call` counts the calls of this tool from 1.
 
     `has_run` is whether the tool itself ran, which a fault may prevent, and `has_failed` whether it then raised or
-    returned a failure. `error` is what the agent got instead of a
-    result. A call that is not `is_observed` is inferred from the conversation of a program, and cannot fail.
+    returned a failure. `error` is the agent's error instead of a result. A call that is not `is_observed` is inferred
+    from a program's conversation, and cannot fail.
     """
 
     tool: str
@@ -196,13 +196,12 @@ class ToolRun(Struct, frozen=True, kw_only=True):
 
 
 class RunFailure(Struct, frozen=True, omit_defaults=True):
-    """The error that ended a run. It is declared if the agent is expected to raise it.
+    """The error that ended a run. It is declared if the agent may raise it.
 
-    A run also gave up if it ended with an exit code and no traceback, or with an error of its vendor's SDK. Another
-    error is undeclared: a crash.
+    A run also gave up if it ended with an exit code and no traceback, or with its vendor SDK's error. Another error is
+    undeclared: a crash.
 
-    `declared_as` is the name under which it was declared: that of its class, of a base class, or an exit code. It is
-    empty for errors of offbook.
+    `declared_as` is its declared name: its class's, a base class's, or an exit code. It is empty for errors of offbook.
     """
 
     kind: ErrorKind
@@ -224,10 +223,10 @@ def is_api_error(module: str, name: str) -> bool:
 
 
 class EffectCounts(Counter[str]):
-    """Counts of side effects by tool: 0 for a tool that had none.
+    """Counts of side effects by tool: 0 for a tool without any.
 
     Raises:
-        KeyError: none of the `tools` of the run has that name, but one that is spelt almost like it.
+        KeyError: none of the `tools` of the run has that name, but one has almost that name.
     """
 
     tools: Collection[str] = ()
@@ -247,13 +246,13 @@ unknown before, and may have names like those of others."""
 
 
 class FirstLife(Struct, frozen=True):
-    """What a run did until it was killed: `killed` says where, like `before call 2`."""
+    """A run until it was killed: `killed` says where, like `before call 2`."""
 
     killed: str
     effects: tuple[Effect, ...] = ()
 
     def describe(self, effects: Iterable[Effect]) -> str:
-        """Return a line about the lives of a run whose effects are `effects`, those of its first life among them."""
+        """Return a line about the lives of a run with `effects`, including those of its first life."""
         before = Counter(map(str, self.effects))
         parts = [("before", before), ("after", Counter(map(str, effects)) - before)]
         done = [f"{when} that, {', '.join(each.elements())} ran" for when, each in parts if each]
@@ -305,7 +304,7 @@ class Run(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def requested_values(self) -> set[str]:
-        """The UUIDs and times in what its models have asked for, derived once: they are the same in every replay."""
+        """The UUIDs and times in its models' requests for tools, which are equal in every replay."""
         return volatile_values([call.asks_for for call in self.calls])
 
     @property
@@ -322,13 +321,13 @@ class Run(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def prevented_effects(self) -> list[Effect]:
-        """The calls of tools that a fault prevented, as effects that failed: their caller cannot tell them apart."""
+        """The calls of tools that a fault prevented, as failed effects: their caller cannot distinguish them."""
         prevented = [each for each in self.tools if not each.has_run and each.error is not None]
         return [Effect(tool=each.tool, arguments=each.arguments, outcome="failed") for each in prevented]
 
     @property
     def side_effects(self) -> EffectCounts:
-        """How often each tool with a side effect ran, without harmless repetitions and what was undone."""
+        """The number of each tool's side effects, without harmless repetitions and undone ones."""
         counts = EffectCounts(effect.tool for effect in net_effects(self.effects, self.declarations))
         counts.tools = {*self.declarations, *(each.tool for each in self.tools), *(each.tool for each in self.effects)}
         return counts
@@ -339,7 +338,7 @@ CASE_VARIABLE = "OFFBOOK_CASE"
 
 
 def case_name(plan: FaultPlan, continuation: Continuation = "stubborn") -> str:
-    """Return the name of a run: its faults, and the continuation, if it is not the first one."""
+    """Return the name of a run: its faults, and its continuation, unless it is the first one."""
     name = shorten(str(plan), 500) if list(plan) else "clean"
     return name if continuation == CONTINUATIONS[0] else f"{name} ({continuation})"
 
@@ -363,7 +362,7 @@ def error_text(error: BaseException) -> str:
 
 
 def normalize_texts(value: Any, names: Mapping[str, str]) -> Any:
-    """Replace `names` in every text of a JSON value, names of fields too, and remove addresses of objects."""
+    """Replace `names` in every text of a JSON value, also in field names, and remove addresses of objects."""
     if isinstance(value, str):
         return normalize_text(value, names)
     if isinstance(value, dict):
@@ -372,10 +371,10 @@ def normalize_texts(value: Any, names: Mapping[str, str]) -> Any:
 
 
 class ExploredSite(Struct, frozen=True):
-    """A place in a run at which a fault can fire, with its row in a heatmap, like `2 answer` or `refund 1`.
+    """A possible fault site of a run, with its heatmap row, like `2 answer` or `refund 1`.
 
-    `tool_calls` is how many calls of tools the answer asks for. `positions` are the places in its stream that are worth
-    a fault, by name, as the number of chunks before them.
+    `tool_calls` is the number of tool calls that the answer requests. `positions` are the places in its stream worth a
+    fault, by name, as numbers of chunks before them.
     """
 
     row: str
@@ -396,7 +395,7 @@ class ExploredSite(Struct, frozen=True):
 
 
 def overlaps_of(order: CallOrder) -> tuple[tuple[At, ...], ...]:
-    """Return the sets of calls that were under way together, without those of later attempts."""
+    """Return the sets of concurrent calls, without those of later attempts."""
     sets = [[replace(At.of(place), workflow=None) for place in places] for places in order.overlaps]
     first = [tuple(at for at in places if at.attempt in (None, 1)) for places in sets]
     return tuple(dict.fromkeys(places for places in first if len(places) > 1))
@@ -439,10 +438,10 @@ def _reported_sites(tools: Iterable[str]) -> Iterator[ExploredSite]:
 
 
 def recorded_run(document: Document) -> Run:
-    """Return the recorded model and tool calls, in the order of their recording.
+    """Return the recorded model and tool calls, in recording order.
 
-    A call that failed and was repeated has several attempts. How often an entry was asked that answers every call is
-    not known. Without recorded calls of tools, they are those that the recorded answers ask for.
+    A failed and repeated call has several attempts. The number of uses of an entry that answers every call is unknown.
+    Without recorded tool calls, they are those that the recorded answers request.
     """
     calls = tuple(_recorded_calls(document))
     return Run(calls=calls, tools=tuple(_recorded_tools(document)) or tuple(_requested_tools(calls)))

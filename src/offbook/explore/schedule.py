@@ -21,7 +21,7 @@ from offbook.text import pluralize
 _TIME = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
 _UNITS_S = (3600.0, 60.0, 1.0)
 LONG_S = 5.0
-"""An exploration that takes at least so long is announced with an estimate."""
+"""The minimum duration of an exploration that is announced with an estimate."""
 
 
 class CaseBudget(Struct, frozen=True):
@@ -65,7 +65,7 @@ def check_shard(budget: CaseBudget, shard: Shard | None, *, until_quiet: int | N
 
 
 CLOSING_SHARE = 0.03
-"""The part of a budget of time that is kept for what comes after the last case: its verdict, and reports."""
+"""The share of a time budget for the work after the last case: its verdict, and reports."""
 
 
 class BudgetDeadline:
@@ -262,7 +262,7 @@ class Pace:
         self._lock = Lock()  # a terminal is drawn from another thread
 
     def expect(self, cases: Iterable[FaultCase], workers: int, *, pairs: int = 0) -> None:
-        """Note that from now on these cases are to come, so many at once, and then about so many `pairs`."""
+        """Expect these concurrent cases from now on, and then about that many `pairs`."""
         with self._lock:
             self._workers, self._pairs = workers, pairs
             self._left.clear()
@@ -272,7 +272,7 @@ class Pace:
                     self._held.add(names)
 
     def note(self, case: FaultCase, real_s: float | None) -> None:
-        """Note that a case has ended, and how long it took; None if it shares a run and took no time."""
+        """Note an ended case and its duration, or None if it shares a run and took no time."""
         names = tuple(_names(case))
         with self._lock:
             self._left[names] -= 1
@@ -281,14 +281,14 @@ class Pace:
                 self._times_s[name] = self._times_s.get(name, 0.0) + (real_s or 0.0)
 
     def expected_s(self, case: FaultCase) -> float:
-        """Return how long a case is going to take."""
+        """Return the expected duration of a case."""
         with self._lock:
             return self._expected_s(_names(case))
 
     def estimate(self, cases: int, *, is_program: bool) -> str:
-        """Return how long so many cases will take, like `412 cases, at most about 40 s`; empty if that is not long.
+        """Return the duration of that many cases, like `412 cases, at most about 40 s`, or "" if it is short.
 
-        A program waits in real time, for as long as it likes.
+        A program waits in real time, for any time.
         """
         if self.remaining_s < LONG_S:
             return ""
@@ -302,12 +302,12 @@ class Pace:
 
     @property
     def has_guesses(self) -> bool:
-        """Whether pairs are to come whose number is only estimated."""
+        """Whether the number of pairs to come is only estimated."""
         return self._pairs > 0
 
     @property
     def waiting(self) -> int:
-        """The number of cases to come that hold an answer back. How long their callers wait is not known in advance."""
+        """The number of cases to come that hold an answer back for an unknown time."""
         with self._lock:
             return sum(count for names, count in self._left.items() if names in self._held)
 
@@ -338,7 +338,7 @@ def _names(case: FaultCase) -> Iterator[str]:
 
 
 def describe_time(time_s: float) -> str:
-    """Return about how long that is: `less than a second`, `40 s`, `3 min`, `1 h 20 min`."""
+    """Return an approximate time: `less than a second`, `40 s`, `3 min`, `1 h 20 min`."""
     if time_s < 1:
         return "less than a second"
     if time_s < 10:
