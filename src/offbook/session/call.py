@@ -1,4 +1,4 @@
-"""What a run asks of a model or an API, whatever it comes through."""
+"""What a run asks of a model or an API, over any face."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from offbook.recording.match.fingerprint import canonical_bytes, canonical_field
 class Call(Protocol):
     """A request to a model, a plain HTTP request, or a message of a socket (`is_message`).
 
-    `fields` is its content as canonical JSON, and `request_hash` the fingerprint of that. `request` is what it asks a
-    model, if it could be decoded; if it could not be, though it should, `problem` says why. `protocol`, `vendor`,
-    `method` and `place` are those of its API; a call of a provider in this process has none.
+    `fields` is its content as canonical JSON, and `request_hash` its fingerprint. `request` is the decoded model
+    request; `problem` is the reason why one could not be decoded. `protocol`, `vendor`, `method` and `place` are its
+    API's; a call of a provider in this process has none.
     """
 
     @property
