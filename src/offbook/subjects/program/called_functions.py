@@ -305,7 +305,7 @@ def _reason(tool: str, made: Sequence[AskedCall], candidates: Sequence[_Candidat
     if not best.problem:
         return (
             f"only {what} was called with its arguments, and that runs several tools; move what it does for {tool} to "
-            "a function of its own"
+            "a separate function"
         )
     return f"{what} was called with its arguments, and {_PROBLEMS[best.problem]}"
 
