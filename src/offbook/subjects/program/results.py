@@ -1,4 +1,4 @@
-"""The products of a program other than its output: the files that it writes, and a command that checks them."""
+"""The products of a program besides its output: its files, and a command that checks them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class ResultPattern(Struct, frozen=True):
         return cls(declared, pattern, bool(prefix))
 
     def files_in(self, folder: Path) -> list[Path]:
-        """Return the files in a folder, sorted, without those of the backup.
+        """Return the files in a folder, sorted, without the backup.
 
         Raises:
             InputError: there are too many.
@@ -76,13 +76,13 @@ class ResultPattern(Struct, frozen=True):
 
 
 class SharedFiles:
-    """The result files in the working directory, which all runs share: each finds them as they were before the first.
+    """The result files in the working directory, shared by all runs. Each run finds the original ones.
 
-    They are kept in a backup next to them until `close` has restored them: after a kill, they are found there.
+    They are kept in a backup next to them until `close` has restored them, so they survive a kill.
 
     Raises:
-        InputError: a file is a link or outside of the folder, another exploration uses the folder, or one that was cut
-            off has left its backup.
+        InputError: a file is a link or outside the folder, another exploration uses the folder, or a killed one
+            has left its backup.
     """
 
     def __init__(self, patterns: Sequence[ResultPattern], folder: Path) -> None:
@@ -97,11 +97,11 @@ class SharedFiles:
             raise InputError(f"it cannot be kept: {error}", source="results") from None
 
     def current(self) -> list[Path]:
-        """Return the files that are there now."""
+        """Return the present files."""
         return sorted({file for pattern in self._patterns for file in pattern.files_in(self._folder)})
 
     def restore(self) -> None:
-        """Make the files as they were before the exploration, and remove those that were not there.
+        """Restore the original files, and remove new ones.
 
         Raises:
             InputError: that is not possible; says where they are.
@@ -153,7 +153,7 @@ class SharedFiles:
 
     @staticmethod
     def _copy(source: Path, target: Path) -> None:
-        """Copy a file with its mode and times. The target is there as a whole, or as it was."""
+        """Copy a file with its mode and times. The target is complete, or unchanged."""
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = target.with_name(f"{target.name}.offbook-{os.getpid()}")
         shutil.copy2(source, partial)
@@ -161,9 +161,9 @@ class SharedFiles:
 
 
 class Products(Struct, frozen=True):
-    """The products of a run: its files by name, normalised, and what the check says if it failed.
+    """The products of a run: its files by name, normalised, and a failed check's output.
 
-    `missing` are the names and patterns of which there is no file. `state` is what `state_of` names, as JSON.
+    `missing` are the names and patterns without a file. `state` is the state at `state_of`, as JSON.
     """
 
     files: dict[str, str] | None = None
@@ -176,19 +176,19 @@ NO_PRODUCTS = Products()
 CHECK_TIMEOUT_S = 60.0
 MAX_CHECK_CHARS = 2000
 EXIT_CODE_VARIABLE = "OFFBOOK_EXIT_CODE"
-"""The environment variable in which a check finds the exit code of the program."""
+"""The environment variable with the program's exit code, for a check."""
 
 
 class ProgramProducts:
-    """The result files of a program, and the command that checks a run, if there are any.
+    """A program's result files, and the command that checks a run.
 
     Args:
         results: names and patterns of files that the program writes.
         check: a command, split as by a shell, that fails if something is wrong after a run.
-        state_of: a file or a folder that a run leaves its state in, or a command that prints it.
+        state_of: a file or a folder with the state after a run, or a command that prints it.
 
     Raises:
-        InputError: one of them is not what it should be.
+        InputError: one of them is invalid.
     """
 
     def __init__(self, results: Sequence[str] = (), check: str | None = None, state_of: str | None = None) -> None:
@@ -220,7 +220,7 @@ class ProgramProducts:
     def collect(
         self, ended: ProgramExit, temporary: Path, environment: Mapping[str, str], aliases: Mapping[str, str]
     ) -> Products:
-        """Return the files of a run that has ended, whose texts get the aliases, and check it."""
+        """Return the files of an ended run, with aliases in their texts, and check it."""
         files = {each.declared: dict(self._read(each, temporary, aliases)) for each in self._patterns}
         problems = [] if self._check is None else [self._run_check(ended, environment)]
         state: Any = UNSET
@@ -247,7 +247,7 @@ class ProgramProducts:
             raise InputError(reason, source="state_of", hint=_OUTSIDE_HINT)
 
     def stop(self) -> None:
-        """Kill the checks that are running, and those that are started from now on."""
+        """Kill the running checks, and later ones."""
         self._is_stopped = True
         for each in list(self._checks):
             each.kill()
@@ -264,14 +264,14 @@ class ProgramProducts:
             yield f"{prefix}{file.relative_to(folder).as_posix()}", _content(file, aliases)
 
     def _run_check(self, ended: ProgramExit, environment: Mapping[str, str]) -> str:
-        """Run the check, and return what is wrong."""
+        """Run the check, and return its complaint."""
         command = self._check or []
         return _problem_of("the check", command, self._run_command(command, ended, environment))
 
     def _printed_state(
         self, command: list[str], ended: ProgramExit, environment: Mapping[str, str], aliases: Mapping[str, str]
     ) -> tuple[Any, str]:
-        """Return the state that a command prints, and what is wrong if it fails."""
+        """Return the state that a command prints, and the problem if it fails."""
         printed = self._run_command(command, ended, environment)
         problem = _problem_of("the command of state_of", command, printed)
         return (UNSET if problem else content_value(normalize_text(printed.stdout, aliases).encode())), problem
@@ -289,8 +289,7 @@ class ProgramProducts:
 
 
 class _StatePlace(Struct, frozen=True):
-    """Where a program keeps its state: at a path, of which each run finds what was there before the first, or what a
-    command prints."""
+    """The place of a program's state: a path, whose original contents each run finds, or a command that prints it."""
 
     path: str = ""
     is_temporary: bool = False
@@ -310,11 +309,11 @@ class _StatePlace(Struct, frozen=True):
 
 
 _DATABASE_FILES = ("-wal", "-shm", "-journal")
-"""The files that SQLite keeps beside a database that is open."""
+"""The side files of an open SQLite database."""
 
 
 def _problem_of(what: str, command: list[str], checked: ProgramExit) -> str:
-    """Return why a command has failed; empty if it has not."""
+    """Return why a command failed, or ""."""
     if checked.code == 0:
         return ""
     how = f"it did not end within {CHECK_TIMEOUT_S:g} s" if checked.code is None else f"exit code {checked.code}"
@@ -336,7 +335,7 @@ def _split_check(check: str) -> list[str]:
 
 
 def _content(file: Path, aliases: Mapping[str, str]) -> str:
-    """Return what a file has, normalised like output. A digest stands for what is no text, and for what is too long."""
+    """Return a file's content, normalised like output, or a digest of binary or long content."""
     if file.is_symlink():
         return f"a link to {normalize_text(str(file.readlink()), aliases)}"
     data = file.read_bytes()
