@@ -188,9 +188,9 @@ def fault_example(kind: type[AnyPlannedFault], field: str = "", *, site: str = "
 def fault_type_hint(name: str, types: Mapping[str, type[AnyPlannedFault]], *, site: str = "") -> str:
     """Return a hint for a fault type that is not one of `types`: the likely one, or all; or how to use it."""
     if name in ORDER_FAULT_TYPES:
-        return f"it is a fault of order, for a line of a plan: 'call=2: {name}'"
+        return f"it is an order fault, for a line of a plan: 'call=2: {name}'"
     if name in TOOL_FAULT_TYPES:
-        return f"it is a fault of tools, for a line of a plan: 'tool=refund: {name}'"
+        return f"it is a tool fault, for a line of a plan: 'tool=refund: {name}'"
     if name in PROCESS_FAULT_TYPES:
         return f"it is a process fault, for a line of a plan: 'call=2: {name} before'"
     kinds: dict[str, Mapping[str, object]] = {

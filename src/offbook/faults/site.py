@@ -121,7 +121,7 @@ class At(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_f
             raise InputError(f"{fault.type} is a tool fault, and the site has no tool", place="tool", hint=hint)
         if self.tool is not None and not (fault.is_for_tools or fault.fits_any_call):
             hint = f"use one of {', '.join(sorted(TOOL_FAULT_TYPES))}, or leave tool out"
-            raise InputError(f"{fault.type} is a fault of models, not of tools", place="tool", hint=hint)
+            raise InputError(f"{fault.type} is a model fault, not a tool fault", place="tool", hint=hint)
         field = next((name for name in _MODEL_ONLY_FIELDS if getattr(self, name) is not None), None)
         if self.tool is not None and field is not None:
             hint = "write the tool, and maybe which of its calls: 'tool=refund call=2'"
