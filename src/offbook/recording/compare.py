@@ -227,9 +227,9 @@ def _as_message(exchange: Exchange) -> JsonObject:
 
 
 def propose_rules(old: Document, new: Document) -> RuleProposal:
-    """Propose rules that ignore what differs between two runs that should have made the same requests.
+    """Propose rules that ignore the differences between two runs with equal intended requests.
 
-    They ignore a field inside of JSON, or mask the part of a text that differs; never a whole text.
+    They ignore a field inside JSON, or mask the differing part of a text; never a whole text.
     """
     ignore: dict[str, None] = {}
     mask: dict[str, None] = {}
