@@ -29,24 +29,24 @@ DUMMY_KEY = "offbook"
 
 
 class Vendor(Struct, frozen=True, kw_only=True):
-    """What the SDKs of one vendor agree on. Where several variables hold the same thing, the first that is set counts.
+    """The common behaviour of one vendor's SDKs. Of several variables for one thing, the first that is set counts.
 
     Attributes:
-        base_url: what the vendor's own SDK uses where its address variable is not set; empty if each user has another.
+        base_url: the default of the vendor's own SDK; empty if each user has another.
         like: the vendor whose formats it uses, if they are not its own.
-        api_path: what that SDK puts between its base URL and the paths of its protocol.
+        api_path: the path between that SDK's base URL and the paths of its protocol.
         default_port: the port of an address without a scheme, if the SDK accepts such addresses.
         needs_key: whether the vendor's own servers refuse requests without a key.
         signed_as: the service for which requests without a key are signed (AWS), if they are.
         region_variables: the variables that name the region of the servers, instead of the one in `base_url`.
-        address_ends: what the address in a variable ends with, where that differs from `base_url`.
+        address_ends: the end of an address in a variable, if it differs from `base_url`'s.
         host_variables: variables of agents for the address without the path of `base_url`.
-        is_opt_in: whether programs choose the vendor by its variables: they are set only where they are set already.
+        is_opt_in: whether programs choose the vendor by its variables, which are therefore only replaced where set.
         tls_key_variables: those of the key variables that its SDK refuses to use without TLS.
-        login_variables: what its SDK insists on beside a key, with values that serve in a replay.
+        login_variables: further required variables of its SDK, with values for a replay.
         key_headers: every header in which a client may send its key, in lower case.
         secret_query: every query parameter in which a client may send its key.
-        otel_name: what OpenTelemetry calls it, if that is not its name.
+        otel_name: OpenTelemetry's name for it, if it differs.
         hosts: further hosts of its API, and of others that speak its protocol, as patterns; interception knows them.
         codecs: the codec of each provider name under which the vendor is configured; the first writes its errors.
         prompt_codecs: the codecs of calls with one prompt, by the provider name that they are recorded under.

@@ -365,7 +365,7 @@ class Explorer:
         return run
 
     def _problem_of(self, run: Run) -> str:
-        """Return why a run without a fault has failed; empty if it has not."""
+        """Return why a run without a fault failed, or ""."""
         ended = "" if run.error is None else f"{run.error.type}: {run.error.message}"
         broken = [*run.broken, *broken_invariants(run, self._options.invariants)]
         return run.diverged or ended or run.hung or next(iter(broken), "")
@@ -468,10 +468,10 @@ class Explorer:
         )
 
     def _with_noise(self, clean: Run) -> Run:
-        """Return the run without a fault with what differs when it is made again.
+        """Return the run without a fault, with its noise: the differences when it is made again.
 
-        The answers of the second run come a little later, so that what it says of times and durations differs too,
-        under a virtual clock as well. A run that minds, such as one that waits no longer, is made again like the first.
+        The answers of the second run come slightly later, so that its times and durations differ as well, even under a
+        virtual clock. A run that cannot bear this, such as one with a tight timeout, is made again like the first.
         """
         later = self._subject.run(_LATER)
         noisy = with_noise(clean, later)

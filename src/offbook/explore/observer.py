@@ -187,7 +187,7 @@ def known_usage(response: Response) -> Usage | UnsetType:
 
 
 IDENTITY_CHARS = 16
-"""How much of the fingerprint of a request is kept to tell requests apart."""
+"""The length of a fingerprint's prefix that distinguishes requests."""
 
 MAX_AGENT_CHARS = 40
 
@@ -279,7 +279,7 @@ def decoded_response(parsed: ParsedRequest, answer: HttpResponse) -> Response:
 
 
 def arrived_tools(parsed: ParsedRequest, answer: HttpResponse) -> tuple[ToolCall, ...]:
-    """Return the tool calls of a streamed answer that was cut, as far as their arguments are complete."""
+    """Return the complete tool calls of a truncated streamed answer."""
     codec = parsed.route.codec
     if codec is None or answer.status != 200 or not answer.is_streamed:
         return ()

@@ -129,13 +129,12 @@ def _choose(variant: FaultVariant, names: Sequence[str]) -> FaultVariant | None:
 
 
 class ExploreOptions(Struct, frozen=True, kw_only=True):
-    """What to explore: which faults, whether also in pairs, with which budget, and what must always hold.
+    """The scope of an exploration: faults, pairs, budget, and invariants.
 
-    `budget` is a number of cases, or a time like `5m` in which it should end. `optional` names the steps
-    and tools that a run may go on without; those of them that are `unchecked` may be missing from the run. Only the
-    cases of a `shard` run, if there is one. `gave_up` tells of a result whether the run has given up. It ends when
-    `until_quiet` cases in a row found no new cause. A run that needs more than `max_recovery_calls` further calls is a
-    finding.
+    `budget` is a number of cases, or a time like `5m` in which it should end. `optional` names the steps and tools that
+    a run may go on without; `unchecked` ones may be missing from the run. With a `shard`, only its cases run. `gave_up`
+    tests whether a result means that the run gave up. It ends when `until_quiet` cases in a row found no new cause. A
+    run that needs more than `max_recovery_calls` further calls is a finding.
     """
 
     variants: Sequence[FaultVariant]
@@ -176,11 +175,11 @@ DEFAULT_DEADLINES: Deadlines = Deadlines()
 
 
 class Divergence(Struct, frozen=True):
-    """What answers a request that was never recorded, and for which no answer was written by hand.
+    """The policy for requests without a recorded or hand-written answer.
 
     `explore` answers along the recording, as different kinds of models would; `stop` ends the run, `default` answers
     with `default_response`, `live` asks a provider. Requests that the real API would refuse are refused, unless
-    `lenient_requests`; with `exact`, only equal requests are those that were recorded.
+    `lenient_requests`; with `exact`, only equal requests count as recorded.
     """
 
     policy: OnDivergence = "explore"

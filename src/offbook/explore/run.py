@@ -26,11 +26,12 @@ from offbook.tools.effects import Effect, ToolDeclaration
 _ToolChunk = Literal["tool_call", "tool_key", "tool_value"]
 ChunkKind = Literal["text", "reasoning", _ToolChunk, "other"]
 TOOL_CHUNKS: frozenset[ChunkKind] = frozenset(get_args(_ToolChunk))
-"""What a chunk of a streamed answer carries. A chunk of a tool call continues a key or a value of its arguments, or
-begins something new. `other` are the events around those, which only the wire has."""
+"""The content of a streamed answer's chunk. A chunk of a tool call continues a key or a value of its arguments, or
+begins something new. `other` are the surrounding events, which exist only over HTTP.
+"""
 
 MAX_TOOL_PLACES = 8
-"""How many places inside tool calls are all tried; of more, one of each kind is."""
+"""The number of places inside tool calls that are all tried; of more, one of each kind is."""
 
 
 class ChunkKinds:
@@ -131,18 +132,18 @@ class ModelCall(Struct, frozen=True, kw_only=True):
     """One attempt of a model call.
 
     `number` counts the calls of the run from 1, `step_call` those of its step, and `attempt` the attempts of the
-    call. `has_tools` is whether the request offers tools. `chunks` are the kinds of the chunks of a streamed answer,
-    `asks_for` the tools that the answer asks for, with their arguments.
+    call. `has_tools` is whether the request offers tools. `chunks` are the kinds of a streamed answer's chunks,
+    `asks_for` the tools that the answer requests, with arguments.
 
-    `is_too_soon` is whether the attempt came before the wait was over that the last answer had asked for. `forgot` is
-    how many messages of the failed call before it are missing in a request that has no new ones. `told` is whether the
-    request tells the model about a failure that the clean run has not. `waited_s` is how long the run waited after the
-    attempt before, in virtual time; None if it has none. `effects_before` is how many effects were observed before the
-    answer; None if that is not known. `follows` is whether the request repeats the one of its step before it,
-    or continues a conversation; if neither, it is a question of its own. A call that `is_over_http` is made by an HTTP
-    client. `refusal` says why the real API would refuse the request, which was refused for that; the run `got_out` of
-    it if a later request of the same conversation was accepted. `agent` names who asks, if the request tells: its step,
-    or the beginning of its instructions. Equal requests have equal `identity`. `usage` are the tokens of an answer.
+    `is_too_soon` is whether the attempt came before the wait that the last answer requested. `forgot` counts the
+    messages of the failed call before it that a request without new ones lacks. `told` is whether the request reports
+    a failure that the clean run does not have. `waited_s` is the wait after the previous attempt, in virtual time, or
+    None. `effects_before` counts the effects observed before the answer; None if unknown. `follows` is whether the
+    request repeats its step's previous one, or continues a conversation; otherwise it is a new question. A call that
+    `is_over_http` is an HTTP client's. `refusal` is the real API's reason to refuse the request; the run `got_out` of
+    it if a later request of the same conversation was accepted. `agent` names the asking agent, if the request does:
+    its step, or the beginning of its instructions. Equal requests have equal `identity`. `usage` are the tokens of an
+    answer.
     """
 
     number: int
@@ -241,8 +242,9 @@ class EffectCounts(Counter[str]):
 
 
 MISSPELT = 0.85
-"""How alike two names are, of which one is taken for the other, misspelt. Tools that run only after a failure are
-unknown before, and may have names like those of others."""
+"""The similarity above which a name counts as a misspelling of another. Tools that run only after a failure are unknown
+before, and may have similar names.
+"""
 
 
 class FirstLife(Struct, frozen=True):
@@ -262,20 +264,18 @@ class FirstLife(Struct, frozen=True):
 class Run(Struct, frozen=True, kw_only=True, dict=True):
     """One run, from start to end.
 
-    `result` is its result as JSON. `broken` lists the assertions that do not hold, `fired` the faults that fired.
-    `diverged` describes a request that was never recorded, `hung` why the run counts as hung; both are empty otherwise.
-    `continuation` names what answered such a request, if anything did. `effects` are its side effects, in order,
-    `unseen` the calls of tools of which it is open whether they ran, and `declarations` what its tools declare about
-    theirs. `marks` are the marks of the faults that fired, which show where
-    an injected text turns up. `took_s` is in virtual time if the run has it. `paths` counts what it did to recover:
-    retries, fallbacks, breakers. Of one that `is_program`, only retries are known. `reported` are the tools of effects
-    that it reported to us, and not to a file: it can be killed right after each. A run that was killed and started
-    again has both lives in it: calls, tools and effects of both, and the end of the second; `first_life` says what the
-    first one did. `overlaps` are the sets of calls that were under way together, each in the order in which they ended,
-    if its plan has faults of order. `state` is what the user's world is at the end, as JSON,
-    if that is known. Of the clean run, `noise` is what differs when it is made again.
-    `unknown_reads` are reads after an effect that nobody has seen, and whose answers the recording does not know.
-    `reached` are the places that it has reported to have reached.
+    `result` is its result as JSON. `broken` lists the violated assertions, `fired` the fired faults.
+    `diverged` describes an unrecorded request, `hung` why the run counts as hung; both are empty otherwise.
+    `continuation` names the answer to such a request, if any. `effects` are its side effects, in order,
+    `unseen` the tool calls that may or may not have run, and `declarations` its tools' declarations.
+    `marks` are the marks of the fired faults, which reveal injected text. `took_s` is in virtual time if the run has
+    it. `paths` counts its recoveries: retries, fallbacks, breakers; of one that `is_program`, only retries are known.
+    `reported` are the tools of effects that it reported to offbook directly, after which it can be killed. A run that
+    was killed and restarted has both lives: the calls, tools and effects of both, and the end of the second;
+    `first_life` describes the first. `overlaps` are the sets of concurrent calls, each in the order in which they
+    ended, if its plan has order faults. `state` is the final state of the user's world as JSON, if known. The clean
+    run's `noise` is its difference when it is made again. `unknown_reads` are reads with unknown answers after an
+    unseen effect. `reached` are the places that it has reported to have reached.
     """
 
     result: Any = None

@@ -25,7 +25,7 @@ LONG_S = 5.0
 
 
 class CaseBudget(Struct, frozen=True):
-    """How many cases may run, or how long an exploration may start new ones. None is no limit."""
+    """The limit of cases, or of the time in which an exploration may start new ones. None is no limit."""
 
     cases: int | None = None
     time_s: float | None = None
@@ -97,7 +97,7 @@ class BudgetDeadline:
 
     @property
     def left_s(self) -> float | None:
-        """How long cases may still run; None without a deadline."""
+        """The remaining time for cases, or None without a deadline."""
         if self._end_s is None:
             return None
         return max(0.0, self._end_s - self._closing_s - self._clock.monotonic_s())
@@ -183,7 +183,7 @@ def take_turns(cases: Iterable[FaultCase], group_of: Callable[[FaultCase], objec
 
 
 def rank(case: FaultCase) -> tuple[bool, ...]:
-    """Return how telling a case is by its faults alone, the most telling one first."""
+    """Return the priority of a case by its faults alone, the most informative one first."""
     faults = [line.fault for line in case.lines]
     is_of_tool = any(fault.is_for_tools for fault in faults)
     loses_answer = any("loses_answer" in fault.traits for fault in faults)
@@ -199,7 +199,9 @@ def in_case_order(items: Iterable[T], case_of: Callable[[T], FaultCase]) -> list
 
 
 class LeftOutFault(Struct, frozen=True):
-    """How many `cases` of a fault a budget has left out, and how many were `tried`. A pair counts by its second one."""
+    """The number of a fault's `cases` that a budget left out, and of those `tried`. A pair counts by
+    its second fault.
+    """
 
     family: FaultFamily
     fault: str
@@ -208,9 +210,9 @@ class LeftOutFault(Struct, frozen=True):
 
 
 class LeftOutGroup(Struct, frozen=True):
-    """How many `cases` of a group (single faults, crashes, orders, pairs) a budget has left out, `of` how many.
+    """The number of `cases` of a group (single faults, crashes, orders, pairs) that a budget left out, `of` a total.
 
-    Only the pairs behind single faults that have run are known, and counted.
+    Only the pairs after executed single faults are known, and counted.
     """
 
     group: CaseGroup

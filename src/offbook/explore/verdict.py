@@ -239,8 +239,8 @@ def assess(
 ) -> Assessment:
     """Return the verdict on a run, compared with the clean run.
 
-    `optional` names the steps and tools that a run may go on without. `gave_up` tells of a result whether the run has
-    given up. More than `max_recovery_calls` further calls are a finding.
+    `optional` names the steps and tools that a run may go on without. `gave_up` tests whether a result means that the
+    run gave up. More than `max_recovery_calls` further calls are a finding.
     """
     invariants = [_on_whole(run, each) for each in invariants]
     run, clean = _without_noise(run, clean), _without_noise(clean, clean)
@@ -384,9 +384,9 @@ class _Claims:
         yield from self._obeyed()
 
     def _remedies(self, difference: EffectDifference) -> list[Effect]:
-        """Return what ran once in a run that gave up, by undeclared tools that the clean run does not use.
+        """Return the single runs of undeclared tools that only a run that gave up uses.
 
-        A booking may be cancelled like that, or a person called. Nobody has said so, and nobody the contrary.
+        They may cancel a booking, or call a person. Nothing declares that they do, or do not.
         """
         if not self._gave_up_in_the_end or self._instructions or self._has_fired("asks_for_more"):
             return []

@@ -123,7 +123,7 @@ class StreamTruncate(PacedStream, frozen=True, tag="stream_truncate"):
 
     @property
     def ending_on_wire(self) -> TruncateEnding:
-        """How the stream ends on a connection."""
+        """The ending of the stream on a connection."""
         if self.ending in _ENDINGS:
             return cast("TruncateEnding", self.ending)
         return "TimeoutError" if issubclass(error_class(self.ending), TimeoutError) else "ConnectionError"

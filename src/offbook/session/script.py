@@ -157,7 +157,7 @@ class ModelScript(Script[Exchange]):
         self.conversations = ConversationScript(self._model_calls)
 
     def key_of(self, step: str, fingerprint: str) -> RequestKey | None:
-        """Return the request of a step that an exchange with this fingerprint has answered; None if there is none."""
+        """Return the request of a step that an exchange with this fingerprint answered, or None."""
         answered = ((key, match.stored) for key, match in self.log if key[0] == step)
         return next((key for key, stored in answered if stored is not None and stored.fingerprint == fingerprint), None)
 
@@ -227,8 +227,9 @@ class ScriptedModels(RecordedModels):
         return self._answer_nearby(call, key) or (MISSING if is_answer else match)
 
     def _answer_nearby(self, call: Call, key: tuple[str, str]) -> ExchangeMatch[Exchange] | None:
-        """Return the answer to a request that differs in nothing that counts, to the same messages by another model, or
-        what was written by hand; None if there is none."""
+        """Return the answer to a request with only harmless differences, or with the same messages to another model, or
+        a hand-written answer, or None.
+        """
         if self._run.is_first:
             return None
         fields, conversations = orjson.loads(call.fields), self.script.conversations

@@ -28,10 +28,10 @@ MAX_WRITTEN_ENTRIES = 500
 
 
 class Tape:
-    """A recording with its rules and its indexes, which are built when they are first needed.
+    """A recording with its rules and its indexes, which are built on demand.
 
-    Calls that a `strict` one does not answer are refused; with `exact`, it answers equal requests alone, whatever its
-    rules. `but_for` counts the calls that it has answered though they differ, by what does not count in them.
+    A `strict` one refuses unanswered calls; with `exact`, it answers only equal requests, whatever its rules. `but_for`
+    counts the calls answered despite a harmless difference, by the kind of difference.
 
     Raises:
         RecordingFormatError: its rules are invalid.

@@ -60,9 +60,9 @@ MAX_NAMED, MAX_COMMAND_CHARS = 3, 60
 
 
 def describe_left_running(mark: str) -> str:
-    """Name the processes that have a mark in their environment and do not end; empty if there are none.
+    """Name the running processes with a mark in their environment, or return "".
 
-    They have left the group of a program, which is killed at its end. Empty where the system has no `/proc`, too.
+    They have left the program's group, which is killed at its end. Without `/proc`, the result is always "".
     """
     until_s = time.monotonic() + ENDING_GRACE_S
     while (found := _marked(mark.encode())) and time.monotonic() < until_s:

@@ -41,11 +41,11 @@ RequestKey: TypeAlias = tuple[str, str]
 
 
 class ExchangeMatch(Struct, Generic[E], frozen=True, gc=False):
-    """What answers a call. `mismatch` is why a strict replay refuses it; `stored` is None if nothing is near.
+    """The answer to a call. `mismatch` is a strict replay's reason to refuse it; `stored` is None without a near entry.
 
-    `but_for` names what differs and does not count, like `a time`: it is empty if the requests are equal.
-    In an exploration, `script_key` is the place of the answer in the script, and `fields` are what the clean run has
-    asked there. `given` is the response to a request that was never recorded.
+    `but_for` names a harmless difference, like `a time`, or is empty for equal requests. In an exploration,
+    `script_key` is the answer's place in the script, and `fields` are the clean run's request there. `given` is the
+    response to an unrecorded request.
     """
 
     matched_by: MatchedBy
@@ -319,9 +319,9 @@ class AlikeRequests:
     def match(
         self, cursor: Cursor[Exchange], step_id: str | None, fields: JsonObject, began: datetime
     ) -> ExchangeMatch[Exchange] | None:
-        """Return what answers a request with these fields if what is harmless does not count; None if nothing does.
+        """Return the answer to a request with these fields, ignoring harmless differences, or None.
 
-        `began` is when the run began that asks.
+        `began` is the start of the asking run.
         """
         for fingerprint, difference in self.find(fields, began):
             match = cursor.match(step_id, fingerprint)
@@ -370,7 +370,7 @@ class AlikeRequests:
 
 
 def plain_text(rules: NormaliseRules) -> PlainText:
-    """Return what makes texts equal that differ in the names of home folders alone, if these do not count."""
+    """Return the text without the names of home folders, if these do not count."""
 
     def without_homes(text: str) -> str:
         return without_home_names(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")

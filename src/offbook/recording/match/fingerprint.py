@@ -24,10 +24,10 @@ _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\*|\d+)\]")
 class NormaliseRules(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The parts of requests that fingerprints ignore.
 
-    `ignore` lists paths to leave out, like `messages[*].content.timestamp`; a path may lead into a str that holds
-    JSON. `mask` lists regular expressions whose matches count as equal. With `whitespace`, runs of whitespace count as
-    one space. Where no request is equal, one matches that differs in who asks, when and where alone: not with `exact`.
-    Without `home_paths`, home folders count.
+    `ignore` lists paths to omit, like `messages[*].content.timestamp`; a path may lead into a str that holds JSON.
+    `mask` lists regular expressions whose matches count as equal. With `whitespace`, runs of whitespace count as one
+    space. Without an equal request, one matches that differs only in who asks, when and where, unless `exact`. Without
+    `home_paths`, home folders count.
     """
 
     ignore: tuple[str, ...] = ()

@@ -160,7 +160,7 @@ class TakeOver:
 
 
 def _find(module: ModuleType, path: str) -> object:
-    """Return what is at `path` in a module; None if nothing is."""
+    """Return the object at `path` in a module, or None."""
     found: object = module
     for part in path.split("."):
         found = getattr(found, part, None)
