@@ -1,4 +1,4 @@
-"""Private folders of this process, with configs and keys in them. Those of processes that were killed are removed."""
+"""This process's private folders for configs and keys. Those of killed processes are removed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class PrivateFolder(tempfile.TemporaryDirectory[str]):
 
 @cache
 def remove_dead_folders() -> None:
-    """Remove the private folders of this user whose processes have ended without doing so. Never fails."""
+    """Remove this user's private folders of processes that were killed. Never fails."""
     with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
             with suppress(OSError):

@@ -1,4 +1,4 @@
-"""The journal beside a JSON recording: one line per call, safe for many processes and for a kill at any time."""
+"""The journal of a JSON recording: one line per call, safe for many processes and for a kill at any time."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT
 class Journal(ForkGuarded):
     """An append-only file of lines, shared by any number of processes.
 
-    A process that appends or folds holds the lock on the file. A fold removes the file; an appender that has waited
-    for the lock on a removed file opens the new one. The journal gets the permissions of the file `beside` it.
-    It is a regular file: nothing is written to where a link leads.
+    A process that appends or folds holds the lock on the file. A fold removes the file; an appender that waited for the
+    lock on a removed file opens the new one. The journal gets the permissions of the file `beside`. It is always a
+    regular file, never a link.
     """
 
     def __init__(self, path: Path, *, beside: Path, read_only: bool = False) -> None:
@@ -41,7 +41,7 @@ class Journal(ForkGuarded):
 
     @contextmanager
     def locked(self, *, wait: bool = True) -> Iterator[None]:
-        """Hold the lock on the journal. It is created if it does not exist, unless it is opened read-only.
+        """Hold the lock on the journal, which is created if missing unless opened read-only.
 
         Raises:
             BlockingIOError: another process has the lock, and `wait` is false.
