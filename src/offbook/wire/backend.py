@@ -237,7 +237,7 @@ class WireBackend:
         plan = parse_fault_plan(options.faults, has_tools=options.has_tools, can_crash=options.can_crash)
         latency = Latency(options.latency_model, latency_ms=options.latency_ms, seed=options.seed)
         forked = None if options.live_from is None else _forked_recording(options, latency)
-        self.recorder = _open_recorder(options, NO_RULES if forked is None else forked.encoder("").tape.rules)
+        self.recorder = _open_recorder(options, options.normalise if forked is None else forked.encoder("").tape.rules)
         self.cache = None if self.recorder is None else self.recorder.cache
         self._recordings, self._latency = forked, latency
         self._tool_recorder: Recorder | None = None

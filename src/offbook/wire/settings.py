@@ -28,6 +28,13 @@ BaseUrlVars: TypeAlias = Annotated[
         metavar="NAME",
     ),
 ]
+PresetName: TypeAlias = Annotated[
+    str,
+    Option(
+        "What is known of the program: the name of a preset (offbook agents), auto (by the command) or none.",
+        metavar="NAME",
+    ),
+]
 Intercept: TypeAlias = Annotated[
     bool,
     Option(
@@ -233,6 +240,7 @@ class ExecArguments(WireArguments, frozen=True, kw_only=True):
             is_per_run=True,
         ),
     ] = None
+    preset: PresetName = "auto"
     base_url_vars: BaseUrlVars = ()
     intercept: Intercept = False
     intercept_hosts: InterceptHosts = ()
