@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Set
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic
 
@@ -81,7 +82,7 @@ class RecordedModels(Source[Exchange]):
 
     def __init__(self, tape: Tape, cursor: Cursor[Exchange] | None = None) -> None:
         super().__init__(Cursor(tape.reader) if cursor is None else cursor)
-        self.tape = tape
+        self.tape, self._began = tape, datetime.now(UTC)
 
     def find(self, call: Call, step: str | None) -> ExchangeMatch[Exchange]:
         """Return what answers a call of a step. It counts as served when it is passed to `use`.
@@ -101,7 +102,8 @@ class RecordedModels(Source[Exchange]):
         match = self._match(call, step)
         if match.mismatch is None:
             return match
-        other = self.tape.alike.match(self._cursor, None if call.request is None else step, orjson.loads(call.fields))
+        own_step, fields = None if call.request is None else step, orjson.loads(call.fields)
+        other = self.tape.alike.match(self._cursor, own_step, fields, self._began)
         if other is None and match.mismatch == "missing" and call.protocol and call.request is not None:
             other = self.tape.cross_protocol.find(call, self._cursor)
         is_better = other is not None and (other.mismatch is None or self.tape.strict)

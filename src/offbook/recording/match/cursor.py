@@ -6,12 +6,15 @@ import os
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Set
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import cache, cached_property
 from hashlib import sha256
 from typing import Generic, TypeAlias
 
 import msgspec
+import orjson
 from msgspec import Struct
+from msgspec.structs import replace
 
 from offbook.errors import MismatchKind
 from offbook.events import MatchedBy
@@ -20,6 +23,8 @@ from offbook.recording.format.document import E
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.keys import is_fingerprint
 from offbook.recording.match.fingerprint import NormaliseRules, canonical_bytes, normalise_fields, without_nulls
+from offbook.recording.match.harmless import Comparison, HarmlessDifference
+from offbook.recording.match.moments import RunTimes
 from offbook.recording.redact.rules import has_rules_in_force, mask_text
 from offbook.recording.stores.store import Claim, ExchangeIndex, SharedIndex, SharedReader, StoredExchange
 
@@ -33,6 +38,7 @@ RequestKey: TypeAlias = tuple[str, str]
 class ExchangeMatch(Struct, Generic[E], frozen=True, gc=False):
     """What answers a call. `mismatch` is why a strict replay refuses it; `stored` is None if nothing is near.
 
+    `but_for` names what differs and does not count, like `a time`: it is empty if the requests are equal.
     In an exploration, `script_key` is the place of the answer in the script, and `fields` are what the clean run has
     asked there. `given` is the response to a request that was never recorded.
     """
@@ -43,6 +49,7 @@ class ExchangeMatch(Struct, Generic[E], frozen=True, gc=False):
     script_key: RequestKey = ("", "")
     fields: bytes = b""
     given: Response | None = None
+    but_for: tuple[str, ...] = ()
 
     @property
     def key(self) -> str | None:
@@ -284,32 +291,48 @@ def without_home_names(data: bytes) -> bytes:
     return _home_pattern(os.environ.get("HOME", "").rstrip("/").encode("utf-8", "surrogateescape")).sub(_HOME, data)
 
 
-_NULL = re.compile(rb":\s*null\b")
+_UNTOLD = bytes(set(range(128)) - set(b"\"'(){}[]<>"))
+_PLAIN_WORDS = re.compile(r"[^\d/\\]*")
 
 
 class AlikeRequests:
-    """The recorded requests, found by what they are without the names of home folders, and without null fields in
-    their messages.
+    """The recorded requests that differ from one that is made now in nothing that counts.
 
-    The fingerprint covers both. So this is asked only where nothing matches: a recording made by one user matches on
-    the machine of another, and one made with an SDK that sends `"caller": null` matches with another version of it.
+    The fingerprint covers all of a request. So this is asked only where nothing matches: a recording answers on the
+    machine of another user, on another day, and another version of an SDK that sends `"caller": null`.
     """
 
     def __init__(self, recorded: Iterable[StoredExchange[Exchange]], rules: NormaliseRules) -> None:
         self._recorded, self._rules = recorded, rules
 
     def match(
-        self, cursor: Cursor[Exchange], step_id: str | None, fields: JsonObject
+        self, cursor: Cursor[Exchange], step_id: str | None, fields: JsonObject, began: datetime
     ) -> ExchangeMatch[Exchange] | None:
-        """Return what answers a request with these fields if neither counts; None if nothing does."""
-        if not self._has_requests:
-            return None
-        known = self._all if self._has_nulls(fields) else self._noisy
-        for fingerprint in known.get(self._key(fields), ()) if known else ():
+        """Return what answers a request with these fields if what is harmless does not count; None if nothing does.
+
+        `began` is when the run began that asks.
+        """
+        for fingerprint, difference in self.find(fields, began):
             match = cursor.match(step_id, fingerprint)
-            if match.mismatch is None:
-                return match
+            if match.mismatch is None and not (match.stored and is_named_in(match.stored.exchange, difference)):
+                return replace(match, but_for=difference.kinds)
         return None
+
+    def find(self, fields: JsonObject, began: datetime) -> list[tuple[str, HarmlessDifference]]:
+        """Return the fingerprints of the recorded requests that ask the same, those with the least differences first.
+
+        `began` is when the run began that asks.
+        """
+        if self._rules.exact or not self._has_requests:
+            return []
+        now, plain = datetime.now(UTC), self._plain(fields)
+        found: dict[str, HarmlessDifference] = {}
+        for stored in self._by_outline.get(_outline(plain), ()):
+            recorded = stored.exchange.request_fields() or stored.exchange.http_fields() or {}
+            compared = Comparison(RunTimes.of(stored.exchange.recorded_at, began, now), self._without_homes)
+            if stored.fingerprint not in (None, *found) and compared.is_harmless(self._plain(recorded), plain):
+                found[stored.fingerprint or ""] = compared.difference
+        return sorted(found.items(), key=lambda each: len(each[1].kinds))
 
     @cached_property
     def _has_requests(self) -> bool:
@@ -317,37 +340,47 @@ class AlikeRequests:
         return any(each.fingerprint is not None for each in self._recorded)
 
     @cached_property
-    def _noisy(self) -> dict[str, dict[str, None]]:
-        """The fingerprints of those that have something that does not count, by what they are without it."""
-        return self._by_key(each for each in self._recorded if self._has_noise(bytes(each.exchange.request)))
-
-    @cached_property
-    def _all(self) -> dict[str, dict[str, None]]:
-        return self._by_key(self._recorded)
-
-    def _by_key(self, recorded: Iterable[StoredExchange[Exchange]]) -> dict[str, dict[str, None]]:
-        found: dict[str, dict[str, None]] = {}
-        for stored in recorded:
-            fields = None if stored.fingerprint is None else stored.exchange.request_fields()
-            if fields is not None and stored.fingerprint is not None:
-                found.setdefault(self._key(fields), {})[stored.fingerprint] = None
+    def _by_outline(self) -> dict[bytes, list[StoredExchange[Exchange]]]:
+        found: dict[bytes, list[StoredExchange[Exchange]]] = {}
+        for stored in self._recorded:
+            fields = (
+                None
+                if stored.fingerprint is None
+                else (stored.exchange.request_fields() or stored.exchange.http_fields())
+            )
+            if fields is not None:
+                found.setdefault(_outline(self._plain(fields)), []).append(stored)
         return found
 
-    def _has_nulls(self, fields: JsonObject) -> bool:
-        """Return whether a request has null fields beside those that no fingerprint covers."""
-        normalised = normalise_fields(fields, self._rules) if "messages" in fields else fields
-        return _NULL.search(canonical_bytes(normalised)) is not None
-
-    def _has_noise(self, request: bytes) -> bool:
-        return _NULL.search(request) is not None or self._without_homes(request) != request
-
-    def _without_homes(self, data: bytes) -> bytes:
-        return without_home_names(data) if self._rules.home_paths else data
-
-    def _key(self, fields: JsonObject) -> str:
+    def _plain(self, fields: JsonObject) -> JsonObject:
         if "messages" in fields:
             fields = normalise_fields(fields | {"messages": without_nulls(fields["messages"])}, self._rules)
-        return sha256(self._without_homes(canonical_bytes(fields))).hexdigest()
+        return fields
+
+    def _without_homes(self, text: str) -> str:
+        data = text.encode("utf-8", "surrogatepass")
+        return without_home_names(data).decode("utf-8", "surrogatepass") if self._rules.home_paths else text
+
+
+def _outline(fields: JsonObject) -> bytes:
+    """Return what requests have in common that may be alike: their brackets and quotes, and last words without digits.
+
+    Only requests with the same outline are compared.
+    """
+    rest = {name: value for name, value in fields.items() if name not in ("extra", "tools")}
+    last = fields["messages"][-1].get("content") if fields.get("messages") else None
+    words = last.encode("utf-8", "surrogatepass") if isinstance(last, str) and _PLAIN_WORDS.fullmatch(last) else b""
+    return sha256(canonical_bytes(rest).translate(None, _UNTOLD) + words).digest()
+
+
+def is_named_in(exchange: Exchange, difference: HarmlessDifference) -> bool:
+    """Return whether a recorded answer has a name, such as that of a process, that is another one in this run."""
+    if not difference.renamed:
+        return False
+    wire = b"" if exchange.wire is None else exchange.wire.content()
+    calls = orjson.dumps([call.arguments for call in exchange.tool_calls or ()]).decode()
+    texts = (exchange.content, exchange.reasoning or "", calls, wire.decode("utf-8", "replace"))
+    return any(map(difference.is_named_in, texts))
 
 
 def without_defaults(arguments: JsonObject, defaults: JsonObject) -> JsonObject:

@@ -25,13 +25,15 @@ class NormaliseRules(Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
 
     `ignore` lists paths to leave out, like `messages[*].content.timestamp`; a path may lead into a str that holds
     JSON. `mask` lists regular expressions whose matches count as equal. With `whitespace`, runs of whitespace count as
-    one space. With `home_paths`, requests that differ in the name of a home folder alone match where nothing else does.
+    one space. Where no request is equal, one matches that differs in who asks, when and where alone: not with `exact`.
+    Without `home_paths`, home folders count.
     """
 
     ignore: tuple[str, ...] = ()
     mask: tuple[str, ...] = ()
     whitespace: bool = False
     home_paths: bool = True
+    exact: bool = False
 
 
 NO_RULES = NormaliseRules()
