@@ -43,7 +43,8 @@ class Preset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         unset: variables that it must not see.
         intercept: whether no variable leads it to the server, so that its TLS is intercepted.
         normalise: what of its requests differs in every run. It becomes a part of a new recording.
-        tools: what its tools do. They are the program's own, and run in a replay.
+        tools: the tools of its own that may change something, separated by spaces. They run in a replay.
+        reading_tools: those that only read.
         needs: what a user must do for it to work, in a sentence.
     """
 
@@ -57,8 +58,15 @@ class Preset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     unset: tuple[str, ...] = ()
     intercept: bool = False
     normalise: NormaliseRules = NO_RULES
-    tools: dict[str, ToolSettings] = {}
+    tools: str = ""
+    reading_tools: str = ""
     needs: str = ""
+
+    @property
+    def declared_tools(self) -> dict[str, ToolSettings]:
+        """What `[tools.NAME]` of a config would declare about its tools."""
+        changing = dict.fromkeys(self.tools.split(), ToolSettings(run=True))
+        return changing | dict.fromkeys(self.reading_tools.split(), ToolSettings(run=True, read_only=True))
 
 
 class KnownProgram(Struct, frozen=True):
@@ -95,7 +103,7 @@ def with_preset(options: S, preset: Preset) -> S:
         given,
         intercept=given.intercept or preset.intercept,
         base_url_vars=tuple(dict.fromkeys((*preset.base_url_vars, *given.base_url_vars))),
-        tools=preset.tools | given.tools,
+        tools=preset.declared_tools | given.tools,
     )
     return changed
 

@@ -605,7 +605,7 @@ class HarnessFactory:
         declarations: Mapping[str, ToolDeclaration] = NO_DECLARATIONS,
     ) -> None:
         self._reader, self._declarations, self._divergence = reader, declarations, divergence
-        self._tape, self._script = Tape(reader, strict=True), ModelScript()
+        self._tape, self._script = Tape(reader, strict=True, exact=divergence.exact), ModelScript()
         self._tool_script: Script[ToolExchange] = Script()
         self._http, self._sent = HttpAnswers(self._tape, divergence), SentRequests()
         self._clean: Harness | None = None

@@ -175,13 +175,14 @@ class Divergence(Struct, frozen=True):
 
     `explore` answers along the recording, as different kinds of models would; `stop` ends the run, `default` answers
     with `default_response`, `live` asks a provider. Requests that the real API would refuse are refused, unless
-    `lenient_requests`.
+    `lenient_requests`; with `exact`, only equal requests are those that were recorded.
     """
 
     policy: OnDivergence = "explore"
     default_response: str = DEFAULT_RESPONSE
     live: Provider | None = None
     lenient_requests: bool = False
+    exact: bool = False
 
     async def answer(self, request: Request) -> Reply:
         """Return the answer to an unrecorded request by the policy `default` or `live`."""

@@ -12,7 +12,15 @@ from msgspec.structs import replace
 from offbook.errors import InputError
 from offbook.settings import Option, ToolSettings
 from offbook.text import compile_pattern, did_you_mean
-from offbook.wire.settings import LENIENT_REQUESTS, BaseUrlVars, BlockNetwork, Intercept, InterceptHosts, PresetName
+from offbook.wire.settings import (
+    EXACT,
+    LENIENT_REQUESTS,
+    BaseUrlVars,
+    BlockNetwork,
+    Intercept,
+    InterceptHosts,
+    PresetName,
+)
 
 if TYPE_CHECKING:
     from offbook.explore.options import Deadlines, Divergence
@@ -63,6 +71,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
         DEFAULT_RESPONSE
     )
     lenient_requests: Annotated[bool, Option(LENIENT_REQUESTS)] = False
+    exact: Annotated[bool, Option(EXACT, "--exact")] = False
     declared: Declared = ()
     deadline_s: Annotated[
         Annotated[float, Meta(ge=0.001)] | None,
@@ -115,7 +124,13 @@ class AgentSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
         """Return what answers a request that was never recorded. The policy `live` asks `live`."""
         from offbook.explore.options import Divergence  # noqa: PLC0415
 
-        return Divergence(self.on_divergence, self.default_response, live, lenient_requests=self.lenient_requests)
+        return Divergence(
+            self.on_divergence,
+            self.default_response,
+            live,
+            lenient_requests=self.lenient_requests,
+            exact=self.exact,
+        )
 
     @property
     def optional_names(self) -> frozenset[str]:

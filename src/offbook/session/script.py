@@ -156,6 +156,11 @@ class ModelScript(Script[Exchange]):
         super().__init__()
         self.conversations = ConversationScript(self._model_calls)
 
+    def key_of(self, step: str, fingerprint: str) -> RequestKey | None:
+        """Return the request of a step that an exchange with this fingerprint has answered; None if there is none."""
+        answered = ((key, match.stored) for key, match in self.log if key[0] == step)
+        return next((key for key, stored in answered if stored is not None and stored.fingerprint == fingerprint), None)
+
     def tells_failure(self, messages: Sequence[JsonObject]) -> bool:
         """Return whether a request tells its model of a failure that the clean run did not have."""
         return tells_failure(messages, self.conversations.known_texts)
@@ -221,10 +226,16 @@ class ScriptedModels(RecordedModels):
         return self._answer_nearby(call, key) or (MISSING if is_answer else match)
 
     def _answer_nearby(self, call: Call, key: tuple[str, str]) -> ExchangeMatch[Exchange] | None:
-        """Return the answer to the same messages by another model, or what was written by hand; None if neither is."""
-        if self._run.is_first or call.request is None:
+        """Return the answer to a request that differs in nothing that counts, to the same messages by another model, or
+        what was written by hand; None if there is none."""
+        if self._run.is_first:
             return None
         fields, conversations = orjson.loads(call.fields), self.script.conversations
+        for fingerprint, _ in self.tape.alike.find(fields, self._began):
+            if (alike := self.script.key_of(key[0], fingerprint)) is not None:
+                return self._run.next_answer(alike)
+        if call.request is None:
+            return None
         same = conversations.same_conversation(key[0], fields)
         if same is not None:
             return self._run.next_answer(same)

@@ -40,13 +40,18 @@ MISSING_TOOL: ExchangeMatch[ToolExchange] = ExchangeMatch("default", mismatch="m
 class Source(Served, Generic[E]):
     """Recorded exchanges that answer calls, each as often as a replay may use it."""
 
-    def __init__(self, cursor: Cursor[E]) -> None:
-        self._cursor = cursor
+    def __init__(self, tape: Tape, cursor: Cursor[E]) -> None:
+        self.tape, self._cursor, self._began = tape, cursor, datetime.now(UTC)
 
     def use(self, match: ExchangeMatch[E]) -> None:
         """Count a match as served."""
         if match.stored is not None:
             self._cursor.use(match.stored)
+        self._note_difference(match)
+
+    def _note_difference(self, match: ExchangeMatch[E]) -> None:
+        if match.but_for:
+            self.tape.but_for[match.but_for] += 1
 
     def serve(self, match: ExchangeMatch[E], tool: str = "") -> None:
         """Count a match as served to a model call, or to a call of `tool`; give it back if a fault loses it."""
@@ -81,8 +86,7 @@ class RecordedModels(Source[Exchange]):
     """
 
     def __init__(self, tape: Tape, cursor: Cursor[Exchange] | None = None) -> None:
-        super().__init__(Cursor(tape.reader) if cursor is None else cursor)
-        self.tape, self._began = tape, datetime.now(UTC)
+        super().__init__(tape, Cursor(tape.reader) if cursor is None else cursor)
 
     def find(self, call: Call, step: str | None) -> ExchangeMatch[Exchange]:
         """Return what answers a call of a step. It counts as served when it is passed to `use`.
@@ -202,6 +206,7 @@ class ClaimedModels(RecordedModels):
             super().use(match)
         else:
             self._claimed.discard(match.stored.id)
+            self._note_difference(match)
 
     def give_back(self, match: ExchangeMatch[Exchange]) -> None:
         if match.stored is not None and match.stored.id in self._claimed:
@@ -249,8 +254,8 @@ class RecordedTools(Source[ToolExchange]):
         alike: AlikeArguments | None = None,
         finds_servers: bool = True,
     ) -> None:
-        self.tape, self.index = tape, tape.reader.tools
-        super().__init__(Cursor(self.index) if cursor is None else cursor)
+        self.index = tape.reader.tools
+        super().__init__(tape, Cursor(self.index) if cursor is None else cursor)
         self._alike, self._finds_servers = alike or tape.alike_arguments, finds_servers
 
     def note_defaults(self, tool: str, defaults: JsonObject) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from functools import cached_property
 from hashlib import sha256
@@ -9,6 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import orjson
+from msgspec.structs import replace
 
 from offbook.messages import JsonObject
 from offbook.recording.format.document import rules_from_meta
@@ -28,12 +30,18 @@ MAX_WRITTEN_ENTRIES = 500
 class Tape:
     """A recording with its rules and its indexes, which are built when they are first needed.
 
-    Calls that a `strict` one does not answer are refused. Raises RecordingFormatError if its rules are invalid.
+    Calls that a `strict` one does not answer are refused; with `exact`, it answers equal requests alone, whatever its
+    rules. `but_for` counts the calls that it has answered though they differ, by what does not count in them.
+
+    Raises:
+        RecordingFormatError: its rules are invalid.
     """
 
-    def __init__(self, reader: RecordingReader, *, strict: bool) -> None:
+    def __init__(self, reader: RecordingReader, *, strict: bool, exact: bool = False) -> None:
         self.reader, self.strict = reader, strict
-        self.rules = rules_from_meta(reader.meta, source=reader.source)
+        rules = rules_from_meta(reader.meta, source=reader.source)
+        self.rules = replace(rules, exact=True) if exact else rules
+        self.but_for: Counter[tuple[str, ...]] = Counter()
 
     @cached_property
     def alike(self) -> AlikeRequests:

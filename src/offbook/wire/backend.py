@@ -95,6 +95,11 @@ class SessionTotals:
         self.tool_uses: dict[Tape, RecordingUse] = {}
 
     @property
+    def but_for(self) -> Counter[tuple[str, ...]]:
+        """The calls that were answered though they differ from what is recorded, by what does not count in them."""
+        return sum((tape.but_for for tape in self.uses), Counter[tuple[str, ...]]())
+
+    @property
     def tries(self) -> int:
         """The number of attempts of all calls."""
         return self.outcomes.total()
@@ -436,6 +441,7 @@ def _recording_set(options: WireOptions, recorder: WireRecorder | None, latency:
             latency=latency,
             strict=options.is_strict,
             default_response=default,
+            exact=options.exact,
         )
     if not recorder.has_answers:
         return None

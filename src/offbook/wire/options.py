@@ -117,6 +117,7 @@ class WireOptions(Struct, frozen=True, kw_only=True):
         can_crash: whether programs can be killed, and started again.
         tools: how the function tools of a program are answered that asks about each call; None if none does.
         lenient_requests: whether requests that the vendor refuses are answered, too.
+        exact: whether only equal requests are answered, and none that differs in who asks, when and where.
     """
 
     recording: str | os.PathLike[str] | None = None
@@ -146,6 +147,7 @@ class WireOptions(Struct, frozen=True, kw_only=True):
     can_crash: bool = False
     tools: ProgramToolOptions | None = None
     lenient_requests: bool = False
+    exact: bool = False
 
     @property
     def is_strict(self) -> bool:

@@ -141,10 +141,11 @@ class RecordingSet:
         latency: Latency,
         strict: bool,
         default_response: str = DEFAULT_RESPONSE,
+        exact: bool = False,
     ) -> None:
         if recording is not None and responses is not None:
             raise InputError("give a recording or responses, not both", source="serving")
-        self._latency, self._strict, self._default_response = latency, strict, default_response
+        self._latency, self._strict, self._default_response, self._exact = latency, strict, default_response, exact
         self._named: dict[str, MemoryReader] = {}
         self._encoders: dict[str, AnswerEncoder] = {}
         self._whole = self._encoder_of(self._open(recording, responses))
@@ -248,7 +249,7 @@ class RecordingSet:
         }
 
     def _encoder_of(self, reader: RecordingReader) -> AnswerEncoder:
-        tape = Tape(reader, strict=self._strict)
+        tape = Tape(reader, strict=self._strict, exact=self._exact)
         if self._strict:
             is_empty = next(chain[StoredExchange[Any]](reader, reader.tools), None) is None
             check_strict(reader.version, source=reader.source, is_empty=is_empty)

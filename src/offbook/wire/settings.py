@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 RecordMode: TypeAlias = Literal["append", "once", "new", "all", "fresh"]
 LatencyModel: TypeAlias = Literal["constant", "normal", "replay"]
 
+EXACT = "Answer equal requests only, none that differs in who asks, when and where."
 LENIENT_REQUESTS = "Also answer requests that the real API would refuse."
 
 BaseUrlVars: TypeAlias = Annotated[
@@ -124,6 +125,7 @@ class WireArguments(Struct, frozen=True, kw_only=True):
     lenient: Annotated[bool, Option("Answer requests that are not recorded with a default.", "--lenient")] = False
     default_response: Annotated[str | None, Option("The text of that default. Implies lenient.", metavar="TEXT")] = None
     lenient_requests: Annotated[bool, Option(LENIENT_REQUESTS)] = False
+    exact: Annotated[bool, Option(EXACT, "--exact")] = False
     latency_model: Annotated[
         LatencyModel,
         Option("How long answers take: latency_ms (constant), around it (normal), or as recorded (replay)."),

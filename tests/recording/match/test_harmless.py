@@ -157,7 +157,7 @@ def test_on_the_same_day_a_changed_date_is_a_change(place):
 
 HARMLESS = {
     # Claude Code
-    "a time": [
+    "a date or time": [
         (system, "<env>\nWorking directory: /w\nToday's date: {2026-11-19|2026-12-01}\n</env>"),
         (around_block, "<system-reminder>\n# Date\nToday's date is {2026-11-19|2026-12-01}.\n</system-reminder>"),
         (

@@ -291,7 +291,10 @@ class WireSummary(Struct, frozen=True):
             self._say(f"{decision.reason}\n  hint: {decision.hint}", is_wrong=True)
 
     def _print_happenings(self) -> None:
-        """Print the faults that fired, and the effects that were reported."""
+        """Print what did not count in calls, the faults that fired, and the effects that were reported."""
+        if self.tally.but_for:
+            parts = [f"{pluralize(count, 'call')} but for {kinds}" for kinds, count in self.tally.but_for.items()]
+            self._say(f"matched: {', '.join(parts)}")
         if self.tally.faults.fired:
             self._say(_describe_fired(self.tally.faults.fired))
         if self.tally.effects:

@@ -91,6 +91,7 @@ def wire_options_of(
         strict=False if options.lenient else None,
         default_response=DEFAULT_RESPONSE if options.answers_alone and text is None else text,
         lenient_requests=options.lenient_requests,
+        exact=options.exact,
         faults=options.fault_plan() if options.faults or options.plan else (),
         latency_model=options.latency_model,
         latency_ms=options.latency_ms,
@@ -286,6 +287,11 @@ class WireTally(Struct, frozen=True):
         return self.totals.failures.total()
 
     @property
+    def but_for(self) -> dict[str, int]:
+        """How many calls were answered though they differ from what is recorded, by what does not count in them."""
+        return {" and ".join(kinds): count for kinds, count in sorted(self.totals.but_for.items())}
+
+    @property
     def unrecorded(self) -> int:
         """How many calls could not be recorded."""
         return self.totals.unrecorded.total()
@@ -305,6 +311,7 @@ class WireTally(Struct, frozen=True):
             document["calls"] = [_call_document(call) for call in self.calls]
         rest = {"misses": self.misses, "unused": self.unused, "faults": self.faults}
         rest |= {"overused": self.overused} if self.overused else {}
+        rest |= {"but_for": self.but_for} if self.but_for else {}
         rest |= {"effects": self.effects} if self.effects else {}
         rest |= {"cache": self.cache} if self.cache is not None else {}
         rest |= {"network": self.network} if self.network is not None else {}

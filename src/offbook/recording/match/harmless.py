@@ -71,7 +71,7 @@ _TOLD: frozenset[Speaker] = frozenset(("program", "block", "result"))
 _ALL: frozenset[Speaker] = frozenset(("program", "block", "result", "user", "model"))
 
 _SHAPES = (
-    _Shape("a time", f"({MOMENT})", _TOLD | {"user"}),
+    _Shape("a date or time", f"({MOMENT})", _TOLD | {"user"}),
     _Shape("an id", rf"(?:{_TEMPORARY}|/\.[a-z][\w-]*)(?:/[^\s/\"'`<>]+)*/({_UUID})" + _END, _TOLD, names=True),
     # Python, mktemp and pytest; then the folders of agents.
     _Shape(
@@ -251,7 +251,7 @@ class Comparison:
         return True
 
     def _may_differ(self, value: _Value, other: _Value, line: tuple[str, str], speaker: Speaker) -> bool:
-        if value.shape.kind == "a time":
+        if value.shape.kind == "a date or time":
             if speaker == "user" and not says_only_now(*line):
                 return False
             return self._times.both_include(value.text, other.text, in_any_zone=says_now(line[0]))

@@ -343,7 +343,7 @@ class SessionMatcher:
         As for other requests, home folders do not count where nothing else matches.
         """
         rules = self._index.rules
-        for compare in (_is_same, _is_same_elsewhere) if rules.home_paths else (_is_same,):
+        for compare in (_is_same,) if rules.exact or not rules.home_paths else (_is_same, _is_same_elsewhere):
             found = [(each, each.take(message, partial(compare, rules=rules))) for each in self._candidates]
             if taking := [(each, rest) for each, rest in found if rest is not None]:
                 return taking
