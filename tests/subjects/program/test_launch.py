@@ -378,3 +378,18 @@ if "_offbook_guest.server" in sys.modules and os.path.exists("armed"): sys.exit(
     assert len(notices.warnings) == 1
     assert "if it is started anew" in notices.warnings[0]
     assert exploration.counts.get("recovered")
+
+
+MANY_MODULES = """
+import types
+for number in range(4000):
+    module = types.ModuleType("one_of_many_" + "x" * 60 + str(number))
+    module.__file__ = "/elsewhere/module.py"
+    sys.modules[module.__name__] = module
+print(ask(said("Hi"))["content"])
+"""
+
+
+def test_a_program_that_loads_more_than_a_message_can_name_is_forked(tmp_path):
+    for run in runs(program(MANY_MODULES, tmp_path), ["call=1 attempt=1: http_error 500"]):
+        assert run.result["exit"] == (0 if not run.fired else 1)

@@ -410,6 +410,7 @@ class _ForkedLife(VirtualLife):
     ) -> None:
         super().__init__(launcher, clock)
         self._forks, self._wants_modules, self._has_modules = launcher, wants_modules, Event()
+        self._modules: list[str] = []
         address = launcher.server.address
         self._process = self._program = ForkedProgram(server, address, environment, wants_modules=wants_modules)
 
@@ -423,8 +424,11 @@ class _ForkedLife(VirtualLife):
         return ended
 
     def note_modules(self, names: bytes) -> None:
-        self._forks.load(decode(names, Libraries))
-        self._has_modules.set()
+        part = decode(names, Libraries).modules
+        self._modules += part
+        if not part:
+            self._forks.load(Libraries(self._modules))
+            self._has_modules.set()
 
 
 NODE_GUEST = Path(__file__).parent / "guest" / "node_time.cjs"

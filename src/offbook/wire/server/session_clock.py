@@ -92,7 +92,7 @@ class LifeOnClock(Protocol):
         ...
 
     def note_modules(self, names: bytes) -> None:
-        """Note what the program has loaded, as JSON."""
+        """Note what the program has loaded, as JSON: a part, and nothing after the last one."""
         ...
 
 
