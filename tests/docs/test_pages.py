@@ -33,7 +33,7 @@ TUTORIALS = [DOCS / "start" / f"{name}.md" for name in ("openai", "anthropic", "
 BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 RUNS = {"python", "console"}
 WITHOUT_EXAMPLES = {
-    *("../README", "index", "command-line", "design", "reports", "start/choose", "help/glossary"),
+    *("../README", "index", "command-line", "design", "reports", "start/choose", "help/glossary", "works-with"),
     *(
         "wire-frameworks",
         "wire-node",

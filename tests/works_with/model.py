@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -52,7 +52,7 @@ def serving_model(calls: dict[str, JsonObject], says: str) -> Iterator[str]:
             encoded = encode_model_response(said, deltas_of(said), parsed, codec)
             self._send(200, encoded.headers, encoded.content)
 
-        do_GET = do_HEAD = do_POST
+        do_GET = do_HEAD = do_POST  # noqa: N815
 
         def _send(self, status: int, headers: dict[str, str], body: bytes) -> None:
             self.send_response(status)
@@ -66,10 +66,8 @@ def serving_model(calls: dict[str, JsonObject], says: str) -> Iterator[str]:
             pass
 
         def handle(self) -> None:
-            try:
+            with suppress(ConnectionError):  # a program that ends does not wait for its answers
                 super().handle()
-            except ConnectionError:  # a program that ends does not wait for its answers
-                pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

@@ -24,6 +24,7 @@ OFFBOOK = Path(sys.executable).parent / "offbook"
 LIMIT_S = 180
 EXPLORE_LIMIT_S = 600
 WORKS = "yes"
+COLUMNS = ("record", "replay now", "next day", "other folder", "other user", "fault", "explore", "cases/s")
 TOMORROW = ROOT / "tests/explore/zoo/tomorrow.c"
 KEYS = {"OPENAI_API_KEY": "sk-none", "ANTHROPIC_API_KEY": "sk-ant-none", "GEMINI_API_KEY": "none"}
 NEXT_DAY_ZONE = "LATER-23:59"
@@ -107,15 +108,16 @@ class Trial:
     def _explore(self) -> Iterator[tuple[str, str]]:
         self._here.clear(keeps_home=True)
         report, began = self._root / "exploration.json", time.monotonic()
-        options = ["--replay", str(self._recording), "--report", f"json={report}", "--budget", "40"]
+        options = ["--replay", str(self._recording), "--report", f"json={report}", "--budget", "20"]
         ended = self._run("explore", self._here, options, limit_s=EXPLORE_LIMIT_S)
         took_s = time.monotonic() - began
         if not report.exists():
             yield "explore", _reason(ended)
             return
-        cases = len(json.loads(report.read_text())["cases"])
-        yield "explore", f"{cases} cases"
-        yield "cases/s", f"{cases / took_s:.1f}"
+        document = json.loads(report.read_text())
+        tally: dict[str, int] = document["tally"]
+        yield "explore", ", ".join(f"{count} {verdict}" for verdict, count in sorted(tally.items()))
+        yield "cases/s", f"{sum(tally.values()) / took_s:.1f}"
 
     def _run(
         self,
@@ -174,14 +176,17 @@ def _reason(ended: subprocess.CompletedProcess[str]) -> str:
     return lines[-1].strip()[:120]
 
 
-def try_program(program: TriedProgram) -> dict[str, str]:
-    """Try a program, and keep what was seen."""
+def try_program(program: TriedProgram) -> None:
+    """Try a program, and keep and print what was seen."""
     root = RESULTS / program.name
     shutil.rmtree(root, ignore_errors=True)
     root.mkdir(parents=True)
-    cells = dict(Trial(program, root).cells())
+    cells = {}
+    for title, cell in Trial(program, root).cells():
+        sys.stdout.write(f"{program.name}: {title}: {cell}\n")
+        sys.stdout.flush()
+        cells[title] = cell
     (RESULTS / f"{program.name}.json").write_text(json.dumps({"version": program.version, "cells": cells}, indent=2))
-    return cells
 
 
 INSIDE = "OFFBOOK_WORKS_WITH_INSIDE"
@@ -191,6 +196,4 @@ if __name__ == "__main__":
         inside = f"ip link set lo up && {INSIDE}=1 exec {sys.executable} -m {__spec__.name} {' '.join(sys.argv[1:])}"
         sys.exit(subprocess.run(["unshare", "-rn", "sh", "-c", inside], check=False).returncode)
     for name in sys.argv[1:] or BY_NAME:
-        for title, cell in try_program(BY_NAME[name]).items():
-            sys.stdout.write(f"{name}: {title}: {cell}\n")
-            sys.stdout.flush()
+        try_program(BY_NAME[name])

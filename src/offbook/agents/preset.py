@@ -138,7 +138,10 @@ def _read(table: object, *, source: str, place: str) -> Preset:
     except msgspec.ValidationError as error:
         reason, path = explain_msgspec_error(error)
         raise InputError(reason, source=source, place=f"{place}{path}", hint=shape_hint(reason, path, Preset)) from None
-    check_rules(preset.normalise, source=source)
+    try:
+        check_rules(preset.normalise, source=source)
+    except InputError as error:
+        raise InputError(error.reason, source=source, place=f"{place}.normalise.{error.place}") from None
     return preset
 
 
@@ -182,8 +185,7 @@ def _program_place(command: Sequence[str]) -> int:
 
 def _is_program(preset: Preset, word: str) -> bool:
     """Return whether a word names a program: by its path, or as its package, with or without a version."""
-    path = PurePath(word)
-    package = preset.package
+    package, name = preset.package, PurePath(word).name
     is_package = bool(package) and (word == package or word.startswith(f"{package}@"))
-    is_inside = bool(package) and f"/node_modules/{package}/" in path.as_posix()
-    return bool(preset.commands) and (path.name in preset.commands or is_package or is_inside)
+    is_inside = bool(package) and f"/node_modules/{package}/" in f"/{word}"
+    return bool(preset.commands) and (name in preset.commands or is_package or is_inside)

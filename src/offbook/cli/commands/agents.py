@@ -8,11 +8,12 @@ from offbook.cli.options import AsJson
 
 
 def agents(as_json: AsJson = False) -> None:
-    """List the programs and frameworks that offbook knows, with the versions tested.
+    """List the programs and frameworks that offbook knows.
 
     A known program is recognised by its command, led to the server, and kept from
-    what changes from run to run. -o preset=NAME names one, -o preset=none uses none.
-    Tables [presets.NAME] of offbook.toml add others.
+    what changes from run to run. Each is listed with the version that was tested.
+    -o preset=NAME names one, -o preset=none uses none. The section presets of
+    offbook.toml adds others.
 
     [bold]Examples[/bold]
 

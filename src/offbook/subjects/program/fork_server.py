@@ -13,7 +13,6 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 

@@ -29,7 +29,7 @@ MAX_MESSAGE_BYTES = 1024 * 1024
 MAX_HOLD_S = 60.0
 """Seconds that a program may take to the place where its runs are forked."""
 NAMES_A_MESSAGE = 1000
-"""A list of names without an end does not fit into the buffer of a socket, which holds 212,992 bytes on most machines."""
+"""So many fit into the buffer of a socket, which holds 212,992 bytes on most machines."""
 _HELD = b"held"
 _PR_SET_PDEATHSIG = 1
 _exit_now, _fork = os._exit, os.fork
